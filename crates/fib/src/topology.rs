@@ -212,12 +212,18 @@ impl Topology {
         let mut next = vec![None; n * n];
         let mut hops = vec![u32::MAX; n * n];
         let mut distance = vec![u64::MAX; n];
+        let mut order = Vec::with_capacity(n);
+        let mut costs = self.links.values().map(|link| link.cost);
+        let first = costs.next();
+        let is_uniform = costs.all(|cost| Some(cost) == first);
         for to in 0..n {
-            distances_to(to, &neighbours, &transit, &mut distance);
-            let mut order: Vec<usize> = (0..n).filter(|from| distance[*from] != u64::MAX).collect();
-            order.sort_unstable_by_key(|from| distance[*from]);
+            if is_uniform {
+                uniform_distances_to(to, &neighbours, &transit, &mut distance, &mut order);
+            } else {
+                distances_to(to, &neighbours, &transit, &mut distance, &mut order);
+            }
             hops[to * n + to] = 0;
-            for from in order.into_iter().filter(|from| *from != to) {
+            for &from in order.iter().filter(|from| **from != to) {
                 let choice = neighbours[from]
                     .iter()
                     .filter(|(_, via, cost)| {
@@ -235,13 +241,22 @@ impl Topology {
     }
 }
 
-/// Distances of all switches to `to`. Links cost the same both ways, so the search starts at the destination.
-fn distances_to(to: usize, neighbours: &[Vec<(PortId, usize, u32)>], transit: &[bool], distance: &mut [u64]) {
+type Neighbours = [Vec<(PortId, usize, u32)>];
+
+/// Distances of all switches to `to`, and those with a path in the order of their distances. Links cost the same both ways, so
+/// the search starts at the destination.
+fn distances_to(to: usize, neighbours: &Neighbours, transit: &[bool], distance: &mut [u64], order: &mut Vec<usize>) {
     distance.fill(u64::MAX);
     distance[to] = 0;
+    order.clear();
     let mut open = BinaryHeap::from([(std::cmp::Reverse(0u64), to)]);
     while let Some((std::cmp::Reverse(d), node)) = open.pop() {
-        if d > distance[node] || !(node == to || transit[node]) {
+        // It was reached by a shorter path since it was put there; paths of one length are put there once.
+        if d > distance[node] {
+            continue;
+        }
+        order.push(node);
+        if !(node == to || transit[node]) {
             continue;
         }
         for (_, peer, cost) in &neighbours[node] {
@@ -249,6 +264,33 @@ fn distances_to(to: usize, neighbours: &[Vec<(PortId, usize, u32)>], transit: &[
             if through < distance[*peer] {
                 distance[*peer] = through;
                 open.push((std::cmp::Reverse(through), *peer));
+            }
+        }
+    }
+}
+
+/// The same where all links cost the same: the order of discovery is that of distances.
+fn uniform_distances_to(
+    to: usize,
+    neighbours: &Neighbours,
+    transit: &[bool],
+    distance: &mut [u64],
+    order: &mut Vec<usize>,
+) {
+    distance.fill(u64::MAX);
+    distance[to] = 0;
+    order.clear();
+    order.push(to);
+    let mut at = 0;
+    while let Some(&node) = order.get(at) {
+        at += 1;
+        if !(node == to || transit[node]) {
+            continue;
+        }
+        for (_, peer, cost) in &neighbours[node] {
+            if distance[*peer] == u64::MAX {
+                distance[*peer] = distance[node] + u64::from(*cost);
+                order.push(*peer);
             }
         }
     }
@@ -279,6 +321,19 @@ impl Routes {
     /// Hops on the path taken: 0 for the switch itself; `None` when there is no path.
     pub fn hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
         Some(self.hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)
+    }
+
+    /// Destinations, prepared for [`Routes::next_hops`].
+    pub fn prepared(&self, destinations: impl IntoIterator<Item = NodeId>) -> Vec<Option<usize>> {
+        destinations.into_iter().map(|to| self.index.get(&to).copied()).collect()
+    }
+
+    /// [`Routes::next_hop`] of one switch towards prepared destinations, in their order. Cost: a read each, where a call for
+    /// each searches two maps.
+    pub fn next_hops(&self, from: NodeId, to: &[Option<usize>]) -> impl Iterator<Item = Option<PortId>> {
+        let n = self.index.len();
+        let row = self.index.get(&from).map(|row| &self.next[row * n..(row + 1) * n]);
+        to.iter().map(move |to| row?[(*to)?])
     }
 
     fn pair(&self, from: NodeId, to: NodeId) -> Option<usize> {
@@ -391,8 +446,10 @@ mod tests {
             n in 2u32..8,
             restricted in proptest::collection::vec(0u32..8, 0..2),
             links in proptest::collection::vec((0u32..8, 0u32..8, 1u32..4, any::<bool>()), 0..16),
+            same in proptest::option::of(1u32..4),
         ) {
-            let links: Vec<_> = links.into_iter().map(|(a, b, c, up)| (a % n, b % n, c, up)).filter(|l| l.0 != l.1).collect();
+            let link = |(a, b, cost, up)| (a % n, b % n, same.unwrap_or(cost), up);
+            let links: Vec<(u32, u32, u32, bool)> = links.into_iter().map(link).filter(|l| l.0 != l.1).collect();
             let plain: Vec<_> = links.iter().map(|l| (l.0, l.1, l.2)).collect();
             let mut topology = net(n, &restricted, &plain);
             for (i, link) in links.iter().enumerate() {
@@ -440,6 +497,9 @@ mod tests {
                         prop_assert_eq!(routes.next_hop(NodeId(from as u32), goal), None);
                     }
                 }
+                let (from, all) = (NodeId(from as u32), (0..=n as u32).map(NodeId));
+                let prepared: Vec<_> = routes.next_hops(from, &routes.prepared(all.clone())).collect();
+                prop_assert_eq!(prepared, all.map(|to| routes.next_hop(from, to)).collect::<Vec<_>>());
             }
         }
 

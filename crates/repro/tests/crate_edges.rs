@@ -17,12 +17,12 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("fibula-controller", &["lookup", "fib", "api"]),
     ("fibula-sim", &["lookup", "fib", "api", "controller", "switch"]),
     ("fibula-command", &["lookup"]),
-    ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim", "command"]),
+    ("fibula-repro", &["lookup", "fib", "netio", "switch", "api", "sim", "command"]),
     ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "command"]),
     ("fibula-fuzz", &["lookup", "fib", "netio", "switch", "api", "controller", "sim"]),
 ];
-/// Crates with an asynchronous runtime.
-const ASYNC: [&str; 4] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli"];
+/// Crates with an asynchronous runtime: the daemons, and what runs many of their agents.
+const ASYNC: [&str; 5] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli", "fibula-repro"];
 /// What only the laboratory may depend on: plots, statistics, and the peers' tables that it measures.
 const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "hashbrown", "prefix-trie"];
 

@@ -701,8 +701,9 @@ impl Network {
     fn refresh_routes(&mut self, draft: &mut Draft) {
         self.routes = self.topology.routes();
         let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
+        let egress = self.egress_prepared();
         for node in nodes {
-            let actions = self.action_table(node);
+            let actions = self.action_table_to(node, &egress);
             if let Some(switch) = self.switches.get_mut(&node).filter(|switch| switch.actions != actions) {
                 switch.actions = actions.clone();
                 switch.actions_version += 1;

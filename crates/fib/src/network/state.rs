@@ -46,15 +46,28 @@ impl Network {
 
     /// The action table of a switch as it must be now.
     pub(super) fn action_table(&self, node: NodeId) -> Vec<Action> {
+        self.action_table_to(node, &self.egress_prepared())
+    }
+
+    /// Where egress values lead, for [`Network::action_table_to`]: the same for all switches.
+    pub(super) fn egress_prepared(&self) -> Vec<Option<usize>> {
+        self.routes.prepared(self.egress.slots().iter().map(|slot| slot.value))
+    }
+
+    /// [`Network::action_table`] of one switch of many.
+    pub(super) fn action_table_to(&self, node: NodeId, egress: &[Option<usize>]) -> Vec<Action> {
         let mut actions = vec![Action::Drop];
         match self.settings.mode {
             // A retired index keeps its meaning, for cells that are not updated yet.
             ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| slot.value)),
-            ValueMode::Egress => actions.extend(self.egress.slots().iter().map(|slot| match slot.value {
-                _ if slot.retired_at.is_some() => Action::Drop,
-                here if here == node => Action::Local,
-                there => self.routes.next_hop(node, there).map_or(Action::Drop, Action::Port),
-            })),
+            ValueMode::Egress => {
+                let next_hops = self.routes.next_hops(node, egress);
+                actions.extend(self.egress.slots().iter().zip(next_hops).map(|(slot, next_hop)| match slot.value {
+                    _ if slot.retired_at.is_some() => Action::Drop,
+                    here if here == node => Action::Local,
+                    _ => next_hop.map_or(Action::Drop, Action::Port),
+                }));
+            }
         }
         actions
     }

@@ -11,6 +11,7 @@ pub mod forward;
 pub mod lookup;
 pub mod lpm;
 pub mod message;
+pub mod network;
 pub mod nodes;
 pub mod processes;
 pub mod rules;

@@ -8,12 +8,14 @@ use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, Output};
 use command::parse_size;
 use command::prefix_list::List;
+use fib::messages::ValueMode;
 use fibula_repro::BenchError;
 use fibula_repro::bench::click;
 use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::lpm::{self, Destinations};
+use fibula_repro::bench::network;
 use fibula_repro::bench::nodes::{self, Wires};
 use fibula_repro::bench::rules::{self, Kind};
 use fibula_repro::bench::{Listener, Options, processes, wires};
@@ -44,6 +46,12 @@ impl Bench {
             return self.command.run(out);
         }
         let program = std::env::current_exe()?;
+        if matches!(self.command, BenchCommand::Network { .. }) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "a network has a process of its own for its controller; leave --processes out",
+            ));
+        }
         let child = || {
             let mut child = std::process::Command::new(&program);
             child.args(std::env::args_os().skip(1)).args(["--processes", "1"]);
@@ -110,6 +118,24 @@ enum BenchCommand {
     },
     /// Frames a second through the Click modular router, whose tree FIBULA_CLICK names, against the same without lookups
     Click(BenchArgs),
+    /// Many switches at one controller: what each costs it, and how long changes take to the last of them
+    Network {
+        /// Switches, a network for each number
+        #[arg(long, value_delimiter = ',', default_value = "10,100", value_name = "N")]
+        switches: Vec<u16>,
+        /// Names
+        #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "100K", value_name = "N")]
+        names: Vec<u64>,
+        /// Switches with a host port, at most
+        #[arg(long, default_value_t = 8, value_name = "N")]
+        gateways: u16,
+        /// What a value means: port, egress
+        #[arg(long, default_value = "egress")]
+        value_mode: ValueMode,
+        /// Single changes
+        #[arg(long, default_value_t = 9)]
+        runs: u32,
+    },
     /// Measure what the documents quote, into a record in docs/benchmarks/records; goes on where it stopped
     Record {
         /// Short name of this machine, such as "Zen 5"; its record is named after it
@@ -494,6 +520,11 @@ impl BenchCommand {
                 );
             }
             Self::Report { check, root } => return write_figures(out, &root, check),
+            Self::Network { switches, names, gateways, value_mode, runs } => {
+                let program = std::env::current_exe()?.with_file_name("fibula");
+                let options = network::Options { switches, names, gateways, value_mode, runs, program };
+                return networks(out, &options);
+            }
             Self::Flow(args) if args.list => return print_list(out, &flow::CONTESTANTS),
             Self::Flow(args) => return measured(out, |listener| flow::run(&args.into(), listener)),
         };
@@ -525,6 +556,20 @@ fn write_figures(out: &Output, root: &Path, is_check: bool) -> anyhow::Result<()
     let written =
         if stale.is_empty() { "nothing changed".to_owned() } else { format!("written: {}", stale.join(", ")) };
     out.done(&stale, format!("{} figures and tables in the documents; {written}", report.figures))
+}
+
+/// Prints the figures of each network.
+fn networks(out: &Output, options: &network::Options) -> anyhow::Result<()> {
+    eprintln!("{}", Machine::read());
+    let mut printed = Ok(());
+    let mut tell = |figures: &[network::Figure]| {
+        if printed.is_ok() {
+            printed = out.rows(figures);
+        }
+    };
+    let outcome = network::run(options, &mut tell, &mut |text| eprintln!("{text}"));
+    outcome.map_err(|error| Failure::new(Exit::Usage, error))?;
+    printed
 }
 
 /// Prints the machine, then what `run` reports.

@@ -1,0 +1,228 @@
+//! The controller as a process, and a client of it.
+
+use super::{Network, Options, failed};
+use crate::BenchError;
+use api::identity::Kind;
+use api::v1::northbound_client::NorthboundClient;
+use api::v1::{AddSwitchRequest, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, SetLinkRequest};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+/// The controller answers within this, and all switches are in step.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+type Client = NorthboundClient<Channel>;
+
+pub(super) struct Controller {
+    program: PathBuf,
+    directory: TempDir,
+    url: String,
+    child: Child,
+    client: Client,
+}
+
+impl Controller {
+    pub(super) fn start(runtime: &Runtime, options: &Options, network: Network) -> Result<Self, BenchError> {
+        // With `egress`, each switch is a value.
+        let value_bits = if network.n_switches > 255 { 16 } else { 8 };
+        let directory = TempDir::new().map_err(|error| failed("making a folder", &error))?;
+        let at = |name: &str| directory.path().join(name);
+        let url = format!("unix:{}", at("controller.sock").display());
+        let text = format!(
+            "listen = '{url}'\nstore = '{}'\nvalue_mode = '{}'\nvalue_bits = {value_bits}\nname_kind = 'mac'\nmax_names = {}\n\
+             [limits]\nconnections = 8000\nconnections_per_peer = 8000\n",
+            at("rib.sqlite").display(),
+            options.value_mode,
+            network.n_names + network.n_names / 8
+        );
+        fs::write(at("controller.toml"), text).map_err(|error| failed("writing a configuration", &error))?;
+        let program = options.program.clone();
+        let child = spawn(&program, &directory)?;
+        let mut child = Some(child);
+        let client = connect(runtime, &url, &directory, &mut child)?;
+        let child = child.ok_or_else(|| BenchError::Setting("the controller ended".to_owned()))?;
+        Ok(Self { program, directory, url, child, client })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// After [`Controller::kill`].
+    pub(super) fn start_again(&mut self, runtime: &Runtime) -> Result<(), BenchError> {
+        let mut child = Some(spawn(&self.program, &self.directory)?);
+        let client = connect(runtime, &self.url, &self.directory, &mut child);
+        if let Some(child) = child {
+            self.child = child;
+        }
+        self.client = client?;
+        Ok(())
+    }
+
+    pub(super) fn register(&mut self, runtime: &Runtime, network: Network) -> Result<(), BenchError> {
+        let client = &mut self.client;
+        runtime
+            .block_on(async {
+                for n in 0..network.n_switches {
+                    let name = Network::switch(n);
+                    client.add_switch(AddSwitchRequest { name, ..AddSwitchRequest::default() }).await?;
+                }
+                client.add_hosts(network.hosts()).await?;
+                for link in network.links() {
+                    client.add_link(link).await?;
+                }
+                Ok(())
+            })
+            .map_err(|error: tonic::Status| failed("registering switches", &error))
+    }
+
+    pub(super) fn import(
+        &mut self,
+        runtime: &Runtime,
+        batches: impl Iterator<Item = NameBatch> + Send + 'static,
+    ) -> Result<(), BenchError> {
+        let client = &mut self.client;
+        runtime
+            .block_on(async {
+                let mut answers = client.import_names(tokio_stream::iter(batches)).await?.into_inner();
+                while answers.message().await?.is_some() {}
+                Ok(())
+            })
+            .map_err(|error: tonic::Status| failed("importing names", &error))
+    }
+
+    pub(super) fn put(&mut self, runtime: &Runtime, names: Vec<NameRecord>) -> Result<(), BenchError> {
+        let request = PutNamesRequest { names, only_new: false };
+        let answer = runtime.block_on(self.client.put_names(request));
+        answer.map(drop).map_err(|error| failed("a change", &error))
+    }
+
+    pub(super) fn set_link(&mut self, runtime: &Runtime, end: LinkEnd, up: bool) -> Result<(), BenchError> {
+        let request = SetLinkRequest { end: Some(end), cost: None, up: Some(up) };
+        runtime.block_on(self.client.set_link(request)).map(drop).map_err(|error| failed("a link", &error))
+    }
+
+    /// So many clients send requests one after the other; returns how many were answered.
+    pub(super) fn stream(
+        &self,
+        runtime: &Runtime,
+        clients: u64,
+        time: Duration,
+        next: impl Fn(u64, u64) -> PutNamesRequest + Copy + Send + 'static,
+    ) -> Result<u64, BenchError> {
+        runtime
+            .block_on(async {
+                let mut tasks = JoinSet::new();
+                let end = Instant::now() + time;
+                for number in 0..clients {
+                    let mut client = self.client.clone();
+                    tasks.spawn(async move {
+                        let mut turn = 0;
+                        while Instant::now() < end {
+                            client.put_names(next(number, turn)).await?;
+                            turn += 1;
+                        }
+                        Ok::<u64, tonic::Status>(turn)
+                    });
+                }
+                let mut n = 0;
+                while let Some(done) = tasks.join_next().await {
+                    n += done.map_err(|error| tonic::Status::internal(error.to_string()))??;
+                }
+                Ok(n)
+            })
+            .map_err(|error: tonic::Status| failed("changes", &error))
+    }
+
+    /// Asks again and again until all switches are in step.
+    pub(super) fn wait_in_step(&mut self, runtime: &Runtime, network: Network) -> Result<(), BenchError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let list = runtime.block_on(self.client.list_switches(ListSwitchesRequest {}));
+            let list = list.map_err(|error| failed("asking for the switches", &error))?.into_inner();
+            let n = list.switches.iter().filter(|switch| switch.connected && switch.in_step).count();
+            if n == usize::from(network.n_switches) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let all = network.n_switches;
+                return Err(BenchError::Setting(format!("{n} of {all} switches are in step after {PATIENCE:?}")));
+            }
+            #[expect(clippy::disallowed_methods, reason = "nothing tells when all are in step")]
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Memory that it holds, in bytes.
+    pub(super) fn memory(&self) -> Result<u64, BenchError> {
+        resident_bytes(self.child.id())
+    }
+
+    /// The most that it has held.
+    pub(super) fn peak(&self) -> Result<u64, BenchError> {
+        memory_of(self.child.id(), "VmHWM:")
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Child, BenchError> {
+    let log = directory.path().join("controller.log");
+    let log = File::create(log).map_err(|error| failed("a log", &error))?;
+    let mut command = Command::new(program);
+    command.args(["controller", "--config"]).arg(directory.path().join("controller.toml"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().map_err(|error| failed("starting the controller", &error))
+}
+
+/// A client, once the controller answers. `child` is none afterwards if it has ended.
+fn connect(runtime: &Runtime, url: &str, directory: &TempDir, child: &mut Option<Child>) -> Result<Client, BenchError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let connected = runtime.block_on(async {
+            let channel = api::client::connect_to(Kind::Controller, url, None, Duration::from_secs(1)).await;
+            let mut client = api::client::northbound(channel.map_err(|error| error.to_string())?);
+            let status = client.get_status(api::v1::GetStatusRequest {}).await;
+            status.map(|_| client).map_err(|error| error.to_string())
+        });
+        let error = match connected {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+        if ended || Instant::now() > end {
+            *child = None;
+            let log = fs::read_to_string(directory.path().join("controller.log")).unwrap_or_default();
+            return Err(failed("the controller", &format!("{error}\n{log}")));
+        }
+        #[expect(clippy::disallowed_methods, reason = "nothing tells when the controller listens")]
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Memory that a process holds, in bytes.
+pub(super) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
+    memory_of(pid, "VmRSS:")
+}
+
+fn memory_of(pid: u32, field: &str) -> Result<u64, BenchError> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"));
+    let text = text.map_err(|error| failed("the memory of a process", &error))?;
+    let kib = text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| BenchError::Setting(format!("/proc/{pid}/status has no {field}")))
+}

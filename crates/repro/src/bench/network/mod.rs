@@ -1,0 +1,325 @@
+//! Many switches at one controller: what each costs it in time and memory.
+//!
+//! ```text
+//!   fibula controller, a process ◄── a Unix socket ──► this process: an agent for each switch, with its codec and its
+//!        RIB in SQLite, a session a switch                          replica as in a switch, and no ports
+//! ```
+//! Switches are in a twisted torus: number i has links to i + 1 and to i + √n. Some, the gateways, have a host port each, over
+//! which names are spread. One after the other: names are imported; all agents attach and are sent their tables; single names
+//! move to other hosts; clients send changes as fast as they are answered; a link is cut; the controller is killed and started
+//! again. A time ends when the last agent serves the change, or when the controller says that all are in step, which it asks
+//! and answers for all of them at once.
+//!
+//! Both processes share the machine's processors, so times hold all work of all switches besides the controller's own: they are
+//! upper bounds. Limits: addresses of 48 bits as names, values of 8 bits, or 16 for more than 255 switches; no certificates.
+
+mod controller;
+mod crowd;
+
+use super::failed;
+use crate::BenchError;
+use api::v1::{Host, HostList, Link, LinkEnd, NameBatch, NameRecord, PutNamesRequest};
+use controller::{Controller, resident_bytes};
+use crowd::Crowd;
+use fib::messages::ValueMode;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Names in one message of an import.
+const BATCH: u64 = 10_000;
+/// Clients that send changes at once.
+const CLIENTS: u64 = 64;
+/// How long changes are sent.
+const STREAM: Duration = Duration::from_secs(3);
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of switches.
+    pub switches: Vec<u16>,
+    /// Numbers of names.
+    pub names: Vec<u64>,
+    /// Switches with a host port, at most; the others only forward.
+    pub gateways: u16,
+    /// What a value means.
+    pub value_mode: ValueMode,
+    /// Single changes whose time is taken.
+    pub runs: u32,
+    /// The program `fibula`.
+    pub program: PathBuf,
+}
+
+/// One figure of a network.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Switches of the network.
+    pub switches: u16,
+    /// Those with a host port.
+    pub gateways: u16,
+    /// Names of the network.
+    pub names: u64,
+    /// What a value means.
+    pub value_mode: String,
+    /// What was measured.
+    pub what: &'static str,
+    /// The figure; of several the median.
+    pub value: f64,
+    /// The largest, of several.
+    pub max: Option<f64>,
+    /// Its unit.
+    pub unit: &'static str,
+}
+
+/// Runs the bench: the figures of one network after the other.
+/// # Errors
+/// [`BenchError`]; figures before the error have been handed to `tell`.
+pub fn run(options: &Options, tell: &mut dyn FnMut(&[Figure]), say: &mut dyn FnMut(&str)) -> Result<(), BenchError> {
+    let setting = |text: String| Err(BenchError::Setting(text));
+    if let Some(n) = options.switches.iter().find(|n| !(5..=4000).contains(*n)) {
+        return setting(format!("there are {n} switches; use 5 to 4000"));
+    }
+    if !(2..=255).contains(&options.gateways) {
+        return setting(format!("there are {} gateways; use 2 to 255", options.gateways));
+    }
+    if let Some(n) = options.names.iter().find(|n| !(1000..=100 << 20).contains(*n)) {
+        return setting(format!("there are {n} names; use 1000 to 100M"));
+    }
+    if options.runs == 0 {
+        return setting("0 changes have no median; use --runs 1 or more".to_owned());
+    }
+    if !options.program.is_file() {
+        let path = options.program.display();
+        return setting(format!("there is no {path}, which is to run the controller; `make build` makes it"));
+    }
+    raise_descriptors().map_err(|error| failed("more open files (ulimit -n)", &error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| failed("starting threads", &error))?;
+    for &n_names in &options.names {
+        for &n_switches in &options.switches {
+            let gateways = options.gateways.min(n_switches);
+            let network = Network { n_switches, gateways, n_names };
+            let mut bench = Bench { network, options, runtime: &runtime, figures: Vec::new() };
+            let outcome = bench.run(say);
+            tell(&bench.figures);
+            outcome?;
+        }
+    }
+    Ok(())
+}
+
+/// Each agent has a connection, and so has the controller, which inherits this.
+fn raise_descriptors() -> std::io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
+/// Switches, links, hosts and names, all of which follow from three numbers.
+#[derive(Clone, Copy)]
+struct Network {
+    n_switches: u16,
+    gateways: u16,
+    n_names: u64,
+}
+
+impl Network {
+    const HOST_PORT: u32 = 5;
+
+    fn switch(n: u16) -> String {
+        format!("s{n}")
+    }
+
+    fn host(n: u64) -> String {
+        format!("h{n}")
+    }
+
+    fn links(self) -> impl Iterator<Item = Link> {
+        let n = self.n_switches;
+        let far = n.isqrt();
+        let end = |switch, port| Some(LinkEnd { switch: Self::switch(switch), port });
+        let link = move |a, port, b, other| Link { a: end(a, port), b: end(b, other), cost: 1, up: true };
+        (0..n).flat_map(move |i| [link(i, 1, (i + 1) % n, 2), link(i, 3, (i + far) % n, 4)])
+    }
+
+    fn hosts(self) -> HostList {
+        let at = |i: u16| (u32::from(i) * u32::from(self.n_switches) / u32::from(self.gateways)) as u16;
+        let host = |i: u16| {
+            let (name, switch) = (Self::host(i.into()), Self::switch(at(i)));
+            Host { name, switch, port: Self::HOST_PORT }
+        };
+        HostList { hosts: (0..self.gateways).map(host).collect() }
+    }
+
+    /// The name of this number, which has moved so often.
+    fn name(self, n: u64, moves: u64) -> NameRecord {
+        let [.., a, b, c, d, e] = n.to_be_bytes();
+        let name = format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}");
+        let host = Self::host((n + moves) % u64::from(self.gateways));
+        NameRecord { name, host, tenant: 0, ip: String::new() }
+    }
+}
+
+struct Bench<'a> {
+    network: Network,
+    options: &'a Options,
+    runtime: &'a Runtime,
+    figures: Vec<Figure>,
+}
+
+impl Bench<'_> {
+    fn tell(&mut self, what: &'static str, values: &mut [f64], unit: &'static str) {
+        values.sort_by(f64::total_cmp);
+        let Network { n_switches, gateways, n_names } = self.network;
+        let several = values.len() > 1;
+        let (Some(&value), Some(&max)) = (values.get(values.len() / 2), values.last()) else { return };
+        let figure = Figure {
+            switches: n_switches,
+            gateways,
+            names: n_names,
+            value_mode: self.options.value_mode.to_string(),
+            what,
+            value,
+            max: several.then_some(max),
+            unit,
+        };
+        self.figures.push(figure);
+    }
+
+    fn run(&mut self, say: &mut dyn FnMut(&str)) -> Result<(), BenchError> {
+        let (network, runtime) = (self.network, self.runtime);
+        let Network { n_switches, n_names, .. } = network;
+        say(&format!("{n_switches} switches, {n_names} names: the controller and its names"));
+        let mut controller = Controller::start(runtime, self.options, network)?;
+        let began = Instant::now();
+        controller.register(runtime, network)?;
+        self.tell("registering switches, hosts and links", &mut [began.elapsed().as_secs_f64()], "s");
+        let began = Instant::now();
+        controller.import(runtime, batches(network))?;
+        self.tell("import of names", &mut [n_names as f64 / began.elapsed().as_secs_f64()], "names/s");
+        let rib = controller.memory()?;
+        self.tell("controller's memory with the RIB alone", &mut [rib as f64 / 1e6], "MB");
+
+        say(&format!("{n_switches} switches, {n_names} names: switches attach"));
+        let before = resident_bytes(std::process::id())?;
+        let began = Instant::now();
+        let crowd = Crowd::start(runtime, network, controller.url());
+        controller.wait_in_step(runtime, network)?;
+        let seconds = began.elapsed().as_secs_f64();
+        self.tell("all switches attached and in step", &mut [seconds], "s");
+        let bytes: u64 = crowd.statuses().map(|status| status.received_bytes).sum();
+        self.tell("sent for that, a switch", &mut [bytes as f64 / f64::from(n_switches) / 1e3], "kB");
+        self.tell(
+            "controller's memory besides the RIB, at most",
+            &mut [controller.peak()?.saturating_sub(rib) as f64 / 1e6],
+            "MB",
+        );
+        self.tell(
+            "controller's memory besides the RIB, afterwards",
+            &mut [controller.memory()?.saturating_sub(rib) as f64 / 1e6],
+            "MB",
+        );
+        let after = resident_bytes(std::process::id())?;
+        self.tell(
+            "memory of an agent with its replica",
+            &mut [after.saturating_sub(before) as f64 / f64::from(n_switches) / 1e3],
+            "kB",
+        );
+
+        say(&format!("{n_switches} switches, {n_names} names: changes"));
+        self.single_changes(&mut controller, &crowd)?;
+        self.streams(&mut controller)?;
+        self.cut_link(&mut controller, &crowd)?;
+
+        say(&format!("{n_switches} switches, {n_names} names: the controller is killed and started again"));
+        let bytes: u64 = crowd.statuses().map(|status| status.received_bytes).sum();
+        controller.kill();
+        let began = Instant::now();
+        controller.start_again(runtime)?;
+        self.tell("controller killed: serving again", &mut [began.elapsed().as_secs_f64()], "s");
+        controller.wait_in_step(runtime, network)?;
+        self.tell("controller killed: all switches in step again", &mut [began.elapsed().as_secs_f64()], "s");
+        let more = crowd.statuses().map(|status| status.received_bytes).sum::<u64>() - bytes;
+        self.tell("sent for that, a switch, of what it had", &mut [more as f64 / f64::from(n_switches) / 1e3], "kB");
+        Ok(())
+    }
+
+    /// One name at a time moves to another host.
+    fn single_changes(&mut self, controller: &mut Controller, crowd: &Crowd) -> Result<(), BenchError> {
+        let (mut answered, mut served, mut in_step) = (Vec::new(), Vec::new(), Vec::new());
+        for i in 0..u64::from(self.options.runs) {
+            let record = self.network.name(i * 7919 % self.network.n_names, 1);
+            let mark = crowd.mark();
+            let began = Instant::now();
+            controller.put(self.runtime, vec![record])?;
+            answered.push(began.elapsed().as_secs_f64() * 1e3);
+            controller.wait_in_step(self.runtime, self.network)?;
+            in_step.push(began.elapsed().as_secs_f64() * 1e3);
+            let (n, last) = crowd.changed_since(&mark);
+            if n < usize::from(self.network.n_switches) {
+                return Err(BenchError::Setting(format!("a name has moved, and only {n} switches were told")));
+            }
+            served.push(last.saturating_duration_since(began).as_secs_f64() * 1e3);
+        }
+        self.tell("one name moves: answered, durable", &mut answered, "ms");
+        self.tell("one name moves: the last switch serves it", &mut served, "ms");
+        self.tell("one name moves: acknowledged by all switches, by asking for all", &mut in_step, "ms");
+        Ok(())
+    }
+
+    /// Changes as fast as they are answered, by one client and by many.
+    fn streams(&mut self, controller: &mut Controller) -> Result<(), BenchError> {
+        for (clients, size, what, lag) in [
+            (1, 1000, "changes by one client, 1,000 a request", "all in step after these"),
+            (CLIENTS, 1, "changes by 64 clients, one a request", "all in step after those"),
+        ] {
+            let network = self.network;
+            let next = move |client: u64, turn: u64| {
+                let names =
+                    (0..size).map(|i| network.name((client * 1_000_003 + turn * size + i) % network.n_names, 2 + turn));
+                PutNamesRequest { names: names.collect(), only_new: false }
+            };
+            let began = Instant::now();
+            let n = controller.stream(self.runtime, clients, STREAM, next)?;
+            self.tell(what, &mut [(n * size) as f64 / began.elapsed().as_secs_f64()], "changes/s");
+            let began = Instant::now();
+            controller.wait_in_step(self.runtime, network)?;
+            self.tell(lag, &mut [began.elapsed().as_secs_f64() * 1e3], "ms");
+        }
+        Ok(())
+    }
+
+    /// A link goes down, and comes up again.
+    fn cut_link(&mut self, controller: &mut Controller, crowd: &Crowd) -> Result<(), BenchError> {
+        let (mut served, mut in_step, mut switches) = (Vec::new(), Vec::new(), Vec::new());
+        let end = LinkEnd { switch: Network::switch(0), port: 1 };
+        for _ in 0..self.options.runs.div_ceil(2).min(5) {
+            for up in [false, true] {
+                let mark = crowd.mark();
+                let began = Instant::now();
+                controller.set_link(self.runtime, end.clone(), up)?;
+                controller.wait_in_step(self.runtime, self.network)?;
+                if !up {
+                    in_step.push(began.elapsed().as_secs_f64() * 1e3);
+                    let (n, last) = crowd.changed_since(&mark);
+                    switches.push(n as f64);
+                    served.push(last.saturating_duration_since(began).as_secs_f64() * 1e3);
+                }
+            }
+        }
+        self.tell("a link is cut: switches with other routes", &mut switches, "");
+        self.tell("a link is cut: the last switch serves its new routes", &mut served, "ms");
+        self.tell("a link is cut: acknowledged by all switches, by asking for all", &mut in_step, "ms");
+        Ok(())
+    }
+}
+
+fn batches(network: Network) -> impl Iterator<Item = NameBatch> + Send + 'static {
+    let n = network.n_names;
+    (0..n.div_ceil(BATCH)).map(move |batch| {
+        let names = batch * BATCH..n.min((batch + 1) * BATCH);
+        NameBatch { names: names.map(|name| network.name(name, 0)).collect() }
+    })
+}
