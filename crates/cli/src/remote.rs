@@ -66,7 +66,7 @@ impl Credentials {
 /// Where the controller is.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
-    /// URL of the controller, or unix:PATH of its socket [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
+    /// URL of the controller, or unix:PATH of its socket; of several controllers, separated by commas [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
     #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL")]
     controller: Option<String>,
     #[command(flatten)]
@@ -89,11 +89,16 @@ impl Remote {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
-            let channel = self.credentials.connect(Kind::Controller, at).await?.map_err(|error| {
-                let exit = exit_of(&error);
-                Failure::new(exit, format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER."))
-            })?;
-            work(api::client::northbound(channel)).await
+            // Of several controllers one leads, and the others do not listen.
+            let mut failed = None;
+            for at in at.split(',') {
+                match self.credentials.connect(Kind::Controller, at.trim()).await? {
+                    Ok(channel) => return work(api::client::northbound(channel)).await,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), e.to_string()));
+            Err(Failure::new(exit, format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER.")))
         })
     }
 }

@@ -202,7 +202,7 @@ pub enum StreamError {
 /// Says what holds the memory of the switch.
 pub type Memory = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
-/// Keeps the replica in step, for ever. `switch`: the name by which the controller knows it, and that `tls` has in its
+/// Keeps the replica in step with the controller, or with one of those in a list with commas, for ever. `switch`: the name by which the controller knows it, and that `tls` has in its
 /// certificate.
 pub async fn run<T: Tables + Send>(
     switch: String,
@@ -213,8 +213,10 @@ pub async fn run<T: Tables + Send>(
 ) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
-    loop {
-        let Err(error) = session(&switch, &controller, tls.as_ref(), &shared, &memory).await;
+    // Where there are several controllers, one leads and the others refuse.
+    let n_controllers = controllers_of(&controller).count();
+    for (controller, nth) in controllers_of(&controller).zip(1..).cycle() {
+        let Err(error) = session(&switch, controller, tls.as_ref(), &shared, &memory).await;
         let was_connected = {
             let mut status = shared.lock_status();
             status.last_error = error.to_string();
@@ -235,8 +237,15 @@ pub async fn run<T: Tables + Send>(
         }
         #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to connect")]
         tokio::time::sleep(jitter(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        if nth == n_controllers {
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
+}
+
+/// The controllers in a list with commas.
+pub(super) fn controllers_of(list: &str) -> impl Iterator<Item = &str> + Clone {
+    list.split(',').map(str::trim)
 }
 
 /// Up to a quarter less, so that switches do not come back all at once.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub struct Config {
     /// The name the controller knows it by.
     pub name: String,
-    /// The controller's URL, or `unix:` and the path of its socket.
+    /// The controller's URL, or `unix:` and the path of its socket; of several controllers, separated by commas.
     pub controller: String,
     /// Where the saved image lies; created if missing.
     pub state_dir: PathBuf,
@@ -401,8 +401,11 @@ impl Config {
     }
 
     /// Whether the controller is reached with certificates, where that matters.
-    fn check_controller(&self) -> Result<(), String> {
-        let given = &self.controller;
+    fn check_controllers(&self) -> Result<(), String> {
+        super::agent::controllers_of(&self.controller).try_for_each(|given| self.check_controller(given))
+    }
+
+    fn check_controller(&self, given: &str) -> Result<(), String> {
         if let Some(path) = socket_path(given) {
             return path.map(drop).map_err(|error| format!("controller = {error}"));
         }
@@ -441,7 +444,7 @@ impl Config {
 
     /// Whether others are reached and let in with certificates, where that matters.
     fn check_trust(&self) -> Result<(), String> {
-        self.check_controller()?;
+        self.check_controllers()?;
         let has_tls = self.tls.is_some();
         if let Some(files) = &self.tls {
             files.paths()?;
@@ -581,6 +584,7 @@ mod tests {
         Config::parse(&format!("{}[tls]\ndir = '/etc/fibula/tls'\n", open.replace("http:", "https:"))).unwrap();
         Config::parse(&format!("{GOOD}status = '10.0.0.2:4602'\nmetrics_open = true\n{PORT}")).unwrap();
         Config::parse(&format!("{}{PORT}", GOOD.replace("127.0.0.1", "[::1]"))).unwrap();
+        Config::parse(&format!("{}{PORT}", GOOD.replace(":4600", ":4600, http://127.0.0.1:4601"))).unwrap();
         let local = GOOD.replace("http://127.0.0.1:4600", "unix:/run/fibula/controller.sock");
         let listens = "lookup = 'unix:/run/fibula/s1.sock?mode=0666'\n";
         for tls in ["", "[tls]\ndir = '/etc/fibula/tls'\n"] {
@@ -632,6 +636,7 @@ mod tests {
             (GOOD.replace("/tmp/s1", ""), "state_dir is empty"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://127.0.0.1:4600", "unix:north.sock"), "no absolute path"),
+            (GOOD.replace(":4600", ":4600,127.0.0.1:4601"), "not a controller's URL"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
             (GOOD.replace("http:", "ftp:"), "not a controller's URL"),
             (GOOD.replace("http:", "https:"), "fibula pki issue switch s1"),
