@@ -6,13 +6,14 @@
 //! where it listens, [`status`] serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
 //! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
-//! [`seam`] lets a simulation set the time of a daemon, and its mistakes.
+//! [`etcd`] is a client of etcd. [`seam`] lets a simulation set the time of a daemon, and its mistakes.
 
 pub mod address;
 pub mod audit;
 pub mod client;
 pub mod config;
 pub mod crash;
+pub mod etcd;
 pub mod flow;
 pub mod gate;
 pub mod identity;

@@ -48,7 +48,12 @@ impl Args {
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
-    let started = Controller::start(config).await;
+    // While it stands by, too, it ends when it is told to.
+    let started = tokio::select! {
+        started = Controller::start(config) => started,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let mut controller = started.or_exit(exit, "the controller does not start")?;
     let row = StartedRow { listen: controller.address().clone(), status: controller.status_address().cloned() };
@@ -68,7 +73,9 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
 
 fn exit_of(error: &StartError) -> Exit {
     match error {
-        StartError::Store(StoreError::InUse { .. }) | StartError::Listen { .. } => Exit::Refused,
+        StartError::Store(StoreError::InUse { .. } | StoreError::NotLeader { .. }) | StartError::Listen { .. } => {
+            Exit::Refused
+        }
         StartError::Store(error) => exit_of_store(error),
         StartError::Tls(_) => Exit::Usage,
         StartError::Audit { .. } => Exit::Refused,
@@ -81,6 +88,7 @@ pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
     match error {
         error if error.is_damaged() => Exit::BadInput,
         error if error.is_denied() => Exit::Refused,
+        StoreError::NotLeader { .. } | StoreError::LostLead { .. } => Exit::Refused,
         _ => Exit::Internal,
     }
 }

@@ -1,7 +1,8 @@
 //! `fibula store`: the controller's store.
 
 use crate::remote::{Client, Remote, answer, refusal};
-use ::controller::store::{Copy, Repaired, RowChange, SqliteStore, StoreError, Sum, put_back, repair};
+use ::controller::config::Place;
+use ::controller::store::{Copy, EtcdTls, Repaired, RowChange, SqliteStore, StoreError, Sum, copy, put_back, repair};
 use api::v1;
 use command::output::{Exit, Failure, OrExit, Output, exit_of};
 use std::path::PathBuf;
@@ -33,6 +34,24 @@ pub(crate) enum StoreCommand {
         /// The new store; must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+    },
+    /// Copy the store of stopped controllers to where none is: from a file to etcd, or back
+    Copy {
+        /// sqlite:FILE, or etcd://HOST:PORT,HOST:PORT/PREFIX
+        #[arg(value_name = "FROM")]
+        from: Place,
+        /// As FROM; there must be no store yet
+        #[arg(value_name = "TO")]
+        to: Place,
+        /// The authority that signed the certificates of etcd's members; without it the connections are open
+        #[arg(long, value_name = "FILE")]
+        etcd_ca: Option<PathBuf>,
+        /// Our certificate for etcd
+        #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
+        etcd_cert: Option<PathBuf>,
+        /// Its private key
+        #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+        etcd_key: Option<PathBuf>,
     },
     /// Put a copy in the place of the store, whose files are renamed to FILE.replaced
     Restore {
@@ -104,6 +123,12 @@ impl StoreCommand {
                 }
                 let what = format!("{} has less than was acknowledged: see what is lost", to.display());
                 Err(Failure::new(Exit::CheckFailed, what))
+            }
+            StoreCommand::Copy { from, to, etcd_ca, etcd_cert, etcd_key } => {
+                let tls = etcd_ca.map(|ca| EtcdTls { ca, cert: etcd_cert, key: etcd_key });
+                let rows = copy(&from, &to, tls.as_ref()).map_err(|error| refused(error, "there is no copy"))?;
+                let row = serde_json::json!({"rows": rows, "from": from.to_string(), "to": to.to_string()});
+                out.done(&row, format!("{rows} rows are in {to}"))
             }
             StoreCommand::Restore { from, store } => {
                 let rows = put_back(&from, &store).map_err(|error| refused(error, "the copy is not put back"))?;

@@ -1,5 +1,6 @@
 //! `controller.toml`.
 
+use crate::store::{EtcdAddress, EtcdTls};
 use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -11,7 +12,7 @@ use fib::name::NameKind;
 use fib::network;
 use lookup::hash::{Family, SecretKey};
 use serde::{Deserialize, Deserializer};
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -53,14 +54,48 @@ pub struct Tables {
     pub aliens: Option<Guard>,
 }
 
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a file of SQLite.
+    File(PathBuf),
+    /// In etcd, for several controllers.
+    Etcd(EtcdAddress),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("sqlite:") {
+            Some(path) if !path.is_empty() => Ok(Place::File(path.into())),
+            None if text.starts_with("etcd:") => text.parse().map(Place::Etcd),
+            None if !text.is_empty() => Ok(Place::File(text.into())),
+            _ => Err("store is empty; write the path of a file, such as /var/lib/fibula/rib.sqlite".to_owned()),
+        }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path) => path.display().fmt(f),
+            Place::Etcd(address) => address.fmt(f),
+        }
+    }
+}
+
 /// The configuration of a controller. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where gRPC listens, for operators and switches alike.
     pub listen: Address,
-    /// The store's file; created if missing.
-    pub store: PathBuf,
+    /// Where the store is: a file, which is created if missing, or etcd.
+    #[serde(deserialize_with = "from_text")]
+    pub store: Place,
+    /// The certificates for etcd; without them the connections to it are open.
+    pub etcd: Option<EtcdTls>,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<Address>,
     /// Our certificate, and whose we accept; required to listen where other machines reach us.
@@ -140,8 +175,19 @@ impl Config {
                 .then_some(())
                 .ok_or(format!("{name} = {value} is out of range; write {min} to {max}"))
         };
-        if config.store.as_os_str().is_empty() {
-            return Err("store is empty; write the path of a file, such as /var/lib/fibula/rib.sqlite".to_owned());
+        if config.etcd.is_some() && !matches!(config.store, Place::Etcd(_)) {
+            return Err(
+                "there is [etcd], and store is a file; write store = \"etcd://HOST:PORT/PREFIX\", or remove [etcd]"
+                    .to_owned(),
+            );
+        }
+        if config.etcd.as_ref().is_some_and(|tls| tls.cert.is_some() != tls.key.is_some()) {
+            return Err(
+                "[etcd] names one of cert and key; write both, or none where etcd asks for no certificate".to_owned()
+            );
+        }
+        if matches!(config.store, Place::Etcd(_)) && config.audit.file.is_none() {
+            return Err("there is no file for the audit trail beside a store in etcd; write [audit] file = \"/var/lib/fibula/audit.jsonl\"".to_owned());
         }
         if let Some(status) = config.status.as_ref().filter(|status| status.overlaps(&config.listen)) {
             let listen = &config.listen;
@@ -198,7 +244,11 @@ impl Config {
 
     /// The file that changes are recorded in: by default beside the store.
     pub fn audit_path(&self) -> PathBuf {
-        self.audit.file.clone().unwrap_or_else(|| self.store.with_extension("audit.jsonl"))
+        let beside = match &self.store {
+            Place::File(path) => path.with_extension("audit.jsonl"),
+            Place::Etcd(_) => PathBuf::from("audit.jsonl"),
+        };
+        self.audit.file.clone().unwrap_or(beside)
     }
 }
 
@@ -271,6 +321,22 @@ mod tests {
         }
         assert!(Config::parse("listen = '127.0.0.1:4600'").unwrap_err().contains("missing field"));
         assert!(Config::parse(&GOOD.replace("/tmp/x", "")).unwrap_err().contains("store is empty"));
+        assert!(Config::parse(&format!("{GOOD}[etcd]\nca = 'ca.pem'\n")).unwrap_err().contains("store is a file"));
+        let etcd = GOOD.replace("/tmp/x", "etcd://a:2379,b:2379/site");
+        let audit = "[audit]\nfile = '/tmp/audit.jsonl'\n";
+        for (text, reason) in [
+            (etcd.clone(), "audit trail"),
+            (etcd.replace("/site", ""), "has no prefix"),
+            (format!("{etcd}{audit}[etcd]\nca = 'ca.pem'\ncert = 'cert.pem'\n"), "one of cert and key"),
+        ] {
+            let message = Config::parse(&text).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+        let Place::Etcd(address) = Config::parse(&format!("{etcd}{audit}[etcd]\nca = 'ca.pem'\n")).unwrap().store
+        else {
+            panic!("it is in etcd");
+        };
+        assert_eq!((address.members.len(), &*address.prefix), (2, "site"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```
 //! Promises: a change is answered only after it is committed. A switch is sent only what is committed. A restarted
 //! controller sends a switch only what it lacks. A slow or absent switch delays nothing by more than one phase timeout.
-//! Limits: one controller per store (the store's lock enforces it); the RIB is in memory.
+//! Limits: one controller at a time per store (the lock of its file, or a lease in etcd); the RIB is in memory.
 
 mod audit;
 mod backup;
@@ -27,10 +27,10 @@ mod verify;
 mod writer;
 
 use crate::change::State;
-use crate::config::Config;
+use crate::config::{Config, Place};
 use crate::hosts::{HOST_ROW, HostError, Hosts};
 use crate::shared::Shared;
-use crate::store::{SqliteStore, Store, StoreError};
+use crate::store::{Candidate, EtcdAddress, EtcdOptions, EtcdStore, Leader, SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
 use api::MAX_MESSAGE_BYTES;
 use api::address::Address;
@@ -42,7 +42,9 @@ use api::v1::northbound_server::NorthboundServer;
 use api::v1::southbound_server::SouthboundServer;
 use fib::network::{Network, NetworkError, RestoreError, Settings};
 use lookup::hash::SecretKey;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -101,27 +103,38 @@ pub enum StartError {
 }
 
 /// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
-#[derive(Debug)]
 pub struct Controller {
     address: Address,
     status_address: Option<Address>,
     jobs: mpsc::Sender<Job>,
     written: oneshot::Receiver<Result<(), StoreError>>,
+    /// Resolves when another controller may lead.
+    lost: Option<Pin<Box<dyn Future<Output = StoreError> + Send>>>,
     server: tokio::task::JoinHandle<()>,
 }
 
+impl Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 impl Controller {
-    /// Opens the store, restores the network and serves. Needs a runtime of several threads.
+    /// Opens the store, restores the network and serves. Needs a runtime of several threads. With a store in etcd it waits,
+    /// for as long as it takes, until no other controller leads; meanwhile only `/status` and `/metrics` are served.
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
-        let (state, store) = tokio::task::block_in_place(|| {
-            let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
-            // Cluster 0 would mean none.
-            let cluster = rand::random::<u64>().max(1);
-            restore(config.network(cluster, SecretKey::random()), Box::new(store))
-        })?;
+        // Cluster 0 would mean none.
+        let settings = config.network(rand::random::<u64>().max(1), SecretKey::random());
+        let opened = match &config.store {
+            Place::File(path) => {
+                let open = || restore(settings.clone(), Box::new(SqliteStore::open(path, STORE_PATIENCE)?));
+                Some(tokio::task::block_in_place(open)?)
+            }
+            Place::Etcd(_) => None,
+        };
         let connections = raise_descriptors(config.limits.connections);
         let limits = Limits { connections, ..config.limits.clone() };
         let guard = Guard::new(limits.clone());
@@ -130,9 +143,15 @@ impl Controller {
         Audit::keep_synced(&audit);
         let witness = Arc::clone(&audit);
         let gate = Gate::new(tls, config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
-        let listener = gate.listen(&config.listen, false).await;
-        let listener = listener.map_err(|error| StartError::Listen { address: config.listen.clone(), error })?;
-        let address = listener.address().clone();
+        let listen = async || {
+            let listener = gate.listen(&config.listen, false).await;
+            listener.map_err(|error| StartError::Listen { address: config.listen.clone(), error })
+        };
+        // Whoever stands by does not listen: switches and operators go on to the one that leads.
+        let listener = match &config.store {
+            Place::File(_) => Some(listen().await?),
+            Place::Etcd(_) => None,
+        };
 
         let shared = Shared::new();
         let status_address = match &config.status {
@@ -144,6 +163,20 @@ impl Controller {
             }
             None => None,
         };
+        let mut lost = None;
+        let (state, store) = match (&config.store, opened) {
+            (Place::Etcd(address), None) => {
+                let store = lead(&config, address, &shared).await?;
+                lost = Some(store.lost());
+                tokio::task::block_in_place(|| restore(settings, Box::new(store)))?
+            }
+            (_, opened) => opened.unwrap_or_else(|| unreachable!("a store in a file was opened")),
+        };
+        let listener = match listener {
+            Some(listener) => listener,
+            None => listen().await?,
+        };
+        let address = listener.address().clone();
 
         let (jobs, waiting_jobs) = mpsc::channel(QUEUED_JOBS);
         let (pushes, waiting_pushes) = mpsc::channel(QUEUED_PUSHES);
@@ -202,7 +235,11 @@ impl Controller {
                 tracing::error!(%error, "the gRPC server ended");
             }
         });
-        Ok(Self { address, status_address, jobs, written, server })
+        let lost: Option<Pin<Box<dyn Future<Output = StoreError> + Send>>> = match lost {
+            Some(lost) => Some(Box::pin(lost)),
+            None => None,
+        };
+        Ok(Self { address, status_address, jobs, written, lost, server })
     }
 
     /// Where gRPC listens.
@@ -215,11 +252,21 @@ impl Controller {
         self.status_address.as_ref()
     }
 
-    /// Returns when the writer ended by itself, which happens only when the store fails.
+    /// Returns when the writer ended by itself, which happens only when the store fails, or when this controller no longer
+    /// leads: then the process is to end, and to start again as one that stands by.
     /// # Errors
     /// [`StoreError`].
     pub async fn ended(&mut self) -> Result<(), StoreError> {
-        (&mut self.written).await.unwrap_or(Ok(()))
+        let lost = async {
+            match &mut self.lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            written = &mut self.written => written.unwrap_or(Ok(())),
+            error = lost => Err(error),
+        }
     }
 
     /// Finishes all requests so far, ends all streams and stops serving.
@@ -227,10 +274,28 @@ impl Controller {
     /// [`StoreError`] if the last commit failed.
     pub async fn stop(mut self) -> Result<(), StoreError> {
         let _ = self.jobs.send(Job::Stop).await;
-        let written = self.ended().await;
+        let written = (&mut self.written).await.unwrap_or(Ok(()));
         self.server.abort();
         written
     }
+}
+
+/// Stands by until no other controller leads.
+async fn lead(config: &Config, address: &EtcdAddress, shared: &Arc<Shared>) -> Result<EtcdStore, StoreError> {
+    let options = EtcdOptions { address: address.clone(), tls: config.etcd.clone() };
+    if options.tls.is_none() {
+        tracing::warn!(store = %address, "the connections to etcd are open: whoever is on the way reads the names and the secret hash key; set [etcd] ca, cert and key");
+    }
+    let candidate = Candidate::new(&options, &config.listen.to_string())?;
+    let standing_by = Arc::clone(shared);
+    let told = move |leader: &Leader| {
+        tracing::info!(%leader, "another controller leads; this one stands by");
+        standing_by.set_leader(Some(leader.clone()));
+    };
+    let store = candidate.lead(told).await?;
+    tracing::info!(term = store.term(), "this controller leads");
+    shared.set_leader(None);
+    Ok(store)
 }
 
 /// The network in the store; a new one, committed, if the store is empty.

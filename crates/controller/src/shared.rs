@@ -1,6 +1,7 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
 use crate::session::Session;
+use crate::store::Leader;
 use api::seam::{Mistake, mistaken};
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// Whether the writer waits until less waits for the switches.
     pub(crate) wants_room: AtomicBool,
     pub(crate) sizes: Sizes,
+    /// The controller that leads while this one stands by.
+    leader: Mutex<Option<Leader>>,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
 }
 
@@ -77,8 +80,17 @@ impl Shared {
             parked: Notify::new(),
             wants_room: AtomicBool::new(false),
             sizes: Sizes::default(),
+            leader: Mutex::default(),
             sessions: Mutex::new(BTreeMap::new()),
         })
+    }
+
+    pub(crate) fn set_leader(&self, leader: Option<Leader>) {
+        *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = leader;
+    }
+
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (String, Arc<Session>)>> {

@@ -43,6 +43,7 @@ impl StatusSource for Page {
         };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "stands_by_for": self.shared.leader(),
             "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
@@ -64,6 +65,8 @@ impl StatusSource for Page {
             connected.iter().map(|c| (format!("switch=\"{}\"", c.name), value(c))).collect()
         };
         let mut text = MetricsText::default();
+        let stands_by = u64::from(shared.leader().is_some());
+        text.gauge("fibula_stands_by", "1: another controller leads.", plain(stands_by));
         text.gauge("fibula_names", "Names in the table.", read(&shared.sizes.names));
         text.gauge("fibula_switches", "Switches known.", read(&shared.sizes.switches));
         text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));

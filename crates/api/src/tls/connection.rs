@@ -1,6 +1,6 @@
 //! One connection, plain or with TLS, and the list of those that a reload may have to end.
 
-use super::{Loaded, Tls, advice::advise, unix_seconds};
+use super::{Foreign, Loaded, Tls, advice::advise, unix_seconds};
 use crate::address::Origin;
 use crate::gate::{Peer, Who};
 use crate::identity::{Certificate, Kind};
@@ -140,6 +140,15 @@ pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
     let stream = dial(&uri, 80).await?;
     let peer = Peer::new(Who::Anyone, stream.peer_addr()?.into());
     Ok(TokioIo::new(Connection { stream: Stream::Bare(Socket::Tcp(stream), false), peer, ended: None }))
+}
+
+/// Connects to the host of `uri`, which is none of ours, with TLS.
+pub(crate) async fn connect_foreign(tls: &Foreign, uri: Uri) -> io::Result<TokioIo<client::TlsStream<TcpStream>>> {
+    let refused = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
+    let stream = dial(&uri, 443).await?;
+    let name = ServerName::try_from(host_of(&uri).to_owned()).map_err(|e| refused(e.to_string()))?;
+    let stream = TlsConnector::from(Arc::clone(&tls.0)).connect(name, stream).await;
+    Ok(TokioIo::new(stream.map_err(|e| refused(e.to_string()))?))
 }
 
 /// Connects to a Unix socket.

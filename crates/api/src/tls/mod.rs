@@ -15,7 +15,7 @@ mod kit;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
-pub(crate) use connection::{connect_plain, connect_unix};
+pub(crate) use connection::{connect_foreign, connect_plain, connect_unix};
 #[cfg(feature = "kit")]
 pub use kit::certificate_of;
 
@@ -368,6 +368,46 @@ impl Loaded {
         client.resumption = rustls::client::Resumption::disabled();
         client.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self { certificate, grpc: Arc::new(grpc), web: Arc::new(web), client: Arc::new(client), clients, servers })
+    }
+}
+
+/// What a client shows to a server that is none of ours, and whom it trusts: any certificate that the authority signed for
+/// the host. Read once: after a renewal the process must start again.
+pub struct Foreign(Arc<ClientConfig>);
+
+impl Debug for Foreign {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Foreign")
+    }
+}
+
+impl Foreign {
+    /// Reads the files. Without `cert` and `key` the client shows no certificate.
+    /// # Errors
+    /// [`TlsError`] with the file.
+    pub fn load(ca: &Path, cert: Option<(&Path, &Path)>) -> Result<Arc<Self>, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for root in all::<CertificateDer<'static>>("authority's certificate", ca)? {
+            roots.add(root).map_err(|e| file("authority's certificate", ca, &e))?;
+        }
+        let unusable = |e: &dyn fmt::Display| TlsError::Unusable {
+            path: cert.map_or(ca, |(cert, _)| cert).to_owned(),
+            reason: e.to_string(),
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| unusable(&e))?
+            .with_root_certificates(roots);
+        let mut config = match cert {
+            Some((cert, key)) => {
+                let chain = all("certificate", cert)?;
+                let key = PrivateKeyDer::from_pem_file(key).map_err(|e| file("private key", key, &e))?;
+                builder.with_client_auth_cert(chain, key).map_err(|e| unusable(&e))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(Self(Arc::new(config))))
     }
 }
 

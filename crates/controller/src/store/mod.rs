@@ -1,16 +1,20 @@
 //! The controller's durable state: rows of (kind, key, value), changed many at a time in one transaction.
 //!
 //! [`fib::durable`] defines what the rows mean; the controller adds its own rows, under kinds that the network does not
-//! use. SQLite is the store of one controller; a store shared by several would be another implementation of [`Store`].
+//! use. [`SqliteStore`] is the store of one controller, [`EtcdStore`] that of several of which one leads.
 
 #[cfg(test)]
 mod damage;
+mod etcd;
 mod log;
+mod moving;
 mod salvage;
 mod seal;
 mod sqlite;
 
+pub use etcd::{Candidate, EtcdAddress, EtcdOptions, EtcdStore, EtcdTls, Fault, Leader};
 pub use fib::durable::RowChange;
+pub use moving::copy;
 use rusqlite::ErrorCode;
 pub use salvage::{Repaired, repair};
 pub use seal::Sum;
@@ -158,6 +162,32 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
+    /// etcd refuses, or does not answer.
+    #[error("{store} failed: {what}; {}", fault.advice())]
+    Etcd {
+        /// The store.
+        store: String,
+        /// The kind of failure.
+        fault: Fault,
+        /// etcd's words, and which member's.
+        what: String,
+    },
+    /// Another controller leads: this one may not write.
+    #[error("this controller does not lead on {store}: {leader}. Start it again, and it stands by")]
+    NotLeader {
+        /// The store.
+        store: String,
+        /// Who leads, as far as is known.
+        leader: String,
+    },
+    /// This controller led and may no longer.
+    #[error("this controller no longer leads on {store}: {why}. Start it again, and it stands by")]
+    LostLead {
+        /// The store.
+        store: String,
+        /// How it was noticed.
+        why: String,
+    },
     /// The file cannot be opened or created.
     #[error("cannot open the store {path}: {error}; {}", advice(error))]
     Open {
@@ -219,7 +249,8 @@ impl StoreError {
 
     /// Whether the file or its directory may not be opened or written.
     pub fn is_denied(&self) -> bool {
-        matches!(self.code(), Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied))
+        matches!(self, StoreError::Etcd { fault: Fault::Denied, .. })
+            || matches!(self.code(), Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied))
     }
 }
 

@@ -1,0 +1,37 @@
+//! The client of etcd: the messages of its v3 API that a store needs, and channels to its members, with TLS or without.
+
+use crate::tls::{Foreign, connect_foreign, connect_plain};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+/// The generated messages and clients.
+pub mod v3 {
+    #![allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        reason = "generated; documented by etcd"
+    )]
+    tonic::include_proto!("etcdserverpb");
+}
+
+/// A channel to the member at `host:port`, which connects when it is first used, and anew after a failure.
+/// # Errors
+/// The address is none.
+pub fn channel(member: &str, tls: Option<&Arc<Foreign>>, timeout: Duration) -> Result<Channel, String> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"));
+    let endpoint = endpoint.map_err(|_| format!("{member:?} is not HOST:PORT"))?.connect_timeout(timeout);
+    Ok(match tls {
+        None => endpoint.connect_with_connector_lazy(tower::service_fn(connect_plain)),
+        Some(tls) => {
+            let tls = Arc::clone(tls);
+            endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
+                let tls = Arc::clone(&tls);
+                async move { connect_foreign(&tls, uri).await }
+            }))
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! A cluster of etcd in a temporary directory, for tests.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whether there is an etcd to run.
+pub(crate) fn is_installed() -> bool {
+    Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Members, each a process that ends with this.
+pub(crate) struct Cluster {
+    directory: tempfile::TempDir,
+    ports: Vec<(u16, u16)>,
+    members: Vec<Option<Child>>,
+    flags: Vec<String>,
+}
+
+impl Cluster {
+    /// Starts so many members, and waits until they listen.
+    pub(crate) fn start(n_members: usize, flags: &[&str]) -> Cluster {
+        // All at once, so that they differ.
+        let sockets: Vec<_> = (0..2 * n_members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
+        let ports = sockets.chunks(2).map(|pair| (port(&pair[0]), port(&pair[1]))).collect();
+        drop(sockets);
+        let mut cluster = Cluster {
+            directory: tempfile::tempdir().unwrap(),
+            ports,
+            members: (0..n_members).map(|_| None).collect(),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        };
+        (0..n_members).for_each(|i| cluster.run(i));
+        (0..n_members).for_each(|i| cluster.wait(i));
+        cluster
+    }
+
+    /// Starts a member that does not run.
+    pub(crate) fn run(&mut self, i: usize) {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let names: Vec<String> =
+            self.ports.iter().enumerate().map(|(i, (_, peer))| format!("m{i}={}", url(*peer))).collect();
+        let (client, peer) = self.ports[i];
+        let child = Command::new("etcd")
+            .args(["--name", &format!("m{i}"), "--initial-cluster", &names.join(",")])
+            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
+            .arg("--data-dir")
+            .arg(self.directory.path().join(format!("m{i}")))
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(self.directory.path().join(format!("m{i}.log"))).unwrap())
+            .spawn()
+            .unwrap();
+        self.members[i] = Some(child);
+    }
+
+    /// Whether it can write, with the others.
+    fn is_healthy(&self, i: usize) -> bool {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.ports[i].0))?;
+            stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+    }
+
+    /// Waits until a member can write, with the others.
+    pub(crate) fn wait(&self, i: usize) {
+        let began = Instant::now();
+        while !self.is_healthy(i) {
+            assert!(began.elapsed() < Duration::from_secs(60), "etcd does not start");
+            #[expect(clippy::disallowed_methods, reason = "another process can only be polled")]
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// kill -9 of a member.
+    pub(crate) fn kill(&mut self, i: usize) {
+        if let Some(mut child) = self.members[i].take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// The address of a store there.
+    pub(crate) fn address(&self, prefix: &str) -> String {
+        let members: Vec<String> = self.ports.iter().map(|(client, _)| format!("127.0.0.1:{client}")).collect();
+        format!("etcd://{}/{prefix}", members.join(","))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        (0..self.members.len()).for_each(|i| self.kill(i));
+    }
+}
