@@ -102,7 +102,8 @@ pub enum Readiness<'a> {
 ///
 /// # Write your own backend
 /// 1. **Receive.** Take empty packets from `pool` ([`Pool::take`]), write a frame into each ([`Packet::fill`], or
-///    [`Packet::resize`] and then [`Packet::frame_mut`] when the frame comes in pieces), push them to `out`. Return
+///    [`Packet::resize`] and then [`Packet::frame_mut`] when the frame comes in pieces; [`Packet::borrow`] when it may
+///    stay where it is), push them to `out`. Return
 ///    how many. Stop at the room left in `out`, at an empty pool, or when no frame waits. Never block, never allocate.
 ///    A frame is what is on the wire from the destination address to the end of the payload: no preamble, no FCS; a
 ///    VLAN tag that the driver removed is put back.
@@ -167,6 +168,7 @@ pub enum Readiness<'a> {
 /// # Ok::<(), fibula_netio::FrameTooLong>(())
 /// ```
 ///
+/// [`Packet::borrow`]: crate::Packet::borrow
 /// [`Packet::fill`]: crate::Packet::fill
 /// [`Packet::resize`]: crate::Packet::resize
 /// [`Packet::frame_mut`]: crate::Packet::frame_mut

@@ -45,6 +45,8 @@ pub struct FrameTooLong {
 #[derive(Debug)]
 pub struct Lender {
     /// Takes a buffer back, by its token.
+    /// # Safety
+    /// The buffer is lent, and the caller uses it no more.
     pub give_back: unsafe fn(NonNull<c_void>),
 }
 
@@ -167,11 +169,11 @@ impl Packet {
 
     /// Makes the bytes from `start` to `end` of a lent buffer the frame. Those before it are headroom. The packet's own buffer
     /// is unused until the packet is emptied, and the lent one is given back then.
+    /// # Panics
+    /// If the frame does not lie in the buffer.
     /// # Safety
     /// Until the lender's `give_back` is called with `token`, `len` bytes from `bytes` on are initialised and nobody else's.
     /// Any thread may use them and make that call.
-    /// # Panics
-    /// If the frame does not lie in the buffer.
     #[inline(always)]
     pub unsafe fn borrow(&mut self, loan: Loan, start: u16, end: u16) {
         assert!(start <= end && end <= loan.len, "a frame at {start}..{end} in {} bytes", loan.len);

@@ -348,6 +348,8 @@ impl Drop for Received {
 static LENDER: Lender = Lender { give_back };
 
 /// Takes back a buffer that a packet had.
+/// # Safety
+/// See [`Lender::give_back`].
 unsafe fn give_back(token: NonNull<c_void>) {
     // SAFETY: it is the buffer of a frame that was received, and the packet's no more.
     unsafe { fibula_dpdk_give_back(token.as_ptr().cast()) };
