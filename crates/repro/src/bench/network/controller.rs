@@ -20,11 +20,28 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 type Client = NorthboundClient<Channel>;
 
 pub(super) struct Controller {
+    /// Ends before its directory goes.
+    process: Process,
     program: PathBuf,
     directory: TempDir,
     url: String,
-    child: Child,
     client: Client,
+}
+
+/// Killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 impl Controller {
@@ -43,11 +60,9 @@ impl Controller {
         );
         fs::write(at("controller.toml"), text).map_err(|error| failed("writing a configuration", &error))?;
         let program = options.program.clone();
-        let child = spawn(&program, &directory)?;
-        let mut child = Some(child);
-        let client = connect(runtime, &url, &directory, &mut child)?;
-        let child = child.ok_or_else(|| BenchError::Setting("the controller ended".to_owned()))?;
-        Ok(Self { program, directory, url, child, client })
+        let mut process = spawn(&program, &directory)?;
+        let client = connect(runtime, &url, &directory, &mut process)?;
+        Ok(Self { process, program, directory, url, client })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -55,18 +70,13 @@ impl Controller {
     }
 
     pub(super) fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 
     /// After [`Controller::kill`].
     pub(super) fn start_again(&mut self, runtime: &Runtime) -> Result<(), BenchError> {
-        let mut child = Some(spawn(&self.program, &self.directory)?);
-        let client = connect(runtime, &self.url, &self.directory, &mut child);
-        if let Some(child) = child {
-            self.child = child;
-        }
-        self.client = client?;
+        self.process = spawn(&self.program, &self.directory)?;
+        self.client = connect(runtime, &self.url, &self.directory, &mut self.process)?;
         Ok(())
     }
 
@@ -166,32 +176,26 @@ impl Controller {
 
     /// Memory that it holds, in bytes.
     pub(super) fn memory(&self) -> Result<u64, BenchError> {
-        resident_bytes(self.child.id())
+        resident_bytes(self.process.0.id())
     }
 
     /// The most that it has held.
     pub(super) fn peak(&self) -> Result<u64, BenchError> {
-        memory_of(self.child.id(), "VmHWM:")
+        memory_of(self.process.0.id(), "VmHWM:")
     }
 }
 
-impl Drop for Controller {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Child, BenchError> {
+fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Process, BenchError> {
     let log = directory.path().join("controller.log");
     let log = File::create(log).map_err(|error| failed("a log", &error))?;
     let mut command = Command::new(program);
     command.args(["controller", "--config"]).arg(directory.path().join("controller.toml"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().map_err(|error| failed("starting the controller", &error))
+    command.spawn().map(Process).map_err(|error| failed("starting the controller", &error))
 }
 
-/// A client, once the controller answers. `child` is none afterwards if it has ended.
-fn connect(runtime: &Runtime, url: &str, directory: &TempDir, child: &mut Option<Child>) -> Result<Client, BenchError> {
+/// A client, once the controller answers.
+fn connect(runtime: &Runtime, url: &str, directory: &TempDir, process: &mut Process) -> Result<Client, BenchError> {
     let end = Instant::now() + PATIENCE;
     loop {
         let connected = runtime.block_on(async {
@@ -204,9 +208,7 @@ fn connect(runtime: &Runtime, url: &str, directory: &TempDir, child: &mut Option
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
-        let ended = child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
-        if ended || Instant::now() > end {
-            *child = None;
+        if matches!(process.0.try_wait(), Ok(Some(_))) || Instant::now() > end {
             let log = fs::read_to_string(directory.path().join("controller.log")).unwrap_or_default();
             return Err(failed("the controller", &format!("{error}\n{log}")));
         }

@@ -323,3 +323,25 @@ fn batches(network: Network) -> impl Iterator<Item = NameBatch> + Send + 'static
         NameBatch { names: names.map(|name| network.name(name, 0)).collect() }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Network;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_port_has_one_link_or_host_and_names_are_distinct() {
+        for n_switches in [5, 6, 8, 9, 10, 100, 1000] {
+            let network = Network { n_switches, gateways: 5, n_names: 1000 };
+            let ends = network.links().flat_map(|link| [link.a, link.b]).flatten().map(|end| (end.switch, end.port));
+            let hosts = network.hosts().hosts.into_iter().map(|host| (host.switch, host.port));
+            let ports: Vec<_> = ends.chain(hosts).collect();
+            assert_eq!(ports.len(), 4 * usize::from(n_switches) + 5);
+            assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len(), "{n_switches} switches");
+            assert!(network.links().all(|link| link.a.map(|end| end.switch) != link.b.map(|end| end.switch)));
+            let names: BTreeSet<_> = (0..1000).map(|n| network.name(n, 0).name).collect();
+            assert_eq!(names.len(), 1000);
+            assert!((0..1000).all(|n| network.name(n, 0).host != network.name(n, 1).host), "a name did not move");
+        }
+    }
+}
