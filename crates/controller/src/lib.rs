@@ -102,6 +102,8 @@ pub enum StartError {
     },
 }
 
+type Lost = Pin<Box<dyn Future<Output = StoreError> + Send>>;
+
 /// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
 pub struct Controller {
     address: Address,
@@ -109,7 +111,7 @@ pub struct Controller {
     jobs: mpsc::Sender<Job>,
     written: oneshot::Receiver<Result<(), StoreError>>,
     /// Resolves when another controller may lead.
-    lost: Option<Pin<Box<dyn Future<Output = StoreError> + Send>>>,
+    lost: Option<Lost>,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -163,11 +165,11 @@ impl Controller {
             }
             None => None,
         };
-        let mut lost = None;
+        let mut lost: Option<Lost> = None;
         let (state, store) = match (&config.store, opened) {
             (Place::Etcd(address), None) => {
                 let store = lead(&config, address, &shared).await?;
-                lost = Some(store.lost());
+                lost = Some(Box::pin(store.lost()));
                 tokio::task::block_in_place(|| restore(settings, Box::new(store)))?
             }
             (_, opened) => opened.unwrap_or_else(|| unreachable!("a store in a file was opened")),
@@ -235,10 +237,6 @@ impl Controller {
                 tracing::error!(%error, "the gRPC server ended");
             }
         });
-        let lost: Option<Pin<Box<dyn Future<Output = StoreError> + Send>>> = match lost {
-            Some(lost) => Some(Box::pin(lost)),
-            None => None,
-        };
         Ok(Self { address, status_address, jobs, written, lost, server })
     }
 

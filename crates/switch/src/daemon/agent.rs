@@ -202,8 +202,8 @@ pub enum StreamError {
 /// Says what holds the memory of the switch.
 pub type Memory = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
-/// Keeps the replica in step with the controller, or with one of those in a list with commas, for ever. `switch`: the name by which the controller knows it, and that `tls` has in its
-/// certificate.
+/// Keeps the replica in step with the controller, or with one of those in a list with commas, for ever. `switch`: the name by
+/// which the controller knows it, and that `tls` has in its certificate.
 pub async fn run<T: Tables + Send>(
     switch: String,
     controller: String,

@@ -1,7 +1,7 @@
 //! Requests to etcd: the next member when one does not answer, for as long as there is patience.
 //!
-//! A transaction may be sent again: all of ours compare the leader's key and the seal, and the one that changes rows
-//! changes the seal. So a copy that arrives late does nothing.
+//! A transaction may be sent again: all of ours compare the seal, which every commit and every new leader replaces. So a copy
+//! that arrives later than that does nothing, and one that arrives before puts what is there.
 
 use super::EtcdAddress;
 use crate::store::StoreError;
@@ -158,7 +158,7 @@ impl Client {
         self.ask(PATIENCE, ask).await
     }
 
-    /// A new lease, and its time to live as etcd decided.
+    /// A new lease.
     pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, StoreError> {
         let request = LeaseGrantRequest { ttl: ttl.as_secs() as i64 };
         let ask = async |channel| Ok(LeaseClient::new(channel).lease_grant(request).await?.into_inner());
