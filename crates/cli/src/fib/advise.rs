@@ -168,8 +168,8 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
     let mut reasons = vec![
         format!("Memory: {size}, {bits:.1} bits a name: {least}."),
         format!(
-            "Lookup: {:.1} cache lines and {:.1} hash calls for a valid name, {:.1} lines for an alien.",
-            taken.lines, taken.hashes, taken.lines_alien
+            "Lookup: {:.1} cache lines for a valid name, {:.1} for an alien, by the equations; one digest of the name.",
+            taken.lines, taken.lines_alien
         ),
         format!("Aliens: {aliens}"),
     ];

@@ -30,8 +30,15 @@ const WORD: u32 = 64;
 const SUMMARY: (f64, u32) = (16.0, 4);
 /// Cells per name of a sharded Othello: 2.40, plus the rounding of shards to words and lines.
 const OTHELLO_CELLS: f64 = 2.42;
-/// Share of the names in a line table whose lookup reads a second line.
-const LINE_BUMPED: f64 = 0.02;
+/// Share of the names in a line table whose lookup reads the lines of a second bucket, by how full the buckets are.
+const fn line_bumped(trade: Trade) -> f64 {
+    match trade {
+        Trade::Fast => 0.007,
+        Trade::Balanced => 0.02,
+        Trade::Small => 0.04,
+    }
+}
+
 /// Bits of a cell of OGW, and its slots per name: see `lookup::othello::gateway`.
 const OGW: (u32, f64) = (16, 1.14);
 /// Most counters of 64 bits that readers check. There is one per bucket, rounded up to a power of two; they matter
@@ -197,7 +204,9 @@ fn concise(demand: &Demand) -> Figures {
 /// Buckets of which a lookup reads one, and sometimes a second.
 fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     let bits = demand.n_names.max(1) as f64 * trade.bits_a_name(demand.value_bits as u8);
-    let lines = f64::from(Trade::lines(demand.value_bits as u8)) * (1.0 + LINE_BUMPED);
+    // The cells lie in equal parts of the bucket, the head beside the first. Of a name in another bucket the head says so.
+    let lines = Trade::lines(demand.value_bits as u8).min(trade.cells_a_name().into());
+    let lines = f64::from(lines) + line_bumped(trade);
     let hashes = 1.0 + f64::from(trade.cells_a_name());
     let parameters = format!("l={}, {} cells", demand.value_bits, trade.cells_a_name());
     Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }

@@ -7,6 +7,7 @@
 //! once in 370 comparisons.
 
 mod bloom;
+mod built;
 mod cuckoo;
 mod messages;
 mod othello;
