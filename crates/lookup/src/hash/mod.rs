@@ -286,6 +286,36 @@ impl Hasher {
         }
     }
 
+    /// `out[i] = digest_key(&[columns[0][i], columns[1][i]])` for the first `n`. Digests behind them are of no use.
+    /// # Panics
+    /// If `n > N`.
+    #[inline]
+    pub fn digest_columns<const N: usize>(&self, columns: [&[u64; N]; 2], n: usize, out: &mut [Digest; N]) {
+        self.digest_columns_with(Kernel::get(), columns, n, out);
+    }
+
+    /// As [`digest_columns`](Hasher::digest_columns), by the loop of a kernel.
+    /// # Panics
+    /// If `n > N`.
+    #[inline]
+    pub fn digest_columns_with<const N: usize>(
+        &self,
+        kernel: Kernel,
+        columns: [&[u64; N]; 2],
+        n: usize,
+        out: &mut [Digest; N],
+    ) {
+        assert!(n <= N, "{n} keys in columns of {N}");
+        match &self.keyed {
+            Keyed::MulAdd(h) => h.digest_columns(kernel, columns, n, out),
+            _ => {
+                for ((out, &first), &second) in out[..n].iter_mut().zip(columns[0]).zip(columns[1]) {
+                    *out = self.digest_key(&[first, second]);
+                }
+            }
+        }
+    }
+
     /// The digests of names of one length of 9 to 16 bytes, each given as two little-endian integers:
     /// `out[i] == digest(&bytes_of(names[i])[..len])`. Bytes above `len` are ignored.
     ///

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::layout::{LINE_SLOTS, Slot, decode_run, digests, encode_run, find, rule_words, tag};
+use super::layout::{LINE_SLOTS, Slot, decode_run, digest, encode_run, find, rule_words, tag};
 use super::mask::{Mask, choose, step};
 use super::query::RulesQuery;
 use super::rule::{Flow, PRIORITY_BITS, Rule, VALUE_BITS};
@@ -10,9 +10,13 @@ use super::update::{Change, Image, SlotWrite, Update};
 use super::{RuleError, Settings, table_prf};
 use crate::hash::{Digest, Hasher};
 
-/// The rules that a run should have at most. With more there are fewer tables and longer runs; from 4 to 32 no number was
-/// best on all sets of `fibula bench rules`.
-const RUN: usize = 8;
+/// The rules that a run should have at most: one of these, by the set. With more there are fewer tables and longer runs; from 4
+/// to 32 no number was best on all sets of `fibula bench rules`.
+const RUNS: [usize; 2] = [8, 24];
+/// How many rules compared in a lookup cost as much as a slot searched: fitted to the rates of `fibula bench rules`.
+const SLOT_COST: usize = 19;
+/// Rules whose flows are looked up to choose.
+const SAMPLE: usize = 2048;
 /// A run with so many times as many rules makes the next rule open a table with more bits, if it has more.
 const CROWDED: usize = 4;
 /// The most tables, which have numbers of 16 bits.
@@ -65,6 +69,8 @@ pub struct Rules<const W: usize> {
     settings: Settings,
     hasher: Hasher,
     tables: Vec<Table<W>>,
+    /// The rules that a run should have at most: one of [`RUNS`].
+    run: usize,
     /// Tables after the last choice.
     n_chosen: usize,
     slots: Vec<u64>,
@@ -87,6 +93,7 @@ impl<const W: usize> Rules<W> {
             hasher: Hasher::new(settings.family, &settings.key),
             settings,
             tables: Vec::new(),
+            run: RUNS[0],
             n_chosen: 0,
             slots: Vec::new(),
             n_used: 0,
@@ -152,7 +159,7 @@ impl<const W: usize> Rules<W> {
             return Ok(());
         }
         let run_len = |table: &Table<W>| Slot(self.slots[self.slot_of(table, rule).0]).n_rules();
-        let table = match pick(&self.tables, rule.mask(), run_len) {
+        let table = match pick(&self.tables, rule.mask(), self.run, run_len) {
             Pick::Table(table) => table,
             Pick::New(mask) => {
                 self.tables.push(Table::new(self.tables.len(), mask));
@@ -230,9 +237,8 @@ impl<const W: usize> Rules<W> {
 
     /// The slot of a rule in a table, or the empty one for it, and the digest.
     fn slot_of(&self, table: &Table<W>, rule: &Rule) -> (usize, Digest) {
-        let mut digest = [Digest(0)];
-        digests(&self.hasher, table.id, &[rule.first_flow::<W>().masked(&table.bits)], &mut digest);
-        (find(&self.slots, digest[0]).expect("some slots are empty"), digest[0])
+        let digest = digest(&self.hasher, table.id, &rule.first_flow::<W>().masked(&table.bits));
+        (find(&self.slots, digest).expect("some slots are empty"), digest)
     }
 
     fn run(&self, slot: usize) -> Vec<Rule> {
@@ -306,12 +312,28 @@ impl<const W: usize> Rules<W> {
         Some(end as u32)
     }
 
-    /// Lays these rules out anew in tables that are chosen for them.
+    /// Lays these rules out anew in tables that are chosen for them: with longer runs if lookups then cost less.
     fn arrange_well(&mut self, rules: &[Rule]) -> Result<(), RuleError> {
-        let masks = choose::<W>(rules, RUN);
-        self.arrange(&masks, rules)?;
-        self.n_chosen = self.tables.len();
+        let mut best: Option<(usize, Self)> = None;
+        for run in RUNS {
+            let mut made = Self { run, ..self.clone() };
+            made.arrange(&choose::<W>(rules, run), rules)?;
+            made.n_chosen = made.tables.len();
+            let cost = made.cost(rules);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, made));
+            }
+        }
+        *self = best.expect("there are lengths to choose from").1;
         Ok(())
+    }
+
+    /// What lookups of flows that these rules match cost, about and in all.
+    fn cost(&self, rules: &[Rule]) -> usize {
+        let flows: Vec<Flow<W>> =
+            rules.iter().step_by(rules.len().div_ceil(SAMPLE).max(1)).map(Rule::first_flow).collect();
+        let [slots, compared] = self.export().lookup_counted(&flows, &mut vec![0; flows.len()]);
+        SLOT_COST * slots + compared
     }
 
     /// Lays these rules out anew in the same tables.
@@ -329,7 +351,7 @@ impl<const W: usize> Rules<W> {
         for rule in &rules {
             let key = |table: &Table<W>| (table.id, rule.first_flow::<W>().masked(&table.bits));
             let run_len = |table: &Table<W>| runs.get(&key(table)).map_or(0, Vec::len);
-            let table = match pick(&tables, rule.mask(), run_len) {
+            let table = match pick(&tables, rule.mask(), self.run, run_len) {
                 Pick::Table(table) => table,
                 Pick::New(mask) => {
                     tables.push(Table::new(tables.len(), mask));
@@ -343,10 +365,9 @@ impl<const W: usize> Rules<W> {
         let mut slots = vec![0; (2 * runs.len() + SPARE_RULES).next_multiple_of(LINE_SLOTS)];
         let mut at_slot: BTreeMap<usize, Vec<Rule>> = BTreeMap::new();
         for ((id, key), run) in runs {
-            let mut digest = [Digest(0)];
-            digests(&self.hasher, id, &[key], &mut digest);
-            let slot = find(&slots, digest[0]).expect("half of the slots are empty");
-            slots[slot] = Slot::new(tag(digest[0]), 0, 0).0;
+            let digest = digest(&self.hasher, id, &key);
+            let slot = find(&slots, digest).expect("half of the slots are empty");
+            slots[slot] = Slot::new(tag(digest), 0, 0).0;
             // Another run with the same tag in this line becomes one with it.
             at_slot.entry(slot).or_default().extend(run);
         }
@@ -401,11 +422,11 @@ enum Pick {
 
 /// The first table with room in the run of a rule with this mask, or else the one where the run is shortest, unless all
 /// are crowded and a table with more bits can be made.
-fn pick<const W: usize>(tables: &[Table<W>], mask: Mask, run_len: impl Fn(&Table<W>) -> usize) -> Pick {
+fn pick<const W: usize>(tables: &[Table<W>], mask: Mask, run: usize, run_len: impl Fn(&Table<W>) -> usize) -> Pick {
     let mut least = (usize::MAX, 0);
     for (at, table) in tables.iter().enumerate().filter(|(_, table)| table.mask.is_in(mask)) {
         let n_rules = run_len(table);
-        if n_rules < RUN {
+        if n_rules < run {
             return Pick::Table(at);
         }
         least = least.min((n_rules, at));
@@ -414,8 +435,8 @@ fn pick<const W: usize>(tables: &[Table<W>], mask: Mask, run_len: impl Fn(&Table
     let relaxed = mask.relaxed(step::<W>());
     match least.0 {
         usize::MAX => Pick::New(relaxed),
-        n_rules if n_rules >= CROWDED * RUN && is_new(relaxed) => Pick::New(relaxed),
-        n_rules if n_rules >= CROWDED * RUN && is_new(mask) => Pick::New(mask),
+        n_rules if n_rules >= CROWDED * run && is_new(relaxed) => Pick::New(relaxed),
+        n_rules if n_rules >= CROWDED * run && is_new(mask) => Pick::New(mask),
         _ => Pick::Table(least.1),
     }
 }

@@ -13,6 +13,7 @@
 //! lookup compares whole rules.
 
 use super::rule::{Flow, Rule};
+use crate::base::prefetch::BURST;
 use crate::hash::{Digest, Hasher, mix64};
 
 /// Slots of a line.
@@ -115,24 +116,72 @@ pub(super) fn find(slots: &[u64], digest: Digest) -> Option<usize> {
     None
 }
 
-/// The digests of masked flows in the table with this number.
+/// The number of a table beside the rest of a masked flow, where there is room above the protocol.
+fn numbered(table: u16, rest: u64) -> u64 {
+    rest | u64::from(table) << 40
+}
+
+/// The digest of a masked flow in the table with this number.
 #[inline(always)]
-pub(super) fn digests<const W: usize>(hasher: &Hasher, table: u16, flows: &[Flow<W>], out: &mut [Digest]) {
-    use crate::base::prefetch::BURST;
-    // Above the protocol there is room for the number.
-    let rest = |flow: &Flow<W>| flow.rest | u64::from(table) << 40;
+pub(super) fn digest<const W: usize>(hasher: &Hasher, table: u16, flow: &Flow<W>) -> Digest {
     if W == 1 {
-        let mut pairs = [[0; 2]; BURST];
-        for (pair, flow) in pairs.iter_mut().zip(flows) {
-            *pair = [flow.addresses[0], rest(flow)];
+        return hasher.digest_key(&[flow.addresses[0], numbered(table, flow.rest)]);
+    }
+    let mut key = [0; 5];
+    key[..W].copy_from_slice(&flow.addresses);
+    key[4] = numbered(table, flow.rest);
+    hasher.digest_key(&key)
+}
+
+/// The flows of a burst, word by word: one column for each word of the addresses, and one for the rest.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<const W: usize> {
+    pub(super) addresses: [[u64; BURST]; W],
+    pub(super) rest: [u64; BURST],
+}
+
+impl<const W: usize> Columns<W> {
+    /// Up to a burst of flows; behind them, zeros.
+    #[inline(always)]
+    pub(super) fn of(flows: &[Flow<W>]) -> Self {
+        let mut columns = Self { addresses: [[0; BURST]; W], rest: [0; BURST] };
+        for (at, flow) in flows.iter().enumerate().take(BURST) {
+            columns.addresses.iter_mut().zip(flow.addresses).for_each(|(column, word)| column[at] = word);
+            columns.rest[at] = flow.rest;
         }
-        hasher.digest_keys(&pairs[..flows.len()], out);
-    } else {
-        for (flow, out) in flows.iter().zip(out) {
-            let mut key = [0; 5];
-            key[..W].copy_from_slice(&flow.addresses);
-            key[4] = rest(flow);
-            *out = hasher.digest_key(&key);
+        columns
+    }
+
+    #[inline(always)]
+    pub(super) fn flow(&self, at: usize) -> Flow<W> {
+        // Not by `map`, which copies the columns.
+        Flow { addresses: std::array::from_fn(|i| self.addresses[i][at]), rest: self.rest[at] }
+    }
+
+    /// Puts the flow at `from` to `to`.
+    #[inline(always)]
+    pub(super) fn shift(&mut self, from: usize, to: usize) {
+        self.addresses.iter_mut().for_each(|column| column[to] = column[from]);
+        self.rest[to] = self.rest[from];
+    }
+
+    /// The digests of the first `n` flows, masked by the bits of the table with this number. Digests behind them are of no
+    /// use.
+    #[inline(always)]
+    pub(super) fn digests(&self, hasher: &Hasher, table: u16, bits: &Flow<W>, n: usize, out: &mut [Digest; BURST]) {
+        if W > 1 {
+            for (at, out) in out.iter_mut().enumerate().take(n) {
+                *out = digest(hasher, table, &self.flow(at).masked(bits));
+            }
+            return;
         }
+        let [mut addresses, mut rest] = [[0; BURST]; 2];
+        for (to, word) in addresses.iter_mut().zip(self.addresses[0]) {
+            *to = word & bits.addresses[0];
+        }
+        for (to, word) in rest.iter_mut().zip(self.rest) {
+            *to = numbered(table, word & bits.rest);
+        }
+        hasher.digest_columns([&addresses, &rest], n, out);
     }
 }

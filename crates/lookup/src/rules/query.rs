@@ -8,13 +8,12 @@
 
 #![expect(unsafe_code, reason = "calls loops that are compiled for a processor")]
 
-use std::hint::select_unpredictable;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::kernel::{Compare, Scalar};
-use super::layout::{BLOCK, LINE_SLOTS, Slot, digests, home, next_line, rule_words, tag};
+use super::layout::{BLOCK, Columns, LINE_SLOTS, Slot, home, next_line, rule_words, tag};
 use super::mask::Mask;
 use super::rule::{Flow, PRIORITY_AT, value_of};
 use super::update::{Change, Image, Update};
@@ -92,98 +91,131 @@ impl<const W: usize> Version<W> {
     fn search_by<C: Compare>(&self, flows: &[Flow<W>], values: &mut [u64]) -> [usize; 2] {
         let (slots, words): (&[AtomicU64], &[AtomicU64]) = (&self.memory.slots, &self.memory.words);
         let n_lines = slots.len() / LINE_SLOTS;
-        let mut best = [0u64; BURST];
-        let mut open: [u8; BURST] = std::array::from_fn(|at| at as u8);
-        let (mut masked, mut found) = ([Flow::<W>::default(); BURST], [Digest(0); BURST]);
-        let (mut lines, mut runs) = ([0usize; BURST], [(0u8, Slot(0)); BURST]);
-        let (mut n_open, mut counts) = (flows.len(), [0; 2]);
+        let mut open = Open::new(flows);
+        let (mut digests, mut lines) = ([Digest(0); BURST], [0usize; BURST]);
+        let (mut found, mut counts) = ([(0u32, 0u32); BURST], [0; 2]);
         for probe in &self.probes {
-            // The flows for which a rule of this or a later table could still win.
-            let mut n_left = 0;
-            for at in 0..n_open {
-                let index = open[at];
-                open[n_left] = index;
-                n_left += usize::from(best[usize::from(index) % BURST] >> PRIORITY_AT <= u64::from(probe.highest));
-            }
-            n_open = n_left;
+            open.close(probe.highest, values);
+            let n_open = open.n;
             if n_open == 0 {
                 break;
             }
-            let open = &open[..n_open];
-            for (masked, &index) in masked.iter_mut().zip(open) {
-                *masked = flows[usize::from(index)].masked(&probe.bits);
-            }
-            digests(&self.hasher, probe.id, &masked[..n_open], &mut found[..n_open]);
-            for (line, &digest) in lines.iter_mut().zip(&found[..n_open]) {
+            open.flows.digests(&self.hasher, probe.id, &probe.bits, n_open, &mut digests);
+            for (line, &digest) in lines.iter_mut().zip(&digests[..n_open]) {
                 *line = home(digest, n_lines);
             }
             if self.prefetches {
                 // The first miss of a probe. Those of a burst are in flight together.
                 lines[..n_open].iter().for_each(|&line| prefetch(slots.as_ptr().wrapping_add(line).cast()));
             }
-            let mut n_runs = 0;
-            for ((&index, &digest), &line) in open.iter().zip(&found).zip(&lines) {
-                let slot = self.slot::<C>(slots, line, tag(digest));
-                runs[n_runs % BURST] = (index, slot);
-                n_runs += usize::from(slot.n_rules() > 0);
+            let mut n_found = 0;
+            for (at, (&digest, &line)) in digests[..n_open].iter().zip(&lines).enumerate() {
+                let (is_found, slot) = Self::slot::<C>(slots, line, tag(digest));
+                found[n_found % BURST] = (at as u32, slot as u32);
+                n_found += usize::from(is_found);
             }
-            let runs = &runs[..n_runs];
+            let found = &found[..n_found];
+            let run = |slot: u32| slots.get(slot as usize).map_or(Slot(0), |slot| Slot(slot.load(Relaxed)));
             if self.prefetches {
                 // The second miss: the first line of a run, of which the processor fetches the later ones by itself.
-                let block = |slot: Slot| words.as_ptr().wrapping_add(slot.first() * rule_words::<W>());
-                runs.iter().for_each(|&(_, slot)| prefetch(block(slot).cast()));
+                let block = |run: Slot| words.as_ptr().wrapping_add(run.first() * rule_words::<W>());
+                found.iter().for_each(|&(_, slot)| prefetch(block(run(slot)).cast()));
             }
-            for &(index, slot) in runs {
-                let at = usize::from(index) % BURST;
-                best[at] = best[at].max(Self::first_match::<C>(words, slot, &flows[at]));
-                counts[1] += slot.n_rules();
+            for &(at, slot) in found {
+                let (at, run) = (at as usize % BURST, run(slot));
+                open.best[at] = Self::best_match::<C>(words, run, &open.flows.flow(at), open.best[at]);
+                counts[1] += run.n_rules();
             }
             counts[0] += n_open;
         }
-        for (value, best) in values.iter_mut().zip(best) {
-            *value = value_of(best).into();
-        }
+        open.close_all(values);
         counts
     }
 
-    /// The slot with a tag, from a line on; 0 if there is none.
+    /// Whether a slot from a line on has a tag, and its number.
     #[inline(always)]
-    fn slot<C: Compare>(&self, slots: &[AtomicU64], mut line: usize, tag: u64) -> Slot {
+    fn slot<C: Compare>(slots: &[AtomicU64], mut line: usize, tag: u64) -> (bool, usize) {
         // Mostly once: lines are half full.
         for _ in 0..slots.len() / LINE_SLOTS {
-            assert!(line + LINE_SLOTS <= slots.len(), "digests are scaled to the lines");
-            // SAFETY: there is a line.
-            let (found, empty) = unsafe { C::find(slots[line..].as_ptr(), tag) };
-            if found | empty != 0 {
-                // A line without the tag: its first empty slot, or any that is, is 0.
-                let which = select_unpredictable(found != 0, found, empty);
-                return Slot(slots[line + which.trailing_zeros() as usize % LINE_SLOTS].load(Relaxed));
+            // Digests are scaled to the lines, so there is one.
+            let Some(of_line) = slots[line..].first_chunk::<LINE_SLOTS>() else { break };
+            // SAFETY: a line; the caller has found that the processor has the instructions.
+            let at = unsafe { C::find(of_line.as_ptr(), tag) };
+            // Slots of a line are used in their order, so the search ends where the last one is empty. One condition of
+            // both words: whether there is a slot cannot be predicted.
+            let last = of_line[LINE_SLOTS - 1].load(Relaxed);
+            if last & ((at / LINE_SLOTS) as u64).wrapping_neg() == 0 {
+                return (at < LINE_SLOTS, line + at % LINE_SLOTS);
             }
             line = next_line(line, slots.len());
         }
-        Slot(0)
+        (false, 0)
     }
 
-    /// The last word of the rule of a run that answers a flow, 0 if none does.
+    /// The last word of the rule that answers a flow: of a run, or that of another one which is `best` so far.
     #[inline(always)]
-    fn first_match<C: Compare>(words: &[AtomicU64], slot: Slot, flow: &Flow<W>) -> u64 {
+    fn best_match<C: Compare>(words: &[AtomicU64], slot: Slot, flow: &Flow<W>, best: u64) -> u64 {
         let (mut first, mut left) = (slot.words::<W>().start, slot.n_rules());
-        // Mostly once: a table with room is found for nearly all rules.
         loop {
             let n_rules = left.min(BLOCK);
             // A slot that is written meanwhile may point anywhere; then the burst is repeated.
-            let end = first + n_rules * rule_words::<W>() + BLOCK;
-            let Some(block) = words.get(first..end) else { return 0 };
+            let end = first + n_rules * rule_words::<W>();
+            let Some(block) = words.get(first..end + BLOCK) else { return best };
             // SAFETY: there are so many rules, and eight words behind them.
-            let matches = unsafe { C::matches(block.as_ptr(), n_rules, flow) };
-            let lane = matches.trailing_zeros() as usize % BLOCK;
-            let last = block[(2 * W + 1) * n_rules + lane].load(Relaxed);
-            let last = select_unpredictable(matches == 0, 0, last);
+            let last = unsafe { C::first_match(block.as_ptr(), n_rules, flow) };
             left -= n_rules;
-            first = end - BLOCK;
-            if left == 0 || last != 0 {
-                return last;
+            // The rules of a run are in the order in which they win: those behind this one do not, and the first of the next
+            // block says whether any there could.
+            let next = words.get(end + (2 * W + 1) * left.min(BLOCK)).map_or(0, |last| last.load(Relaxed));
+            if (left == 0) | (last != 0) | (next <= best) {
+                return best.max(last);
             }
+            first = end;
+        }
+    }
+}
+
+/// The flows of a burst for which a rule of the tables that are left could still win.
+struct Open<const W: usize> {
+    flows: Columns<W>,
+    /// The last word of the best rule of each, 0 for none.
+    best: [u64; BURST],
+    /// Their places in the burst.
+    places: [u8; BURST],
+    n: usize,
+}
+
+impl<const W: usize> Open<W> {
+    #[inline(always)]
+    fn new(flows: &[Flow<W>]) -> Self {
+        let places = std::array::from_fn(|at| at as u8);
+        Self { flows: Columns::of(flows), best: [0; BURST], places, n: flows.len() }
+    }
+
+    /// Answers the flows whose best rule has a priority above `highest`, and moves the others together.
+    #[inline(always)]
+    fn close(&mut self, highest: u32, values: &mut [u64]) {
+        let has_won = |best: u64| best >> PRIORITY_AT > highest.into();
+        // Mostly none has, and nothing is moved.
+        if self.best[..self.n].iter().fold(0, |n, &best| n + u64::from(has_won(best))) == 0 {
+            return;
+        }
+        let mut n_left = 0;
+        for at in 0..self.n {
+            let (best, place) = (self.best[at], self.places[at]);
+            values[usize::from(place)] = value_of(best).into();
+            self.flows.shift(at, n_left);
+            (self.best[n_left], self.places[n_left]) = (best, place);
+            n_left += usize::from(!has_won(best));
+        }
+        self.n = n_left;
+    }
+
+    /// Answers all flows that are left.
+    #[inline(always)]
+    fn close_all(&self, values: &mut [u64]) {
+        for (&best, &place) in self.best[..self.n].iter().zip(&self.places) {
+            values[usize::from(place)] = value_of(best).into();
         }
     }
 }

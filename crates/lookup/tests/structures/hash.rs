@@ -54,11 +54,24 @@ fn keys_of_words_have_the_digests_of_their_bytes() {
             }
         }
     }
+    fn check_columns<const N: usize>(hasher: &Hasher, rng: &mut Rng) {
+        let columns: [[u64; N]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| rng.next_u64()));
+        for (kernel, n) in Kernel::available().flat_map(|kernel| (0..=N).map(move |n| (kernel, n))) {
+            let mut digests = [Digest(0); N];
+            hasher.digest_columns_with(kernel, [&columns[0], &columns[1]], n, &mut digests);
+            for (at, digest) in digests[..n].iter().enumerate() {
+                let key = columns.map(|column| column[at]);
+                assert_eq!(*digest, hasher.digest_key(&key), "{hasher:?} {key:x?}, {at} of {n}, {kernel}");
+            }
+        }
+    }
     let mut rng = Rng::new(seed());
     for hasher in &hashers(&SecretKey::from_seed(rng.next_u64())) {
         check::<1>(hasher, &mut rng);
         check::<2>(hasher, &mut rng);
         check::<5>(hasher, &mut rng);
+        check_columns::<32>(hasher, &mut rng);
+        check_columns::<5>(hasher, &mut rng);
     }
 }
 

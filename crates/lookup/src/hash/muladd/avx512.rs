@@ -123,6 +123,23 @@ pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], len: usize, out: &
     hash.digest_pairs_one_by_one(names_rest, len, out_rest);
 }
 
+/// The digests of the first `n` of names of 16 bytes in two columns, and of those that share a vector with the last one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+pub(super) fn digest_columns<const N: usize>(
+    hash: &MulAdd,
+    columns: [&[u64; N]; 2],
+    n: usize,
+    out: &mut [Digest; N],
+) {
+    let by = ByTwo::new(hash, 16);
+    let [first, second] = columns.map(|column| column.as_chunks::<LANES>().0);
+    let vectors = first.iter().zip(second).zip(out.as_chunks_mut().0);
+    for ((first, second), out) in vectors.take(n.div_ceil(LANES)) {
+        store(out, by.digests(load(first), load(second)));
+    }
+}
+
 /// The digests of names of 9 to 16 bytes that follow one another. Eight names are in two vectors, the first and the last
 /// 64 of their bytes; two permutations of bytes make words of them.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vbmi")]

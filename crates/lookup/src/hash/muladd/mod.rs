@@ -126,6 +126,27 @@ impl MulAdd {
         self.digest_pairs_one_by_one(names, len, out);
     }
 
+    /// The digests of the first `n` of names of 16 bytes that stand in two columns; some behind them are written, too.
+    #[inline]
+    pub(super) fn digest_columns<const N: usize>(
+        &self,
+        kernel: Kernel,
+        columns: [&[u64; N]; 2],
+        n: usize,
+        out: &mut [Digest; N],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if kernel.vectors() >= Vectors::Avx512 && N.is_multiple_of(8) {
+            // SAFETY: the processor has the kernel.
+            unsafe { avx512::digest_columns(self, columns, n, out) };
+            return;
+        }
+        let _ = kernel;
+        for ((out, &first), &second) in out[..n].iter_mut().zip(columns[0]).zip(columns[1]) {
+            *out = self.digest_pair([first, second], MAX_LEN);
+        }
+    }
+
     #[inline]
     fn digest_pairs_one_by_one(&self, names: &[[u64; 2]], len: usize, out: &mut [Digest]) {
         names.iter().zip(out).for_each(|(&name, out)| *out = self.digest_pair(name, len));
