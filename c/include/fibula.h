@@ -97,6 +97,7 @@ struct fibula_fib {
 	uint8_t parts_of_name;   /* line: cells a name */
 	uint8_t has_avx2;        /* whether this processor has AVX2, BMI and BMI2 */
 	uint8_t fetches;         /* whether bursts fetch what they read before they read it */
+	uint8_t is_lent;         /* whether the memory of the table is somebody else's to free */
 	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
@@ -1124,21 +1125,33 @@ int madvise(void *, size_t, int)
 	;
 #define FIBULA_HUGE_ ((size_t)2 << 20)
 #define FIBULA_MADV_HUGEPAGE_ 14
+#define FIBULA_MADV_COLLAPSE_ 25
 #endif
 
-/* Memory for a table. Buckets are lines of the cache; a large table is on huge pages, where there are some. */
+/* Memory for a table, all zero. Buckets are lines of the cache; a large table is on huge pages, where there are some. */
 static inline uint64_t *fibula_memory_(size_t bytes)
 {
+	size_t whole = bytes, line = 64;
 #ifdef __linux__
 	if (bytes >= FIBULA_HUGE_ / 2) {
-		size_t whole = (bytes + FIBULA_HUGE_ - 1) / FIBULA_HUGE_ * FIBULA_HUGE_;
-		void *memory = aligned_alloc(FIBULA_HUGE_, whole);
-		if (memory)
-			madvise(memory, whole, FIBULA_MADV_HUGEPAGE_);
-		return (uint64_t *)memory;
+		line = FIBULA_HUGE_;
+		whole = (bytes + FIBULA_HUGE_ - 1) / FIBULA_HUGE_ * FIBULA_HUGE_;
 	}
 #endif
-	return (uint64_t *)aligned_alloc(64, bytes);
+	void *memory = aligned_alloc(line, whole);
+	if (!memory)
+		return NULL;
+#ifdef __linux__
+	if (line == FIBULA_HUGE_)
+		madvise(memory, whole, FIBULA_MADV_HUGEPAGE_);
+#endif
+	memset(memory, 0, bytes);
+#ifdef __linux__
+	/* What the heap had before has small pages already: they become huge ones (Linux 6.1). */
+	if (line == FIBULA_HUGE_)
+		madvise(memory, whole, FIBULA_MADV_COLLAPSE_);
+#endif
+	return (uint64_t *)memory;
 }
 
 /* Makes the table in memory. NULL, or what is wrong. */
@@ -1162,7 +1175,6 @@ static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_re
 		return "no memory for its table";
 	fib->words = made.words;
 	fib->n_words = n_words;
-	memset(made.words, 0, 8 * n_words);
 	made.words[FIBULA_DIRECTORY_] = made.directory / 8 | (uint64_t)made.depth << 32;
 	made.words[FIBULA_ANNEX_] = annex / 8 | 24 * n_actions << 32;
 	fibula_actions_(&actions, &n_actions, (uint8_t *)(made.words + annex));
@@ -1178,6 +1190,7 @@ static inline void fibula_free(struct fibula_fib *fib)
 		munmap((void *)(uintptr_t)fib->words, 8 * fib->n_words);
 	else
 #endif
+	if (!fib->is_lent)
 		free((void *)(uintptr_t)fib->words);
 	free(fib);
 }
@@ -1298,8 +1311,6 @@ refused:
 
 /* ---- tables of running switches ---- */
 
-#ifdef __linux__
-
 /* Whether everything that a lookup may follow is inside the table, in some state of it. */
 static inline const char *fibula_bounds_(const struct fibula_fib *fib)
 {
@@ -1320,6 +1331,60 @@ static inline const char *fibula_bounds_(const struct fibula_fib *fib)
 	}
 	return "it changes too fast";
 }
+
+/* Reads what a table in memory says of itself. NULL, or what is wrong. */
+static inline const char *fibula_described_(struct fibula_fib *fib, const void *memory, uint64_t bytes, int is_all)
+{
+	const uint64_t *words = (const uint64_t *)memory;
+	uint8_t form[8], names[8];
+	uint64_t magic = fibula_acquire_(words + FIBULA_MAGIC_), said = words[FIBULA_BYTES_];
+	if (memcmp(&magic, "FIBULAM1", 8))
+		return "it does not begin like a table of this version";
+	if (is_all ? said != bytes : said > bytes || said < 2 * 8 * FIBULA_ROOT_WORDS_ || said % 64)
+		return "it is cut";
+	memcpy(form, words + FIBULA_FORM_, 8);
+	memcpy(names, words + FIBULA_NAMES_, 8);
+	fib->words = words;
+	fib->n_words = said / 8;
+	fib->design = (enum fibula_design)form[0];
+	fib->value_bits = form[1];
+	fib->fingerprint_bits = form[2];
+	fib->parts_of_name = form[3];
+	fib->family = names[0];
+	fib->kind = names[1];
+	fib->name_bytes = fibula_name_bytes_(names[1], names[2]);
+	fibula_hash_(&fib->hash, fib->family, (const uint8_t *)(words + FIBULA_NAMES_ + 1));
+	if ((form[0] == FIBULA_LINE ? form[3] != 3 && form[3] != 4 : form[0] != FIBULA_OTHELLO || form[3] != 2) ||
+		!fibula_form_(fib, form[0] == FIBULA_OTHELLO))
+		return "its structure is none that fibula.h reads";
+	fib->fetches = (uint8_t)fibula_fetches_(fib);
+	return fibula_bounds_(fib);
+}
+
+/* The table that libfibula's fibula_table_place put into memory which this process maps, too: a memzone of DPDK, for
+ * example. It begins there, at a multiple of 64 bytes, and `bytes` of it may be read. fibula_free leaves the memory as it is.
+ * NULL, and why not; `why` may be NULL. */
+static inline struct fibula_fib *fibula_attach_memory(const void *memory, size_t bytes, char why[FIBULA_WHY])
+{
+	struct fibula_fib *fib = (struct fibula_fib *)calloc(1, sizeof *fib);
+	const char *wrong = !fib ? "no memory" : NULL;
+	if (!wrong && (!memory || (uintptr_t)memory % 64))
+		wrong = "it does not begin at a multiple of 64";
+	if (!wrong && bytes < 2 * 8 * FIBULA_ROOT_WORDS_)
+		wrong = "it is too short";
+	if (!wrong) {
+		fib->is_lent = 1;
+		wrong = fibula_described_(fib, memory, bytes, 0);
+	}
+	if (!wrong)
+		return fib;
+	free(fib);
+	if (why)
+		snprintf(why, FIBULA_WHY, "this memory has no table that can be used: %s; was it placed there?", wrong);
+	return NULL;
+}
+
+#ifdef __linux__
 
 /* A file in memory, at a multiple of a huge page if it consists of such: otherwise no part of it could be on one. */
 static inline void *fibula_map_(int file, size_t bytes)
@@ -1364,33 +1429,9 @@ static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA
 		wrong = "it cannot be mapped";
 	close(file);
 	if (!wrong) {
-		const uint64_t *words = (const uint64_t *)mapped;
-		uint8_t form[8], names[8];
-		fib->words = words;
-		fib->n_words = (uint64_t)about.st_size / 8;
 		fib->device = about.st_dev;
 		fib->inode = about.st_ino;
-		uint64_t magic = fibula_acquire_(words + FIBULA_MAGIC_);
-		memcpy(form, words + FIBULA_FORM_, 8);
-		memcpy(names, words + FIBULA_NAMES_, 8);
-		fib->design = (enum fibula_design)form[0];
-		fib->value_bits = form[1];
-		fib->fingerprint_bits = form[2];
-		fib->parts_of_name = form[3];
-		fib->family = names[0];
-		fib->kind = names[1];
-		fib->name_bytes = fibula_name_bytes_(names[1], names[2]);
-		fibula_hash_(&fib->hash, fib->family, (const uint8_t *)(words + FIBULA_NAMES_ + 1));
-		if (memcmp(&magic, "FIBULAM1", 8))
-			wrong = "it does not begin like a table of this version";
-		else if (words[FIBULA_BYTES_] != (uint64_t)about.st_size)
-			wrong = "it is cut";
-		else if ((form[0] == FIBULA_LINE ? form[3] != 3 && form[3] != 4 : form[0] != FIBULA_OTHELLO || form[3] != 2) ||
-			!fibula_form_(fib, form[0] == FIBULA_OTHELLO))
-			wrong = "its structure is none that fibula.h reads";
-		else
-			wrong = fibula_bounds_(fib);
-		fib->fetches = (uint8_t)fibula_fetches_(fib);
+		wrong = fibula_described_(fib, mapped, (uint64_t)about.st_size, 1);
 	}
 	if (!wrong)
 		return fib;

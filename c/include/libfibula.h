@@ -264,6 +264,23 @@ int fibula_table_share(struct fibula_table *table,
                        const char *path);
 
 /*
+ Moves the table to memory of the program's, from which other processes that map it read it in place by
+ fibula_attach_memory of fibula.h: a memzone of DPDK with its secondary processes, for example. The memory begins at a
+ multiple of 64 bytes, and is cleared first. It is the table's until the table and all its readers are freed, or the table
+ moves again and every reader has looked up since. The table grows within it; then changes fail with FIBULA_ENOMEM, and the
+ table stays as it is until it moves to more. Values have at most 16 bits.
+ FIBULA_ENOMEM: these bytes hold less than the table has.
+ */
+int fibula_table_place(struct fibula_table *table,
+                       void *memory,
+                       size_t bytes);
+
+/*
+ The most bytes that fibula_table_place can use for this table: those of as many names as it may have.
+ */
+int fibula_table_most_bytes(struct fibula_table *table, size_t *bytes);
+
+/*
  Begins to record changes for followers. Changes from now on are in what fibula_table_updates gives. Call it before
  fibula_table_export.
  */

@@ -4,7 +4,8 @@
  * the one that it came by. It ends after FRAMES frames, or when none has come for a second.
  *     dpdk_l2fwd [EAL arguments, two ports] -- measure NAMES [DESIGN [FRAMES]]
  * measures frames a second from port 0 to port 1 with NAMES names: without a look-up, with libfibula's, and with that of
- * fibula.h, which is compiled into this program and reads the same table in /dev/shm. Every value is checked.
+ * fibula.h, which is compiled into this program and reads the same table in a memzone, as a secondary process could. Every value is
+ * checked.
  * Build: cc -O2 examples/c/dpdk_l2fwd.c -o dpdk_l2fwd $(pkg-config --cflags --libs fibula) $(pkg-config --cflags libdpdk) \
  *     -lrte_ethdev -lrte_mbuf -lrte_mempool -lrte_eal
  * As virtual ports without privileges: dpdk_l2fwd --no-huge -m 256 --no-pci --vdev=net_null0 --vdev=net_null1 -- measure 1000000 */
@@ -13,13 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_memzone.h>
 
 #include "fibula.h"
 #include "libfibula.h"
@@ -238,7 +239,8 @@ static void measure(uint64_t n_names, const char *design, uint64_t n_frames)
 	uint32_t *values = (uint32_t *)malloc(n_names * sizeof *values);
 	struct look_up by[N_KINDS];
 	double rates[N_KINDS][N_RUNS], ratios[N_KINDS][N_RUNS];
-	char path[64], why[FIBULA_WHY];
+	char why[FIBULA_WHY];
+	size_t bytes;
 	if (!all || !names || !values || rte_eth_dev_count_avail() < 2)
 		fail("a measurement", "needs two ports, and memory");
 	for (uint64_t i = 0; i < n_names; i++) {
@@ -252,13 +254,17 @@ static void measure(uint64_t n_names, const char *design, uint64_t n_frames)
 	free(all);
 	free(values);
 	memset(by, 0, sizeof by);
-	snprintf(path, sizeof path, "/dev/shm/dpdk_l2fwd.%d", (int)getpid());
-	if (fibula_table_share(table, path))
-		fail("sharing", fibula_last_error());
-	struct fibula_fib *fib = fibula_attach(path, why);
-	remove(path);
+	/* A quarter is enough for a table that does not grow any more. */
+	if (fibula_table_most_bytes(table, &bytes))
+		fail("the table's size", fibula_last_error());
+	const struct rte_memzone *zone = rte_memzone_reserve_aligned("fibula", bytes / 4, SOCKET_ID_ANY, 0, 64);
+	if (!zone)
+		fail("a memzone; give EAL more memory by -m", rte_strerror(rte_errno));
+	if (fibula_table_place(table, zone->addr, zone->len))
+		fail("the memzone", fibula_last_error());
+	struct fibula_fib *fib = fibula_attach_memory(zone->addr, zone->len, why);
 	if (!fib)
-		fail("the shared table", why);
+		fail("the table in the memzone", why);
 	if (fibula_reader_new(table, &by[1].reader))
 		fail("a reader", fibula_last_error());
 	by[2].fib = fib;
@@ -279,6 +285,7 @@ static void measure(uint64_t n_names, const char *design, uint64_t n_frames)
 	fibula_free(fib);
 	fibula_reader_free(by[1].reader);
 	fibula_table_free(table);
+	rte_memzone_free(zone);
 }
 
 int main(int argc, char **argv)

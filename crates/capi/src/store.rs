@@ -5,6 +5,7 @@ use crate::error::{Code, Error, Result};
 use fib::action::Action;
 use fib::codec::actions_in_memory;
 use fib::designs::Spec;
+use lookup::base::arena::Arena;
 use lookup::base::shown;
 use lookup::hash::Digest;
 use lookup::line::{self, LineSkeleton, Trade};
@@ -13,10 +14,19 @@ use lookup::traits::{
     ApplyError, BatchReader, Control, InsertError, Query, Replicated, SettingsOf, ShareError, Single, Skeleton,
     UpdateOf,
 };
+use std::io;
 use std::path::Path;
 
 /// A thread's access to a table.
 pub(crate) type Lookups = dyn BatchReader<[Digest]>;
+
+/// Where other programs find a table.
+pub(crate) enum Place<'a> {
+    /// A file.
+    File(&'a Path),
+    /// Memory of the program's.
+    Memory(Arena),
+}
 
 /// A table, whatever its structure.
 pub(crate) trait Store: Send {
@@ -62,9 +72,12 @@ pub(crate) trait Store: Send {
     /// Access for a thread.
     fn reader(&self) -> Box<Lookups>;
 
-    /// Moves the table to a file that other programs map, and tells them what values mean. Readers made before see no
+    /// Moves the table to a place that other programs map, and tells them what values mean. Readers made before see no
     /// later change.
-    fn share(&mut self, spec: &Spec, actions: &[Action], path: &Path) -> Result<()>;
+    fn share(&mut self, spec: &Spec, actions: &[Action], place: Place<'_>) -> Result<()>;
+
+    /// The most bytes that it can use there; 0: its structure cannot move.
+    fn most_bytes(&self) -> usize;
 
     /// Tells other programs that map the table what values mean now.
     fn tell_actions(&mut self, actions: &[Action]) -> Result<()>;
@@ -234,18 +247,39 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
         Box::new(self.query.reader())
     }
 
-    fn share(&mut self, spec: &Spec, actions: &[Action], path: &Path) -> Result<()> {
-        self.sync()?;
+    fn share(&mut self, spec: &Spec, actions: &[Action], place: Place<'_>) -> Result<()> {
+        // Changes that wait for memory, or for readers to leave it, can be made in the new place.
+        let _ = self.sync();
         let actions = actions_in_memory(actions);
-        self.query = shown::at(path, |make| {
+        let fill = |make: &mut dyn FnMut(usize) -> io::Result<Arena>| {
             let mut moved = self.query.moved_to(make)?;
             let outside = moved.outside().ok_or(ShareError::Unsupported)?;
             outside.set_annex(&actions)?;
             outside.complete(spec.names_in_memory(), shown::this_process()?);
             Ok(moved)
-        })?;
+        };
+        self.query = match place {
+            Place::File(path) => shown::at(path, fill)?,
+            Place::Memory(arena) => {
+                let mut arena = Some(arena);
+                fill(&mut |_| arena.take().ok_or_else(|| io::ErrorKind::OutOfMemory.into()))?
+            }
+        };
         self.is_shared = true;
+        // What still waits is reported by the next call that changes the table.
+        let _ = self.sync();
         Ok(())
+    }
+
+    fn most_bytes(&self) -> usize {
+        let mut most = 0;
+        // It asks for so many, and gets none.
+        let refused = self.query.moved_to(&mut |bytes| {
+            most = bytes;
+            Err(io::ErrorKind::OutOfMemory.into())
+        });
+        drop(refused);
+        most
     }
 
     fn tell_actions(&mut self, actions: &[Action]) -> Result<()> {

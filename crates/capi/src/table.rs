@@ -8,15 +8,17 @@ use crate::guard;
 use crate::options::{DESIGNS, Options};
 use crate::pointers;
 use crate::reader::check_len;
-use crate::store::{self, Lookups, Store};
+use crate::store::{self, Lookups, Place, Store};
 use fib::designs::Spec;
 use fib::file::{self, Content};
 use fib::messages::fingerprint;
 use fib::name::{Name, NameKind};
+use lookup::base::arena::{Arena, LINE};
 use lookup::hash::{Digest, Hasher};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -477,13 +479,54 @@ pub unsafe extern "C" fn fibula_table_share(table: *mut Table, path: *const c_ch
         // SAFETY: the caller's.
         unsafe {
             in_locked(table, |table, state| {
-                let actions = state.meanings.all(&table.spec)?;
-                state.store.share(&table.spec, &actions, Path::new(path))?;
-                table.shared.hand_over(&*state.store);
-                Ok(())
+                share(table, state, Place::File(Path::new(path)))
             })
         }
     })
+}
+
+/// Moves the table to memory of the program's, from which other processes that map it read it in place by
+/// fibula_attach_memory of fibula.h: a memzone of DPDK with its secondary processes, for example. The memory begins at a
+/// multiple of 64 bytes, and is cleared first. It is the table's until the table and all its readers are freed, or the table
+/// moves again and every reader has looked up since. The table grows within it; then changes fail with FIBULA_ENOMEM, and the
+/// table stays as it is until it moves to more. Values have at most 16 bits.
+/// FIBULA_ENOMEM: these bytes hold less than the table has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fibula_table_place(table: *mut Table, memory: *mut c_void, bytes: usize) -> c_int {
+    guard::call(|| {
+        pointers::check("memory", memory.cast::<u8>(), bytes)?;
+        let base = NonNull::new(memory.cast::<u8>()).ok_or_else(|| Error::argument("no memory: give its address"))?;
+        if !base.addr().get().is_multiple_of(LINE) {
+            let text = format!("memory at {base:p}: it must begin at a multiple of {LINE} bytes");
+            return Err(Error::argument(text));
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            in_locked(table, |table, state| {
+                share(table, state, Place::Memory(Arena::on_lent(base, bytes)))
+            })
+        }
+    })
+}
+
+/// The most bytes that fibula_table_place can use for this table: those of as many names as it may have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fibula_table_most_bytes(table: *mut Table, bytes: *mut usize) -> c_int {
+    guard::call(|| {
+        // SAFETY: the caller's.
+        let out = unsafe { pointers::output("the address of bytes", bytes, 1)? };
+        // SAFETY: the caller's.
+        out[0] = unsafe { in_locked(table, |_, state| Ok(state.store.most_bytes()))? };
+        Ok(())
+    })
+}
+
+/// Moves the table to where other programs find it.
+fn share(table: &Table, state: &mut State, place: Place<'_>) -> Result<()> {
+    let actions = state.meanings.all(&table.spec)?;
+    state.store.share(&table.spec, &actions, place)?;
+    table.shared.hand_over(&*state.store);
+    Ok(())
 }
 
 /// Begins to record changes for followers. Changes from now on are in what fibula_table_updates gives. Call it before

@@ -142,6 +142,18 @@ fn wrong_handles_cut_exports_and_tables_that_move_or_end_harm_no_reader() {
 }
 
 #[test]
+fn a_table_in_memory_of_the_program_is_read_by_another_process_while_it_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = seed().to_string();
+    for compiler in [C, CPP, SANITIZED] {
+        let program = compile(compiler, "crates/capi/tests/c/place.c", dir.path());
+        for design in DESIGNS {
+            run(&program, &[design, &seed]);
+        }
+    }
+}
+
+#[test]
 fn a_million_names_and_as_many_aliens_have_the_values_that_rust_gives() {
     let dir = tempfile::tempdir().unwrap();
     let seed = seed();

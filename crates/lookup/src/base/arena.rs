@@ -34,15 +34,22 @@ pub struct Arena {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
     is_reserved: bool,
-    file: Option<Backing>,
+    backing: Backing,
 }
 
-/// The file that an arena is a mapping of.
+/// Whose the memory of an arena is.
 #[derive(Debug)]
-struct Backing {
-    file: File,
-    /// Bytes from the beginning that the file system has given.
-    given: AtomicUsize,
+enum Backing {
+    /// The arena's alone.
+    Own,
+    /// A file's, of which the arena is a mapping.
+    File {
+        file: File,
+        /// Bytes from the beginning that the file system has given.
+        given: AtomicUsize,
+    },
+    /// Its program's, which handed it over and takes it back.
+    Lent,
 }
 
 // SAFETY: an arena is a range of plain memory. Its owner decides who reads and writes which part of it.
@@ -62,7 +69,7 @@ impl Arena {
         // SAFETY: `skip` is less than HUGE_PAGE, by which the mapping is larger than asked.
         let base = unsafe { mapping.add(skip) };
         advise_huge(base, bytes);
-        Ok(Self { base, bytes, mapping, mapping_bytes, is_reserved: false, file: None })
+        Ok(Self { base, bytes, mapping, mapping_bytes, is_reserved: false, backing: Backing::Own })
     }
 
     /// Reserves `bytes` (rounded up to huge pages) on huge pages that the operator has reserved. All of it is resident.
@@ -70,7 +77,7 @@ impl Arena {
     pub fn on_reserved_pages(bytes: usize) -> Option<Self> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
         let base = map_reserved(bytes)?;
-        Some(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: true, file: None })
+        Some(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: true, backing: Backing::Own })
     }
 
     /// Maps `bytes` (rounded up to huge pages) of an empty file, for other programs to map, too. The file gets this
@@ -82,8 +89,8 @@ impl Arena {
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
         file.set_len(bytes as u64)?;
         let base = map_file(&file, bytes, Place::Aligned)?;
-        let file = Some(Backing { file, given: AtomicUsize::new(0) });
-        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
+        let backing = Backing::File { file, given: AtomicUsize::new(0) };
+        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, backing })
     }
 
     /// Maps a file that has `bytes` (whole pages) of memory already, all zero: one that the kernel made, for programs in
@@ -92,22 +99,36 @@ impl Arena {
     /// The error of the operating system.
     pub fn on_memory(file: File, bytes: usize) -> io::Result<Self> {
         let base = map_file(&file, bytes, Place::Any)?;
-        let file = Some(Backing { file, given: AtomicUsize::new(bytes) });
-        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
+        let backing = Backing::File { file, given: AtomicUsize::new(bytes) };
+        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, backing })
+    }
+
+    /// Clears `bytes` of memory that the program hands over, and uses them: a memzone of DPDK, for example. Whole lines of
+    /// them count. Other processes may map it.
+    /// # Safety
+    /// `base` is at a line and begins so many bytes, which nobody else writes, and which stay until the last owner of the
+    /// arena drops.
+    // SAFETY: the caller keeps the contract.
+    pub unsafe fn on_lent(base: NonNull<u8>, bytes: usize) -> Self {
+        assert!(base.addr().get().is_multiple_of(LINE), "an arena begins at a line");
+        let bytes = bytes / LINE * LINE;
+        // SAFETY: by the caller's contract.
+        unsafe { base.write_bytes(0, bytes) };
+        Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, backing: Backing::Lent }
     }
 
     /// Whether other programs may map it.
     #[inline]
     pub fn is_shared(&self) -> bool {
-        self.file.is_some()
+        !matches!(self.backing, Backing::Own)
     }
 
     /// Makes sure that there is memory for the first `bytes`. For memory of this process alone that is left to the
-    /// kernel. A write to a page of a file that the file system cannot give would end the process.
+    /// kernel, and lent memory is there. A write to a page of a file that the file system cannot give would end the process.
     /// # Errors
     /// The error of the operating system: the file system is full, for example.
     pub fn commit(&self, bytes: usize) -> io::Result<()> {
-        let Some(Backing { file, given }) = &self.file else { return Ok(()) };
+        let Backing::File { file, given } = &self.backing else { return Ok(()) };
         let before = given.load(Ordering::Relaxed);
         if bytes <= before {
             return Ok(());
@@ -156,7 +177,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        unmap(self.mapping, self.mapping_bytes);
+        if !matches!(self.backing, Backing::Lent) {
+            unmap(self.mapping, self.mapping_bytes);
+        }
     }
 }
 
