@@ -477,11 +477,7 @@ pub unsafe extern "C" fn fibula_table_share(table: *mut Table, path: *const c_ch
         let path =
             path.filter(|path| !path.is_empty()).ok_or_else(|| Error::argument("no path: give that of a file"))?;
         // SAFETY: the caller's.
-        unsafe {
-            in_locked(table, |table, state| {
-                share(table, state, Place::File(Path::new(path)))
-            })
-        }
+        unsafe { in_locked(table, |table, state| share(table, state, Place::File(Path::new(path)))) }
     })
 }
 
@@ -501,11 +497,7 @@ pub unsafe extern "C" fn fibula_table_place(table: *mut Table, memory: *mut c_vo
             return Err(Error::argument(text));
         }
         // SAFETY: the caller's.
-        unsafe {
-            in_locked(table, |table, state| {
-                share(table, state, Place::Memory(Arena::on_lent(base, bytes)))
-            })
-        }
+        unsafe { in_locked(table, |table, state| share(table, state, Place::Memory(Arena::on_lent(base, bytes)))) }
     })
 }
 

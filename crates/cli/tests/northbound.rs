@@ -40,6 +40,38 @@ async fn names_can_be_added_moved_shown_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn switches_and_links_of_a_file_are_added_all_or_none() {
+    let (site, _controller) = site_with_hosts().await;
+    let import = |noun: &str, text: &str| {
+        let file = site.path("list.csv");
+        std::fs::write(&file, text).unwrap();
+        site.fibula(&[noun, "import", file.to_str().unwrap()])
+    };
+    let listed = |noun: &str| stdout(&site.fibula(&["-j", noun, "list"])).lines().count();
+    for (noun, text, code, reason) in [
+        ("switch", "name\nt1\nt 2\n", 3, "no name for a switch or host"),
+        ("switch", "t1\ns2\n", 5, "already"),
+        ("switch", "t1\nt2\nt1\n", 5, "already"),
+        ("link", "s1:7,s2:7\ns1:8\n", 3, "line 2: write switch:port,switch:port[,cost]; nothing imported"),
+        ("link", "s1:7,s2:7,x\n", 3, "line 1: cost `x`"),
+        ("link", "s1:7,s2:7,1,2\n", 3, "`2` is too much"),
+        ("link", "s1:7,s2:7\ns1:8,s9:8\n", 4, "no switch `s9`"),
+        ("link", "s1:7,s2:7\ns1:7,s2:8\n", 5, "already"),
+        ("link", "s1:7,s2:7\ns1:8,s2:8,0\n", 3, "cost"),
+    ] {
+        let output = import(noun, text);
+        assert_eq!(exit_code(&output), code, "{text}: {}", stderr(&output));
+        assert!(stderr(&output).contains(reason), "{text}: {}", stderr(&output));
+    }
+    assert_eq!((listed("switch"), listed("link")), (2, 1), "nothing was added");
+    assert_eq!(stdout(&import("switch", "name\n# more\nt1\n\nt2\n")), "2 switches added\n");
+    assert_eq!(stdout(&import("link", "a,b,cost\ns1:7,t1:1\nt1:2, t2:1, 5\n")), "2 links added\n");
+    assert_eq!(stdout(&import("link", "")), "0 links added\n");
+    assert_eq!((listed("switch"), listed("link")), (4, 3));
+    assert!(stdout(&site.fibula(&["-j", "link", "list"])).contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"up":true}"#));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
     let (site, _controller) = site_with_hosts().await;
     assert_eq!(exit_code(&site.fibula(&["name", "add", &mac(1), "h1"])), 0);

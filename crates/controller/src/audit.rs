@@ -10,6 +10,7 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
     match change {
         Change::AddSwitch { name, tenants } if tenants.is_empty() => ("add_switch", name.clone()),
         Change::AddSwitch { name, tenants } => ("add_switch", format!("{name} for {} tenants", tenants.len())),
+        Change::AddSwitches { names } => ("add_switches", some(names, String::clone)),
         Change::RemoveSwitch { name } => ("remove_switch", name.clone()),
         Change::AddHosts { hosts } => ("add_hosts", some(hosts, |(name, at)| format!("{name} at {}", place(at)))),
         Change::RemoveHost { name } => ("remove_host", name.clone()),
@@ -17,6 +18,7 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             let down = if *up { "" } else { ", down" };
             ("add_link", format!("{} to {}, cost {cost}{down}", place(a), place(b)))
         }
+        Change::AddLinks { links } => ("add_links", some(links, |(a, b, ..)| format!("{} to {}", place(a), place(b)))),
         Change::SetLink { end, cost, up } => {
             let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
             let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();

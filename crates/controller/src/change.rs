@@ -45,10 +45,12 @@ pub struct Place {
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
     AddSwitch { name: String, tenants: Vec<u32> },
+    AddSwitches { names: Vec<String> },
     RemoveSwitch { name: String },
     AddHosts { hosts: Vec<(String, Place)> },
     RemoveHost { name: String },
     AddLink { a: Place, b: Place, cost: u32, up: bool },
+    AddLinks { links: Vec<(Place, Place, u32, bool)> },
     SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
     RemoveLink { end: Place },
     PutNames { records: Vec<Record>, only_new: bool },
@@ -116,7 +118,7 @@ pub enum Refusal {
         name: String,
     },
     /// Too many names in one request.
-    #[error("{got} names or hosts are too many for one request; send at most {max} in each")]
+    #[error("{got} objects are too many for one request; send at most {max} in each")]
     BatchTooBig {
         /// Names in the request.
         got: usize,
@@ -256,6 +258,10 @@ impl Outcome {
         Outcome { changed: Changed { changed: 1, unchanged: 0 }, rows: Vec::new(), effects: vec![effects] }
     }
 
+    fn many(n: usize, effects: Effects) -> Self {
+        Outcome { changed: Changed { changed: n as u64, unchanged: 0 }, ..Self::one(effects) }
+    }
+
     fn unchanged(n: usize) -> Self {
         Outcome { changed: Changed { changed: 0, unchanged: n as u64 }, ..Outcome::default() }
     }
@@ -302,6 +308,16 @@ impl State {
                 let (_, effects) = self.network.add_switch(&name, tenants)?;
                 Ok(Outcome::one(effects))
             }
+            Change::AddSwitches { names } => {
+                check_batch(names.len())?;
+                names.iter().try_for_each(|name| check_label(name))?;
+                if names.is_empty() {
+                    return Ok(Outcome::unchanged(0));
+                }
+                let all: Vec<&str> = names.iter().map(String::as_str).collect();
+                let (_, effects) = self.network.add_switches(&all)?;
+                Ok(Outcome::many(all.len(), effects))
+            }
             Change::RemoveSwitch { name } => {
                 let node = self.node(&name)?;
                 Ok(Outcome::one(self.network.remove_switch(node)?))
@@ -317,6 +333,21 @@ impl State {
                 let (a, b) = (self.end(&a)?, self.end(&b)?);
                 let add = if up { Network::add_link } else { Network::add_link_down };
                 Ok(Outcome::one(add(&mut self.network, a, b, cost)?))
+            }
+            Change::AddLinks { links } => {
+                check_batch(links.len())?;
+                if links.is_empty() {
+                    return Ok(Outcome::unchanged(0));
+                }
+                let numbers = self.numbers();
+                let end = |place: &Place| -> Result<End, Refusal> {
+                    let node = numbers.get(&*place.switch).copied();
+                    let unknown = || Refusal::UnknownSwitch { name: place.switch.clone() };
+                    Ok(End { node: node.ok_or_else(unknown)?, port: place.port })
+                };
+                let link = |(a, b, cost, up): &(Place, Place, u32, bool)| Ok((end(a)?, end(b)?, *cost, *up));
+                let links = links.iter().map(link).collect::<Result<Vec<_>, Refusal>>()?;
+                Ok(Outcome::many(links.len(), self.network.add_links(&links)?))
             }
             Change::SetLink { end, cost, up } => {
                 let end = self.end(&end)?;
@@ -348,6 +379,11 @@ impl State {
             Change::PutNames { records, only_new } => self.put_names(records, only_new),
             Change::RemoveNames { names, ignore_missing } => self.remove_names(&names, ignore_missing),
         }
+    }
+
+    /// The switches by their names: to find one takes a search of all.
+    fn numbers(&self) -> HashMap<&str, NodeId> {
+        self.network.topology().nodes().map(|(id, node)| (&*node.name, id)).collect()
     }
 
     fn add_hosts(&mut self, hosts: &[(String, Place)]) -> Result<Outcome, Refusal> {

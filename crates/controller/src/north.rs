@@ -242,6 +242,11 @@ impl Northbound for North {
         self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
+    async fn add_switches(&self, request: Request<v1::AddSwitchesRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        self.change(&peer, Change::AddSwitches { names: request.into_inner().names }).await.map(Response::new)
+    }
+
     async fn remove_switch(&self, request: Request<v1::RemoveSwitchRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         self.change(&peer, request.into_inner().into()).await.map(Response::new)
@@ -311,6 +316,11 @@ impl Northbound for North {
     }
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
+    }
+
+    async fn add_links(&self, request: Request<v1::LinkList>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
@@ -392,6 +402,14 @@ impl TryFrom<v1::Link> for Change {
     type Error = Status;
     fn try_from(v1::Link { a, b, cost, up }: v1::Link) -> Result<Change, Status> {
         Ok(Change::AddLink { a: end(a)?, b: end(b)?, cost, up })
+    }
+}
+
+impl TryFrom<v1::LinkList> for Change {
+    type Error = Status;
+    fn try_from(v1::LinkList { links }: v1::LinkList) -> Result<Change, Status> {
+        let link = |v1::Link { a, b, cost, up }| Ok((end(a)?, end(b)?, cost, up));
+        Ok(Change::AddLinks { links: links.into_iter().map(link).collect::<Result<_, Status>>()? })
     }
 }
 

@@ -1,12 +1,11 @@
 //! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, print_changed};
+use crate::rib::{Verbs, print_changed, records};
 use api::v1;
-use command::output::{Exit, Failure, Output};
-use command::text::TextReader;
+use command::output::Output;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The verbs of `fibula host`.
 #[derive(clap::Subcommand)]
@@ -49,7 +48,7 @@ impl Verbs for Verb {
                 print_changed(out, changed, "host", "added")
             }
             Verb::Import { file } => {
-                let hosts = read(&file)?;
+                let hosts = records(&file, "name,port", read)?;
                 print_changed(out, answer(client.add_hosts(v1::HostList { hosts }).await)?, "host", "added")
             }
             Verb::Del { name } => {
@@ -65,24 +64,9 @@ impl Verbs for Verb {
     }
 }
 
-/// The hosts of a file; a first line `name,port` is a header.
-fn read(file: &Path) -> anyhow::Result<Vec<v1::Host>> {
-    let shown = file.display();
-    let source: Box<dyn std::io::Read> =
-        if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(command::open(file)?) };
-    let mut hosts = Vec::new();
-    for (line, text) in (1u64..).zip(TextReader::new(source).lines()) {
-        let wrong = |why: &dyn std::fmt::Display| {
-            Failure::new(Exit::BadInput, format!("{shown}: line {line}: {why}; nothing imported"))
-        };
-        let text = text.map_err(|error| wrong(&error))?;
-        let text = text.trim();
-        if text.is_empty() || text.starts_with('#') || line == 1 && text == "name,port" {
-            continue;
-        }
-        let (name, port) = text.split_once(',').ok_or_else(|| wrong(&"no `,`: write name,switch:port"))?;
-        let PortOf { switch, port } = port.trim().parse().map_err(|error: String| wrong(&error))?;
-        hosts.push(v1::Host { name: name.trim().to_owned(), switch, port: port.into() });
-    }
-    Ok(hosts)
+/// The host of a line.
+fn read(text: &str) -> Result<v1::Host, String> {
+    let (name, port) = text.split_once(',').ok_or("no `,`: write name,switch:port")?;
+    let PortOf { switch, port } = port.trim().parse()?;
+    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into() })
 }

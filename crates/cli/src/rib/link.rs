@@ -1,10 +1,11 @@
 //! `fibula link`: links between switches.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, print_changed};
+use crate::rib::{Verbs, print_changed, records};
 use api::v1;
 use command::output::Output;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// The verbs of `fibula link`.
 #[derive(clap::Subcommand)]
@@ -21,6 +22,13 @@ pub(crate) enum Verb {
         /// Add it as down
         #[arg(long)]
         down: bool,
+    },
+    /// Add links from a CSV file: switch:port,switch:port[,cost] (- for standard input)
+    ///
+    /// The whole file is checked, then all are added in one transaction.
+    Import {
+        /// The file, or - for standard input
+        file: PathBuf,
     },
     /// Remove the link at a port
     Del {
@@ -64,6 +72,10 @@ impl Verbs for Verb {
                 let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down };
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
+            Verb::Import { file } => {
+                let links = records(&file, "a,b,cost", read)?;
+                print_changed(out, answer(client.add_links(v1::LinkList { links }).await)?, "link", "added")
+            }
             Verb::Del { end } => {
                 let request = v1::RemoveLinkRequest { end: Some(end.into()) };
                 print_changed(out, answer(client.remove_link(request).await)?, "link", "removed")
@@ -82,4 +94,19 @@ impl Verbs for Verb {
             }
         }
     }
+}
+
+/// The link of a line.
+fn read(text: &str) -> Result<v1::Link, String> {
+    let mut fields = text.split(',').map(str::trim);
+    let mut end = || -> Result<PortOf, String> {
+        fields.next().filter(|end| !end.is_empty()).ok_or("write switch:port,switch:port[,cost]")?.parse()
+    };
+    let (a, b) = (end()?, end()?);
+    let cost =
+        fields.next().map_or(Ok(1), |cost| cost.parse().map_err(|_| format!("cost `{cost}`: write a number")))?;
+    if let Some(more) = fields.next() {
+        return Err(format!("`{more}` is too much: write switch:port,switch:port[,cost]"));
+    }
+    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true })
 }

@@ -10,8 +10,10 @@ pub(crate) mod rekey;
 
 use crate::remote::{Client, Remote};
 use api::v1;
-use command::output::Output;
+use command::output::{Exit, Failure, Output};
+use command::text::TextReader;
 use serde::Serialize;
+use std::path::Path;
 
 /// What can be done with the objects of a noun: each verb is one conversation with the controller.
 pub(crate) trait Verbs: clap::Subcommand {
@@ -50,4 +52,26 @@ fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> 
     let plural = if changed == 1 { "" } else { ["s", "es"][usize::from(what.ends_with("ch"))] };
     let already = if unchanged == 0 { String::new() } else { format!(", {unchanged} as asked for already") };
     out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
+}
+
+/// What `read` makes of the lines of a file, or of standard input for `-`. Empty lines, comments with `#` and a first line
+/// `header` are left out.
+/// # Errors
+/// The first line that is wrong, by its number.
+fn records<T>(file: &Path, header: &str, read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Vec<T>> {
+    let shown = file.display();
+    let source: Box<dyn std::io::Read> =
+        if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(command::open(file)?) };
+    let mut made = Vec::new();
+    for (line, text) in (1u64..).zip(TextReader::new(source).lines()) {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Failure::new(Exit::BadInput, format!("{shown}: line {line}: {why}; nothing imported"))
+        };
+        let text = text.map_err(|error| wrong(&error))?;
+        let text = text.trim();
+        if !(text.is_empty() || text.starts_with('#') || line == 1 && text == header) {
+            made.push(read(text).map_err(|why| wrong(&why))?);
+        }
+    }
+    Ok(made)
 }

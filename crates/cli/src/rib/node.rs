@@ -1,10 +1,11 @@
 //! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
 
 use crate::remote::{Client, Remote, answer};
-use crate::rib::{lookup, print_changed};
+use crate::rib::{lookup, print_changed, records};
 use api::{memory, v1};
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// What to do with the controller's table of switches.
 #[derive(clap::Subcommand)]
@@ -16,6 +17,15 @@ pub(crate) enum Verb {
         /// Hold the names of these tenants only, and carry no frames of others
         #[arg(long, value_delimiter = ',')]
         tenants: Vec<u32>,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Add switches that hold all names from a file, a name on each line (- for standard input)
+    ///
+    /// The whole file is checked, then all are added in one transaction.
+    Import {
+        /// The file, or - for standard input
+        file: PathBuf,
         #[command(flatten)]
         remote: Remote,
     },
@@ -88,6 +98,11 @@ impl Verb {
             Verb::Add { name, tenants, remote } => remote.run(|mut client| async move {
                 let request = v1::AddSwitchRequest { name, tenants };
                 print_changed(out, answer(client.add_switch(request).await)?, "switch", "added")
+            }),
+            Verb::Import { file, remote } => remote.run(|mut client| async move {
+                let names = records(&file, "name", |name| Ok(name.to_owned()))?;
+                let request = v1::AddSwitchesRequest { names };
+                print_changed(out, answer(client.add_switches(request).await)?, "switch", "added")
             }),
             Verb::Del { name, remote } => remote.run(|mut client| async move {
                 let request = v1::RemoveSwitchRequest { name };

@@ -34,19 +34,19 @@ impl Network {
         Ok((ids, effects))
     }
 
-    /// As [`Network::add_link`] for many, each with its cost, all or none.
+    /// As [`Network::add_link`] for many, each with its cost and whether it is up, all or none.
     ///
     /// Cost: as for one, plus O(log E) per link.
     /// # Errors
     /// Those of the first link that is refused; unchanged.
-    pub fn add_links(&mut self, links: &[(End, End, u32)]) -> Result<Effects, NetworkError> {
-        let ends = links.iter().flat_map(|(one, other, _)| [one.node, other.node]);
+    pub fn add_links(&mut self, links: &[(End, End, u32, bool)]) -> Result<Effects, NetworkError> {
+        let ends = links.iter().flat_map(|(one, other, ..)| [one.node, other.node]);
         let ports: BTreeMap<NodeId, _> =
             ends.filter_map(|node| Some((node, self.switches.get(&node)?.ports.clone()))).collect();
         let mut draft = Draft::default();
         let mut made: Vec<Link> = Vec::with_capacity(links.len());
-        for (one, other, cost) in links {
-            match self.connect(*one, *other, *cost, true, &mut draft) {
+        for (one, other, cost, up) in links {
+            match self.connect(*one, *other, *cost, *up, &mut draft) {
                 Ok(link) => made.push(link),
                 Err(error) => {
                     for link in made {

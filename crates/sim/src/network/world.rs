@@ -106,8 +106,7 @@ impl World {
             ports[node] += 1;
             End { node: nodes[node], port: PortId(ports[node]) }
         };
-        let links: Vec<(End, End, u32)> =
-            graph.edges.iter().map(|edge| (end(edge.a), end(edge.b), edge.cost)).collect();
+        let links: Vec<_> = graph.edges.iter().map(|edge| (end(edge.a), end(edge.b), edge.cost, true)).collect();
         network.add_links(&links)?;
         let hosts = |node: &usize| {
             let node = nodes[*node];

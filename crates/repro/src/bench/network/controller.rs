@@ -4,7 +4,9 @@ use super::{Network, Options, failed};
 use crate::BenchError;
 use api::identity::Kind;
 use api::v1::northbound_client::NorthboundClient;
-use api::v1::{AddSwitchRequest, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, SetLinkRequest};
+use api::v1::{
+    AddSwitchesRequest, LinkEnd, LinkList, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, SetLinkRequest,
+};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -84,14 +86,10 @@ impl Controller {
         let client = &mut self.client;
         runtime
             .block_on(async {
-                for n in 0..network.n_switches {
-                    let name = Network::switch(n);
-                    client.add_switch(AddSwitchRequest { name, ..AddSwitchRequest::default() }).await?;
-                }
+                let names = (0..network.n_switches).map(Network::switch).collect();
+                client.add_switches(AddSwitchesRequest { names }).await?;
                 client.add_hosts(network.hosts()).await?;
-                for link in network.links() {
-                    client.add_link(link).await?;
-                }
+                client.add_links(LinkList { links: network.links().collect() }).await?;
                 Ok(())
             })
             .map_err(|error: tonic::Status| failed("registering switches", &error))
