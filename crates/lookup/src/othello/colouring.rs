@@ -121,6 +121,8 @@ impl Colouring {
         if cells.is_empty() {
             return None;
         }
+        // The walk's order follows from how the shard came about, a restart included; this one does not.
+        cells.sort_unstable_by_key(|&(cell, _)| cell);
         if let Some(kept) = &mut self.kept {
             with_cells(&mut kept[slot as usize], cell_bits, Edit(&cells));
         }

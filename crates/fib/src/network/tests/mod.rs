@@ -2,6 +2,7 @@
 
 mod chosen_names;
 mod damage;
+mod followers;
 mod identity;
 mod lab;
 mod prepared;

@@ -126,12 +126,7 @@ pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], len: usize, out: &
 /// The digests of the first `n` of names of 16 bytes in two columns, and of those that share a vector with the last one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
-pub(super) fn digest_columns<const N: usize>(
-    hash: &MulAdd,
-    columns: [&[u64; N]; 2],
-    n: usize,
-    out: &mut [Digest; N],
-) {
+pub(super) fn digest_columns<const N: usize>(hash: &MulAdd, columns: [&[u64; N]; 2], n: usize, out: &mut [Digest; N]) {
     let by = ByTwo::new(hash, 16);
     let [first, second] = columns.map(|column| column.as_chunks::<LANES>().0);
     let vectors = first.iter().zip(second).zip(out.as_chunks_mut().0);

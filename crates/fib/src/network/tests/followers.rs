@@ -1,0 +1,98 @@
+//! A network that is restored from another's rows and told the same changes commits the same rows as that one; with the
+//! Othellos it also sends the same bytes. Other designs send whole parts once where they do not know what was sent before.
+
+use super::*;
+use crate::designs::{CONCISE, OFW};
+
+type Change = Box<dyn Fn(&mut Network) -> Result<Effects, NetworkError>>;
+
+/// A change that both are told.
+fn change(random: &mut Random, network: &Network, step: usize) -> Option<Change> {
+    let hosts: Vec<End> = network.host_ports().collect();
+    let links: Vec<Link> = network.topology().links().copied().collect();
+    let at = random.pick(&hosts)?;
+    Some(match random.below(20) {
+        0..9 => {
+            let (name, attachment) = (mac(random.below(400)), Attachment::new(at.node, at.port));
+            Box::new(move |network| network.set_name(&name, attachment))
+        }
+        9..13 => {
+            let name = mac(random.below(400));
+            network.rib().get(&name)?;
+            Box::new(move |network| network.remove_name(&name))
+        }
+        13..15 => {
+            let first = random.below(400);
+            let names: Vec<_> = (first..first + 40).map(|i| (mac(i), Attachment::new(at.node, at.port))).collect();
+            Box::new(move |network| network.put_names(&names))
+        }
+        15..18 => {
+            let link = random.pick(&links)?;
+            Box::new(move |network| network.set_link_up(link.a, !link.up))
+        }
+        18 => {
+            let (link, cost) = (random.pick(&links)?, 1 + random.below(3) as u32);
+            Box::new(move |network| network.set_link_cost(link.a, cost))
+        }
+        _ => Box::new(move |network| network.add_host_port(end(at.node, 200 + step as u16))),
+    })
+}
+
+/// What is committed, in any order, but the rows of views: those of Bloom filters say which were sent whole.
+fn rows(effects: &Effects) -> BTreeSet<&RowChange> {
+    let view = Row::View { table: 0, of: None, key: Vec::new(), value: Vec::new() }.encode().kind;
+    effects.durable.iter().filter(|row| row.kind != view).collect()
+}
+
+/// What is sent, in its order.
+fn bytes(effects: &Effects) -> Vec<(NodeId, Vec<u8>)> {
+    effects.phases.iter().flatten().map(|(node, message)| (*node, message.encode())).collect()
+}
+
+fn follows(design: &'static Design, mode: ValueMode, seed: u64) {
+    println!("{design}, {mode} mode, seed {seed}");
+    let mut random = Random(seed);
+    let (mut lab, _) = Lab::ring(Settings { gateway: design, core: design, ..settings(mode) }, 4);
+    let mut follower: Option<Network> = None;
+    for step in 0..120 {
+        if step % 40 == 20 {
+            // Another one begins, from what is stored then.
+            let settings = Settings { key: SecretKey::from_seed(97), ..lab.network.settings().clone() };
+            let (mut made, rows) = Network::restore(settings, lab.network.term(), lab.stored()).unwrap();
+            assert_eq!(rows, []);
+            for (node, replica) in &lab.replicas {
+                assert_eq!(made.attach(*node, &replica.report()).unwrap(), []);
+            }
+            follower = Some(made);
+        }
+        let Some(change) = change(&mut random, &lab.network, step) else { continue };
+        let effects = change(&mut lab.network);
+        if let Some(follower) = &mut follower {
+            let theirs = change(follower);
+            match (&effects, &theirs) {
+                (Ok(ours), Ok(theirs)) => {
+                    assert!(rows(ours) == rows(theirs), "step {step}: other rows");
+                    if [&CONCISE, &OFW].contains(&design) {
+                        assert!(bytes(ours) == bytes(theirs), "step {step}: other bytes");
+                    }
+                }
+                (ours, theirs) => assert_eq!(ours.is_ok(), theirs.is_ok(), "step {step}"),
+            }
+            let sent = effects.iter().flat_map(|effects| effects.phases.iter().flatten());
+            sent.for_each(|(node, message)| follower.acknowledge(*node, message.change));
+        }
+        if let Ok(effects) = effects {
+            lab.commit(effects);
+        }
+    }
+}
+
+#[test]
+fn a_restored_network_that_is_told_the_same_changes_commits_the_same_rows() {
+    let seed = lookup::testkit::seed();
+    for design in DESIGNS.iter().copied().filter(|design| !design.is_static) {
+        for mode in [ValueMode::Port, ValueMode::Egress] {
+            follows(design, mode, seed);
+        }
+    }
+}
