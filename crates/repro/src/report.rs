@@ -93,6 +93,12 @@ pub struct MessageFigures {
     /// Messages that one switch decodes, checks and applies per second.
     #[serde(serialize_with = "rounded")]
     pub applied_per_s: f64,
+    /// Nanoseconds of decoding a message once more, without reading the clock.
+    #[serde(default, serialize_with = "rounded")]
+    pub decode_ns: f64,
+    /// Nanoseconds of reading the clock, which are in the time of every message.
+    #[serde(default, serialize_with = "rounded")]
+    pub clock_ns: f64,
 }
 
 /// The settings that the rows of one table share.

@@ -10,6 +10,7 @@
 //! Source: Table III of "Re-designing Compact-structure based Forwarding for Programmable Networks" counts bits of such
 //! messages; see `fib::model::messages`. Differs: messages also carry network, change, table, versions and digests.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fib::action::{Action, PortId};
@@ -126,6 +127,8 @@ struct Counts {
     all_bytes: u64,
     in_controller: Duration,
     in_switches: Duration,
+    in_decoding: Duration,
+    in_clock: Duration,
 }
 
 impl Counts {
@@ -133,6 +136,7 @@ impl Counts {
         self.bytes.sort_unstable();
         let n_messages = self.bytes.len() as f64;
         let (changes, sum) = (self.n_changes as f64, self.bytes.iter().map(|&bytes| f64::from(bytes)).sum::<f64>());
+        let ns = |time: Duration| time.as_secs_f64() * 1e9 / n_messages.max(1.0);
         let figures = MessageFigures {
             mean_bytes: sum / n_messages.max(1.0),
             p99_bytes: self.bytes.get(self.bytes.len() * 99 / 100).copied().unwrap_or(0),
@@ -141,6 +145,8 @@ impl Counts {
             all_bytes_per_change: self.all_bytes as f64 / changes,
             changes_per_s: changes / self.in_controller.as_secs_f64(),
             applied_per_s: n_messages / self.in_switches.as_secs_f64().max(1e-9),
+            decode_ns: ns(self.in_decoding.saturating_sub(self.in_clock)),
+            clock_ns: ns(self.in_clock),
         };
         let mut row = Row::new(bench, design, setting, "bytes", self.means);
         row.note = format!(
@@ -222,6 +228,13 @@ impl Rig {
             if is_of_the_table(message) {
                 counts.bytes.push(bytes.len() as u32);
                 counts.in_switches += elapsed;
+                // The parts of that time, once more and apart.
+                let start = Instant::now();
+                let decoded = black_box(Message::decode(&bytes));
+                counts.in_decoding += start.elapsed();
+                drop(decoded);
+                let start = Instant::now();
+                counts.in_clock += start.elapsed();
             }
         }
         Ok(())

@@ -13,7 +13,8 @@ use crate::report::Row;
 
 pub(super) const METHODS: &[Method] = &[Method {
     name: "message",
-    about: "of designs: mean bytes of a message to a switch's table, or M messages/s that a switch takes over",
+    about: "of designs: mean bytes of a message to a switch's table, M messages/s that a switch takes over, or the parts of \
+            the time of a changed value: `clock`, `decode`, `table`",
     check: |setting| Parameters::of(setting).map(drop),
     run,
     toy: "n = 2000\noperations = 60\nruns = 1",
@@ -24,6 +25,8 @@ pub(super) const METHODS: &[Method] = &[Method {
 enum Measure {
     Bytes,
     Applied,
+    /// The time of a changed value at a switch, in its parts.
+    Parts,
 }
 
 #[derive(Deserialize)]
@@ -71,17 +74,27 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
     let parameters = Parameters::of(setting)?;
     let mut rows = Rows::new(setting, progress);
     message::run(&parameters.options(setting, parameters.runs), &mut rows)?;
-    let point = |row: &Row| {
+    let points = |row: &Row| {
         let series = setting.series.iter().find(|series| series.contestant() == row.contestant)?;
         let (change, figures) = (row.bench.strip_prefix("message/")?, row.messages.as_ref()?);
-        let (y, min, max) = match parameters.measure {
-            Measure::Bytes => (row.median, row.min, row.max),
-            Measure::Applied => {
-                let rate = figures.applied_per_s / 1e6;
-                (rate, rate, rate)
-            }
+        let point = |x: &str, [y, min, max]: [f64; 3]| Point {
+            series: series.name.clone(),
+            x: Some(X::Text(x.into())),
+            y,
+            min,
+            max,
         };
-        Some(Point { series: series.name.clone(), x: Some(X::Text(change.into())), y, min, max })
+        Some(match parameters.measure {
+            Measure::Bytes => vec![point(change, [row.median, row.min, row.max])],
+            Measure::Applied => vec![point(change, [figures.applied_per_s / 1e6; 3])],
+            Measure::Parts if change == "change" => {
+                let (clock, decode) = (figures.clock_ns, figures.decode_ns);
+                let parts =
+                    [("clock", clock), ("decode", decode), ("table", 1e9 / figures.applied_per_s - clock - decode)];
+                parts.map(|(part, ns)| point(part, [ns; 3])).into()
+            }
+            Measure::Parts => Vec::new(),
+        })
     };
-    Ok(rows.rows.iter().filter_map(point).collect())
+    Ok(rows.rows.iter().filter_map(points).flatten().collect())
 }
