@@ -17,6 +17,7 @@ use lookup::base::arena::{Arena, LINE};
 use lookup::hash::{Digest, Hasher};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -122,6 +123,8 @@ pub(crate) struct State {
     /// Whether more was recorded than the table has, or what updates do not say, so that all of it is due.
     is_whole_due: bool,
     meanings: Meanings,
+    /// Addresses of the program's memory that it is in.
+    lent: Range<usize>,
 }
 
 impl State {
@@ -172,7 +175,7 @@ pub(crate) unsafe fn in_locked<T>(
 impl Table {
     fn new(spec: Spec, store: Box<dyn Store>, n_told: u64, meanings: Meanings) -> *mut Table {
         let shared = Arc::default();
-        let state = Mutex::new(State { store, n_told, is_whole_due: false, meanings });
+        let state = Mutex::new(State { store, n_told, is_whole_due: false, meanings, lent: 0..0 });
         let hasher = spec.hasher();
         Box::into_raw(Box::new(Table { mark: AtomicU32::new(MARK), spec, hasher, shared, state }))
     }
@@ -497,7 +500,19 @@ pub unsafe extern "C" fn fibula_table_place(table: *mut Table, memory: *mut c_vo
             return Err(Error::argument(text));
         }
         // SAFETY: the caller's.
-        unsafe { in_locked(table, |table, state| share(table, state, Place::Memory(Arena::on_lent(base, bytes)))) }
+        unsafe {
+            in_locked(table, |table, state| {
+                let lent = base.addr().get()..base.addr().get().saturating_add(bytes);
+                if lent.start < state.lent.end && state.lent.start < lent.end {
+                    return Err(Error::argument(
+                        "the table is in this memory already: give other memory to move it to",
+                    ));
+                }
+                share(table, state, Place::Memory(Arena::on_lent(base, bytes)))?;
+                state.lent = lent;
+                Ok(())
+            })
+        }
     })
 }
 
@@ -517,6 +532,7 @@ pub unsafe extern "C" fn fibula_table_most_bytes(table: *mut Table, bytes: *mut 
 fn share(table: &Table, state: &mut State, place: Place<'_>) -> Result<()> {
     let actions = state.meanings.all(&table.spec)?;
     state.store.share(&table.spec, &actions, place)?;
+    state.lent = 0..0;
     table.shared.hand_over(&*state.store);
     Ok(())
 }

@@ -110,6 +110,9 @@ int main(int argc, char **argv)
 		small *= 2;
 	CHECK(small <= most);
 	has(reader, seed);
+	REFUSED(fibula_table_place(table, less, small), FIBULA_EINVAL, "in this memory already");
+	REFUSED(fibula_table_place(table, less + small - 64, 64), FIBULA_EINVAL, "in this memory already");
+	has(reader, seed);
 	int code = FIBULA_OK;
 	uint64_t more = N_NAMES;
 	for (; code == FIBULA_OK && more < 49 * N_NAMES; more++) {
