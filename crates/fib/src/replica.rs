@@ -342,6 +342,8 @@ pub struct Replica<T: Tables> {
     /// Header of the FIB that is served.
     header: Option<TableHeader>,
     fib: Option<Box<dyn Table>>,
+    /// See [`Replica::fib_at_most`].
+    fib_most: Option<usize>,
     hasher: Option<Hasher>,
     /// Header of a FIB whose image is on its way.
     next: Option<TableHeader>,
@@ -371,6 +373,7 @@ impl<T: Tables> Replica<T> {
             kind: None,
             header: None,
             fib: None,
+            fib_most: None,
             hasher: None,
             next: None,
             image: Vec::new(),
@@ -437,6 +440,7 @@ impl<T: Tables> Replica<T> {
             Body::Resync { table, bytes } => {
                 self.check_growth(bytes.len())?;
                 self.fib_of(table)?.overwrite(&bytes)?;
+                self.fib_most = None;
                 self.tables.fib_changed();
                 true
             }
@@ -455,11 +459,13 @@ impl<T: Tables> Replica<T> {
                 new
             }
             Body::Valid(update) => {
-                let room = self.room(self.fib_bytes() + self.local.bytes);
+                let fib_bytes = self.fib_at_most();
+                let room = self.room(fib_bytes + self.local.bytes);
                 self.valid.apply(self.tables.valid(), update, self.limits.max_names, room)?
             }
             Body::Local(update) => {
-                let room = self.room(self.fib_bytes() + self.valid.bytes);
+                let fib_bytes = self.fib_at_most();
+                let room = self.room(fib_bytes + self.valid.bytes);
                 self.local.apply(self.tables.local(), update, self.limits.max_names, room)?
             }
         };
@@ -490,11 +496,25 @@ impl<T: Tables> Replica<T> {
         self.limits.max_table_bytes.saturating_sub(others)
     }
 
+    /// The most bytes that the FIB can have: those of the last count, and of all updates since. Counting takes a step for
+    /// each part, so it is done anew only where tables fill half of what they may have.
+    fn fib_at_most(&mut self) -> usize {
+        let others = self.valid.bytes + self.local.bytes;
+        let few = |most: &usize| most.saturating_add(others) <= self.limits.max_table_bytes / 2;
+        let most = self.fib_most.filter(few).unwrap_or_else(|| self.fib_bytes());
+        self.fib_most = Some(most);
+        most
+    }
+
     /// Whether updates of so many bytes may be applied: the FIB grows by less than they have.
-    fn check_growth(&self, len: usize) -> Result<(), ReplicaError> {
-        let got = self.fib_bytes() + len;
+    fn check_growth(&mut self, len: usize) -> Result<(), ReplicaError> {
+        let got = self.fib_at_most() + len;
         let max = self.room(self.valid.bytes + self.local.bytes);
-        if got > max { Err(ReplicaError::TooLarge { got, max }) } else { Ok(()) }
+        if got > max {
+            return Err(ReplicaError::TooLarge { got, max });
+        }
+        self.fib_most = Some(got);
+        Ok(())
     }
 
     /// Whether a table is on its way whose last message has not come.
@@ -575,6 +595,7 @@ impl<T: Tables> Replica<T> {
             }
             self.is_damaged = false;
             self.next = None;
+            self.fib_most = None;
         }
         Ok(true)
     }
