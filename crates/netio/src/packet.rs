@@ -174,6 +174,7 @@ impl Packet {
     /// # Safety
     /// Until the lender's `give_back` is called with `token`, `len` bytes from `bytes` on are initialised and nobody else's.
     /// Any thread may use them and make that call.
+    // SAFETY: the caller keeps the contract.
     #[inline(always)]
     pub unsafe fn borrow(&mut self, loan: Loan, start: u16, end: u16) {
         assert!(start <= end && end <= loan.len, "a frame at {start}..{end} in {} bytes", loan.len);
