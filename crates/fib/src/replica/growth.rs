@@ -4,7 +4,7 @@ use super::{Replica, ReplicaError, Tables};
 
 impl<T: Tables> Replica<T> {
     /// Bytes of the FIB that is served.
-    pub(super) fn fib_bytes(&self) -> usize {
+    fn fib_bytes(&self) -> usize {
         self.fib.as_ref().map_or(0, |fib| fib.size_bits().div_ceil(8) as usize)
     }
 
