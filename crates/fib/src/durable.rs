@@ -30,6 +30,10 @@ use std::collections::BTreeSet;
 mod salvage;
 pub use salvage::{Lost, Salvaged, salvage, settings_of};
 
+/// The kind of the rows of views. What they say depends on which switches are attached, and to what; without them a switch
+/// is sent more than it lacks, at worst.
+pub const VIEW: u8 = 9;
+
 /// One change of the store.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RowChange {
@@ -181,7 +185,7 @@ impl Row {
 
     /// Part of what a design keeps of one switch's table; `None` deletes it.
     pub(crate) fn view(table: u32, of: Option<NodeId>, row: lookup::traits::Row) -> RowChange {
-        RowChange { kind: 9, key: view_key(table, of, &row.key), value: row.value }
+        RowChange { kind: VIEW, key: view_key(table, of, &row.key), value: row.value }
     }
 
     pub(crate) fn delete_name(name: &Name) -> RowChange {

@@ -318,6 +318,17 @@ impl Routes {
         self.next[self.pair(from, to)?]
     }
 
+    /// Whether, between two switches that both know, a path begins elsewhere.
+    pub fn differs_from(&self, other: &Routes) -> bool {
+        if self.index == other.index {
+            return self.next != other.next;
+        }
+        let (n, m) = (self.index.len(), other.index.len());
+        let both: Vec<(usize, usize)> =
+            self.index.iter().filter_map(|(node, at)| Some((*at, *other.index.get(node)?))).collect();
+        both.iter().any(|(a, b)| both.iter().any(|(to_a, to_b)| self.next[a * n + to_a] != other.next[b * m + to_b]))
+    }
+
     /// Hops on the path taken: 0 for the switch itself; `None` when there is no path.
     pub fn hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
         Some(self.hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)

@@ -289,13 +289,11 @@ where
         self.views[view].values.push(value);
     }
 
-    fn revalue(&mut self, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates) {
-        if changed.is_empty() {
-            return;
+    fn revalue(&mut self, moved: bool, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates) {
+        if moved {
+            let change = self.skeleton.touch();
+            self.note(&change);
         }
-        // Under a new version of every part.
-        let change = self.skeleton.touch();
-        self.note(&change);
         let mut sent = Vec::new();
         for (index, values) in changed {
             let view = &mut self.views[index];
@@ -304,7 +302,10 @@ where
             for (slot, held) in view.view.held(&self.skeleton) {
                 match view.renew(&self.skeleton, slot) {
                     Ok(image) if image.held().digest == held.digest => view.view.set_version(slot, held.version),
-                    Ok(image) => images.push(image),
+                    Ok(image) => {
+                        debug_assert!(moved, "under the version that the switch has it would not take effect");
+                        images.push(image);
+                    }
                     // The next change tries again.
                     Err(_) => self.behind = true,
                 }

@@ -699,7 +699,9 @@ impl Network {
     }
 
     fn refresh_routes(&mut self, draft: &mut Draft) {
-        self.routes = self.topology.routes();
+        let before = std::mem::replace(&mut self.routes, self.topology.routes());
+        // Places without names may change otherwise, which changes no table.
+        let moved = self.settings.mode == ValueMode::Port && self.routes.differs_from(&before);
         let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
         let egress = self.egress_prepared();
         for node in nodes {
@@ -720,7 +722,7 @@ impl Network {
             table.control.catch_up(&mut out);
             let values = table.views.iter().map(|view| self.values(view.of)).enumerate();
             let stale: Vec<_> = values.filter(|(i, values)| table.control.values(*i) != values).collect();
-            table.control.revalue(stale, &mut out);
+            table.control.revalue(moved, stale, &mut out);
             table.send(*id, out, draft, |_| 1);
         }
         self.tables = tables;

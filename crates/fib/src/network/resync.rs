@@ -302,6 +302,11 @@ impl Network {
         rows
     }
 
+    /// The rows of all views.
+    pub fn view_rows(&self) -> impl Iterator<Item = RowChange> {
+        self.tables.iter().flat_map(|(id, table)| table.view_rows(*id))
+    }
+
     /// What an attached switch has once everything sent to it took effect: the report that it would send then.
     pub fn held(&self, node: NodeId) -> Option<Report> {
         let switch = self.switches.get(&node).filter(|switch| switch.attached)?;

@@ -125,13 +125,17 @@ impl Table {
 
     /// The durable rows of all parts and views.
     pub(super) fn all_rows(&self, id: u32) -> impl Iterator<Item = RowChange> {
-        let parts = self.control.all_rows().map(move |row| Row::part(id, row.key, row.value));
+        self.control.all_rows().map(move |row| Row::part(id, row.key, row.value)).chain(self.view_rows(id))
+    }
+
+    /// The durable rows of all views.
+    pub(super) fn view_rows(&self, id: u32) -> impl Iterator<Item = RowChange> {
         let views = self.views.iter().enumerate().flat_map(move |(index, view)| {
             self.control.view_rows(index).into_iter().map(move |row| Row::view(id, view.of, row))
         });
         let absent =
             self.absent.iter().flat_map(move |(of, rows)| rows.iter().map(move |row| Row::view(id, *of, row.clone())));
-        parts.chain(views).chain(absent)
+        views.chain(absent)
     }
 
     pub(super) fn row(&self, id: u32) -> Row {
