@@ -2,7 +2,7 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let services = ["fibula/v1/north.proto", "fibula/v1/south.proto", "fibula/v1/lookup.proto", "fibula/v1/flow.proto"];
+    let services = ["north", "follow", "south", "lookup", "flow"].map(|name| format!("fibula/v1/{name}.proto"));
     let files = protox::compile(services, ["proto"])?;
     tonic_prost_build::configure().bytes(".").compile_fds(files)?;
     let etcd = protox::compile(["etcd/v3.proto"], ["proto"])?;

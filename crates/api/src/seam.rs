@@ -39,6 +39,14 @@ pub enum Mistake {
     ImageNotReplaced,
     AuthorityBeforeKey,
     HeldBeforeRecord,
+    GuardLeftOut,
+    FailedGuardIsSuccess,
+    LeadKeepsSeal,
+    JournalThrownAway,
+    JournalNamedFirst,
+    LeadsBehind,
+    FollowsBlindly,
+    UntoldIsNothing,
 }
 
 /// Where the writer of a controller is in its turn.

@@ -48,7 +48,7 @@ impl Args {
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
-    // While it stands by, too, it ends when it is told to.
+    // While it waits until it can follow, too, it ends when it is told to.
     let started = tokio::select! {
         started = Controller::start(config) => started,
         _ = interrupt.recv() => return Ok(()),

@@ -89,18 +89,34 @@ impl Remote {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
-            // Of several controllers one leads, and the others do not listen.
-            let mut failed = None;
+            let is_one = !at.contains(',');
+            let (mut failed, mut follower) = (None, None);
             for at in at.split(',') {
                 match self.credentials.connect(Kind::Controller, at.trim()).await? {
-                    Ok(channel) => return work(api::client::northbound(channel)).await,
+                    Ok(channel) => {
+                        let mut client = api::client::northbound(channel);
+                        // Of several controllers one leads. Whoever may not ask which is told so by any.
+                        if is_one || !follows(&mut client).await {
+                            return work(client).await;
+                        }
+                        follower = Some(client);
+                    }
                     Err(error) => failed = Some(error),
                 }
+            }
+            if let Some(client) = follower {
+                return work(client).await;
             }
             let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), e.to_string()));
             Err(Failure::new(exit, format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER.")))
         })
     }
+}
+
+/// Whether a controller says that another one leads.
+async fn follows(client: &mut Client) -> bool {
+    let status = client.get_status(api::v1::GetStatusRequest {}).await;
+    status.is_ok_and(|status| !status.into_inner().leader.is_empty())
 }
 
 /// The exit code of a connection that cannot be made.

@@ -1,5 +1,5 @@
-//! Three controllers as processes on three members of etcd: the one that leads is killed while names change. Without etcd
-//! (Debian: etcd-server) the test counts as ignored.
+//! Three controllers as processes on three members of etcd: the one that leads is killed while names change, and the others
+//! serve what is committed. Without etcd (Debian: etcd-server) the test counts as ignored.
 
 #[path = "../../controller/tests/etcd/member.rs"]
 mod member;
@@ -69,7 +69,11 @@ impl Site {
     async fn leader(&self) -> Option<(usize, Client)> {
         for (i, (port, _)) in self.ports.iter().enumerate() {
             if let Ok(channel) = api::client::connect(&format!("http://127.0.0.1:{port}"), PATIENCE).await {
-                return Some((i, api::client::northbound(channel)));
+                let mut client = api::client::northbound(channel);
+                let status = client.get_status(v1::GetStatusRequest {}).await;
+                if status.is_ok_and(|status| status.into_inner().leader.is_empty()) {
+                    return Some((i, client));
+                }
             }
         }
         None
@@ -85,6 +89,18 @@ impl Site {
         })
         .await;
         found.take().unwrap()
+    }
+
+    async fn client(&self, i: usize) -> Client {
+        let url = format!("http://127.0.0.1:{}", self.ports[i].0);
+        api::client::northbound(api::client::connect(&url, PATIENCE).await.unwrap())
+    }
+
+    /// The switches that a controller serves.
+    fn connected(&self, i: usize) -> Vec<String> {
+        let status = self.status(i).unwrap_or_default();
+        let switches = status["connected"].as_array().cloned().unwrap_or_default();
+        switches.iter().map(|switch| switch["name"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// What `/status` says of a controller.
@@ -123,10 +139,14 @@ async fn leaders_are_killed() {
     let mut site = Site::new(&store);
     (0..N_CONTROLLERS).for_each(|i| site.start(i));
     let (_, mut client) = site.wait_for_leader().await;
-    add_full_mesh(&mut client, 2).await;
-    let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
-    let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
-    tokio::spawn(agent::run("s1".to_owned(), site.urls(), None, Arc::clone(&replica), memory));
+    add_full_mesh(&mut client, 3).await;
+    let switch = |name: &str| {
+        let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        tokio::spawn(agent::run(name.to_owned(), site.urls(), None, Arc::clone(&replica), memory));
+        (name.to_owned(), replica)
+    };
+    let switches = ["s1", "s2", "s3"].map(switch);
 
     let (mut acknowledged, mut next) = (BTreeSet::new(), 0);
     for round in 0..N_KILLS {
@@ -134,7 +154,7 @@ async fn leaders_are_killed() {
         let address = format!("127.0.0.1:{}", site.ports[leader].0);
         for other in (0..N_CONTROLLERS).filter(|i| *i != leader) {
             eventually("the others say who leads", async || {
-                site.status(other).is_ok_and(|status| status["stands_by_for"]["address"] == address)
+                site.status(other).is_ok_and(|status| status["follows"]["address"] == address)
             })
             .await;
         }
@@ -156,6 +176,13 @@ async fn leaders_are_killed() {
             site.status(leader).is_ok_and(|status| status["transactions"].as_u64() > Some(before + 30))
         })
         .await;
+        let others = (0..N_CONTROLLERS).filter(|i| *i != leader).flat_map(|i| site.connected(i));
+        let stay: Vec<String> = others.collect();
+        let connects = |name: &String| {
+            let (_, replica) = switches.iter().find(|(switch, _)| switch == name).unwrap();
+            replica.status().connects
+        };
+        let before: Vec<u64> = stay.iter().map(connects).collect();
         site.kill(leader);
         let (written, after) = writer.await.unwrap();
         acknowledged.extend(written);
@@ -164,17 +191,69 @@ async fn leaders_are_killed() {
         let found = names(&mut client).await;
         let missing = acknowledged.difference(&found).count();
         assert_eq!(missing, 0, "round {round}: names that were acknowledged are missing, of {}", acknowledged.len());
+        eventually("all switches have every name", async || {
+            switches.iter().all(|(_, switch)| switch.replica().tables().valid.len() == found.len())
+        })
+        .await;
+        let after: Vec<u64> = stay.iter().map(connects).collect();
+        assert_eq!(before, after, "round {round}: a switch of a controller that was not killed had to connect again");
         site.start(leader);
     }
-    let (_, mut client) = site.wait_for_leader().await;
-    let found = names(&mut client).await;
-    eventually("the switch has moved on and has every name", async || {
-        replica.replica().tables().valid.len() == found.len()
-    })
-    .await;
+    followers_serve(&site, next).await;
 
     (0..N_CONTROLLERS).for_each(|i| site.kill(i));
     copied_there_and_back(site.directory.path(), &store, &cluster.address("other"));
+}
+
+/// What is acknowledged can be read everywhere at once, changes are refused where they cannot be made, and a switch that goes
+/// on to another controller is sent nothing.
+async fn followers_serve(site: &Site, mut next: u32) {
+    let (leader, mut client) = site.wait_for_leader().await;
+    let followers: Vec<usize> = (0..N_CONTROLLERS).filter(|i| *i != leader).collect();
+    for i in &followers {
+        eventually("it follows", async || site.status(*i).is_ok_and(|status| status["position"].is_u64())).await;
+    }
+    for _ in 0..30 {
+        let put = v1::PutNamesRequest { names: vec![record(next, "h1")], only_new: true };
+        client.put_names(put.clone()).await.unwrap();
+        for i in &followers {
+            let mut follower = site.client(*i).await;
+            let read = follower.get_name(v1::GetNameRequest { name: mac(next) }).await;
+            assert_eq!(read.unwrap().into_inner().host, "h1", "what was acknowledged is not known");
+            let refused = follower.put_names(put.clone()).await.unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+            let address = format!("127.0.0.1:{}", site.ports[leader].0);
+            assert!(refused.message().contains(&address), "{refused}");
+        }
+        next += 1;
+    }
+    let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+    client.add_switch(v1::AddSwitchRequest { name: "s4".to_owned(), tenants: vec![] }).await.unwrap();
+    for (nth, i) in [leader, followers[0], followers[1], leader].into_iter().enumerate() {
+        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let url = format!("http://127.0.0.1:{}", site.ports[i].0);
+        let agent = tokio::spawn(agent::run("s4".to_owned(), url, None, Arc::clone(&replica), memory));
+        let at = site.client(i).await;
+        let found = std::cell::RefCell::new(None);
+        eventually("the switch is in step", || {
+            let (mut at, found) = (at.clone(), &found);
+            async move {
+                let switches = at.list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+                let switch = switches.into_iter().find(|switch| switch.name == "s4").unwrap();
+                let in_step = switch.in_step;
+                *found.borrow_mut() = Some(switch);
+                in_step
+            }
+        })
+        .await;
+        let sent = found.take().unwrap().sent_messages;
+        assert_eq!(sent > 0, nth == 0, "controller {i}: {sent} messages");
+        agent.abort();
+        let _ = agent.await;
+    }
+    for i in followers {
+        assert_eq!(site.status(i).unwrap()["strayed"], 0, "controller {i}");
+    }
 }
 
 fn copied_there_and_back(directory: &Path, store: &str, other: &str) {

@@ -61,9 +61,9 @@ impl Copied {
         Self { store, backups: Vec::new(), waiting_bytes: WAITING_BYTES }
     }
 
-    /// [`Store::commit`], for the copies as well.
-    pub(crate) fn commit(&mut self, rows: &[RowChange]) -> Result<(), StoreError> {
-        self.store.commit(rows)?;
+    /// [`Store::commit_told`], for the copies as well.
+    pub(crate) fn commit(&mut self, rows: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
+        self.store.commit_told(rows, told)?;
         let most = self.waiting_bytes;
         self.backups.retain_mut(|backup| {
             backup.change(rows);
@@ -79,9 +79,20 @@ impl Copied {
         Ok(())
     }
 
+    /// [`Store::has_followers`].
+    pub(crate) fn has_followers(&self) -> bool {
+        self.store.has_followers()
+    }
+
     /// [`Store::raise_term`].
     pub(crate) fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
         self.store.raise_term(term)
+    }
+
+    /// Waits until the store has done what it does beside.
+    #[cfg(feature = "kit")]
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        self.store.rows_after(None, 0).map(drop)
     }
 
     /// [`Store::close`].

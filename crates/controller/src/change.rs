@@ -214,6 +214,17 @@ pub enum Refusal {
     /// The controller is stopping.
     #[error("the controller is stopping; try again when it runs")]
     Stopping,
+    /// Another controller leads.
+    #[error(
+        "{leader} leads, and this controller follows: it answers questions and serves switches. Name all controllers, as in --controller URL,URL,URL, and the one that leads is asked"
+    )]
+    NotLeader {
+        /// Who, and where it listens.
+        leader: String,
+    },
+    /// This controller follows, and is not up to date.
+    #[error("this controller has yet to learn what another has committed; try again, or go on to another one")]
+    NotUpToDate,
 }
 
 impl From<NetworkError> for Refusal {

@@ -4,13 +4,15 @@
 //! goes on, and messages come and go when the caller says so. The time is that of [`api::seam`].
 
 use crate::StartError;
+use crate::backup::Copied;
 use crate::change::{Change, Changed, Refusal, State};
 use crate::config::Rates;
+use crate::hosts::Hosts;
 use crate::push::{Outgoing, Phases, Sent, is_awaited};
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::south::Heard;
-use crate::store::{RowChange, Store, StoreError};
+use crate::store::{Commit, Follower, Position, RowChange, Store, StoreError};
 use crate::writer::{Attached, Job, Writer};
 use api::seam::{Moment, now};
 use api::throttle::Throttle;
@@ -208,6 +210,12 @@ pub enum Verdict {
     Open,
 }
 
+fn read_state(settings: Settings, follower: &Follower, position: Position) -> Result<State, StartError> {
+    let crate::Read { network, hosts, .. } = crate::read(settings, position.term, follower.rows(position))?;
+    let (network, _) = network.ok_or(StartError::Empty)?;
+    Ok(State { network, hosts })
+}
+
 /// A controller without threads.
 pub struct Shell {
     writer: Writer,
@@ -237,12 +245,30 @@ impl Shell {
     /// [`StartError`].
     pub fn start(settings: Settings, store: Box<dyn Store>, bounds: &Bounds) -> Result<Shell, StartError> {
         let (state, store) = crate::restore(settings, store)?;
+        Ok(Shell::of(state, Some(store), bounds))
+    }
+
+    /// The network as of a commit of another controller, which this one follows.
+    /// # Errors
+    /// [`StartError`].
+    pub fn follow(
+        settings: Settings,
+        follower: &Follower,
+        position: Position,
+        bounds: &Bounds,
+    ) -> Result<Shell, StartError> {
+        let shell = Shell::of(read_state(settings, follower, position)?, None, bounds);
+        shell.writer.shared.set_position(Some(position.number));
+        Ok(shell)
+    }
+
+    fn of(state: State, store: Option<Box<dyn Store>>, bounds: &Bounds) -> Shell {
         let (sender, pushes) = mpsc::channel(ROOM);
         let backlog = bounds.switch_backlog_bytes;
         let mut writer = Writer::new(state, store, Shared::new(), sender, backlog, Rates::default());
         (writer.waiting_bytes, writer.bulk_names) = (bounds.waiting_bytes, bounds.bulk_names);
         writer.turn_names = bounds.turn_names;
-        Ok(Shell {
+        Shell {
             writer,
             jobs: VecDeque::new(),
             pushes,
@@ -252,7 +278,52 @@ impl Shell {
             deadline: now(),
             phase_timeout: bounds.phase_timeout,
             throttle: Throttle::default(),
-        })
+        }
+    }
+
+    /// A commit of the controller that leads.
+    pub fn commit(&mut self, commit: Commit) {
+        self.jobs.push_back(Job::Follow(commit));
+    }
+
+    /// The number of the last commit that is carried out; none if this controller has strayed, or leads.
+    pub fn position(&self) -> Option<u64> {
+        self.writer.shared.position()
+    }
+
+    /// Reads all rows again.
+    /// # Errors
+    /// [`StartError`].
+    pub fn read_again(&mut self, settings: Settings, follower: &Follower, at: Position) -> Result<(), StartError> {
+        let state = Box::new(read_state(settings, follower, at)?);
+        self.jobs.push_back(Job::Replace { state, number: at.number });
+        Ok(())
+    }
+
+    /// Leads, with this store.
+    pub fn lead(&mut self, store: Box<dyn Store>, settings: Settings) {
+        self.jobs.push_back(Job::Lead { store, settings: Box::new(settings) });
+    }
+
+    /// What the store does beside its owner goes on to its end: it applies the last big commit.
+    /// # Errors
+    /// [`StoreError`].
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        self.writer.store.as_ref().map_or(Ok(()), Copied::settle)
+    }
+
+    /// Gives the lead back.
+    /// # Errors
+    /// [`StoreError`].
+    pub fn close(&mut self) -> Result<(), StoreError> {
+        self.writer.store.as_mut().map_or(Ok(()), |store| store.close())
+    }
+
+    /// The rows that make this state.
+    pub fn rows(&self) -> impl Iterator<Item = RowChange> {
+        let State { network, hosts } = &self.writer.state;
+        let host = |(name, end)| Hosts::default().insert(name, end);
+        network.rows().chain(hosts.iter().map(host))
     }
 
     /// The network, as the writer has it.

@@ -4,15 +4,18 @@
 //! operators ─ north ─┐           ┌─ store (commit) ─ then ─┐
 //!                    ├─ writer ──┤                         ├─ push ─ session ─ south ─ switches
 //! switches ── south ─┘ (1 thread)└─ fib::network (effects) ┘   (phases)  (bounded)
+//!                        ↑
+//!          follow: what another controller commits, while that one leads
 //! ```
 //! Promises: a change is answered only after it is committed. A switch is sent only what is committed. A restarted
 //! controller sends a switch only what it lacks. A slow or absent switch delays nothing by more than one phase timeout.
-//! Limits: one controller at a time per store (the lock of its file, or a lease in etcd); the RIB is in memory.
+//! Limits: one controller at a time commits to a store (the lock of its file, or a lease in etcd); the RIB is in memory.
 
 mod audit;
 mod backup;
 pub mod change;
 pub mod config;
+mod follow;
 pub mod hosts;
 #[cfg(feature = "kit")]
 pub mod kit;
@@ -23,14 +26,16 @@ mod shared;
 mod south;
 mod status;
 pub mod store;
+mod told;
 mod verify;
 mod writer;
 
 use crate::change::State;
 use crate::config::{Config, Place};
+use crate::follow::Begun;
 use crate::hosts::{HOST_ROW, HostError, Hosts};
 use crate::shared::Shared;
-use crate::store::{Candidate, EtcdAddress, EtcdOptions, EtcdStore, Leader, SqliteStore, Store, StoreError};
+use crate::store::{NOTHING, RowChange, SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
 use api::MAX_MESSAGE_BYTES;
 use api::address::Address;
@@ -73,6 +78,14 @@ pub enum StartError {
     /// The store does not hold a network, or not one of this configuration.
     #[error("the store does not fit the configuration: {0}")]
     Restore(#[from] RestoreError),
+    /// This controller would commit what the one that leads does not.
+    #[error(
+        "the tables in the store are of other FIB designs, or for another rate, than the configuration says; make [design] the same for all controllers"
+    )]
+    OtherDesigns,
+    /// Nothing is committed yet.
+    #[error("the store is empty")]
+    Empty,
     /// A host in the store is damaged.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -102,6 +115,16 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// As the end of a controller that runs.
+    fn into_store_error(self) -> StoreError {
+        match self {
+            StartError::Store(error) => error,
+            error => StoreError::Unusable { what: error.to_string() },
+        }
+    }
+}
+
 type Lost = Pin<Box<dyn Future<Output = StoreError> + Send>>;
 
 /// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
@@ -111,7 +134,7 @@ pub struct Controller {
     jobs: mpsc::Sender<Job>,
     written: oneshot::Receiver<Result<(), StoreError>>,
     /// Resolves when another controller may lead.
-    lost: Option<Lost>,
+    lost: Lost,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -122,19 +145,18 @@ impl Debug for Controller {
 }
 
 impl Controller {
-    /// Opens the store, restores the network and serves. Needs a runtime of several threads. With a store in etcd it waits,
-    /// for as long as it takes, until no other controller leads; meanwhile only `/status` and `/metrics` are served.
+    /// Opens the store, restores the network and serves. Needs a runtime of several threads. With a store in etcd it follows
+    /// the controller that leads, and leads when there is none. A first one waits until either can be; meanwhile only
+    /// `/status` and `/metrics` are served.
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
         // Cluster 0 would mean none.
         let settings = config.network(rand::random::<u64>().max(1), SecretKey::random());
+        // Before anything is listened at: another controller may have it.
         let opened = match &config.store {
-            Place::File(path) => {
-                let open = || restore(settings.clone(), Box::new(SqliteStore::open(path, STORE_PATIENCE)?));
-                Some(tokio::task::block_in_place(open)?)
-            }
+            Place::File(path) => Some(tokio::task::block_in_place(|| SqliteStore::open(path, STORE_PATIENCE))?),
             Place::Etcd(_) => None,
         };
         let connections = raise_descriptors(config.limits.connections);
@@ -149,12 +171,6 @@ impl Controller {
             let listener = gate.listen(&config.listen, false).await;
             listener.map_err(|error| StartError::Listen { address: config.listen.clone(), error })
         };
-        // Whoever stands by does not listen: switches and operators go on to the one that leads.
-        let listener = match &config.store {
-            Place::File(_) => Some(listen().await?),
-            Place::Etcd(_) => None,
-        };
-
         let shared = Shared::new();
         let status_address = match &config.status {
             Some(status) => {
@@ -165,19 +181,23 @@ impl Controller {
             }
             None => None,
         };
-        let mut lost: Option<Lost> = None;
-        let (state, store) = match (&config.store, opened) {
-            (Place::Etcd(address), None) => {
-                let store = lead(&config, address, &shared).await?;
-                lost = Some(Box::pin(store.lost()));
-                tokio::task::block_in_place(|| restore(settings, Box::new(store)))?
+        let (losing, losable) = oneshot::channel::<Lost>();
+        let (state, store, following) = match (&config.store, opened) {
+            (Place::Etcd(address), _) => match follow::begin(&config, address, settings, &shared).await? {
+                Begun::Leads { state, store, lost } => {
+                    let _ = losing.send(lost);
+                    (state, Some(store), None)
+                }
+                Begun::Follows { state, following } => (state, None, Some((following, losing))),
+            },
+            (Place::File(_), Some(store)) => {
+                let (state, store) = tokio::task::block_in_place(|| restore(settings, Box::new(store)))?;
+                (state, Some(store), None)
             }
-            (_, opened) => opened.unwrap_or_else(|| unreachable!("a store in a file was opened")),
+            (Place::File(_), None) => unreachable!("it was opened above"),
         };
-        let listener = match listener {
-            Some(listener) => listener,
-            None => listen().await?,
-        };
+        // Whoever knows nothing yet does not listen: switches and operators go on to another one.
+        let listener = listen().await?;
         let address = listener.address().clone();
 
         let (jobs, waiting_jobs) = mpsc::channel(QUEUED_JOBS);
@@ -189,6 +209,9 @@ impl Controller {
         let backlog = config.switch_backlog_bytes;
         let mut writer = Writer::new(state, store, Arc::clone(&shared), pushes, backlog, config.rates.clone());
         let (ended, written) = oneshot::channel();
+        if let Some((following, losing)) = following {
+            tokio::spawn(following.run(jobs.clone(), losing));
+        }
         // Sent before the writer is dropped: dropping a table of millions is slow, and the process may end meanwhile.
         tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
 
@@ -237,6 +260,13 @@ impl Controller {
                 tracing::error!(%error, "the gRPC server ended");
             }
         });
+        let lost: Lost = Box::pin(async {
+            match losable.await {
+                Ok(lost) => lost.await,
+                // It never led, or leads on a file.
+                Err(_) => std::future::pending().await,
+            }
+        });
         Ok(Self { address, status_address, jobs, written, lost, server })
     }
 
@@ -251,19 +281,13 @@ impl Controller {
     }
 
     /// Returns when the writer ended by itself, which happens only when the store fails, or when this controller no longer
-    /// leads: then the process is to end, and to start again as one that stands by.
+    /// leads: then the process is to end, and to start again as one that follows.
     /// # Errors
     /// [`StoreError`].
     pub async fn ended(&mut self) -> Result<(), StoreError> {
-        let lost = async {
-            match &mut self.lost {
-                Some(lost) => lost.await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             written = &mut self.written => written.unwrap_or(Ok(())),
-            error = lost => Err(error),
+            error = &mut self.lost => Err(error),
         }
     }
 
@@ -278,38 +302,29 @@ impl Controller {
     }
 }
 
-/// Stands by until no other controller leads.
-async fn lead(config: &Config, address: &EtcdAddress, shared: &Arc<Shared>) -> Result<EtcdStore, StoreError> {
-    let options = EtcdOptions { address: address.clone(), tls: config.etcd.clone() };
-    if options.tls.is_none() {
-        tracing::warn!(store = %address, "the connections to etcd are open: whoever is on the way reads the names and the secret hash key; set [etcd] ca, cert and key");
-    }
-    let candidate = Candidate::new(&options, &config.listen.to_string())?;
-    let standing_by = Arc::clone(shared);
-    let told = move |leader: &Leader| {
-        tracing::info!(%leader, "another controller leads; this one stands by");
-        standing_by.set_leader(Some(leader.clone()));
-    };
-    let store = candidate.lead(told).await?;
-    tracing::info!(term = store.term(), "this controller leads");
-    shared.set_leader(None);
-    Ok(store)
+/// What the rows of a store make.
+struct Read {
+    /// With the rows that have to be committed because the configuration has changed; none if there are no rows.
+    network: Option<(Network, Vec<RowChange>)>,
+    hosts: Hosts,
+    n_rows: u64,
 }
 
-/// The network in the store; a new one, committed, if the store is empty.
-fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
-    let started = std::time::Instant::now();
-    let term = store.term();
+fn read(
+    settings: Settings,
+    term: u64,
+    rows: impl Iterator<Item = Result<RowChange, StoreError>>,
+) -> Result<Read, StartError> {
     let mut hosts = Hosts::default();
-    let mut failure: Option<StartError> = None;
+    let mut failure: Option<StoreError> = None;
     let mut n_rows = 0_u64;
-    let rows = store.rows().map_while(|row| match row {
+    let rows = rows.map_while(|row| match row {
         Ok(row) => {
             n_rows += 1;
             Some(row)
         }
         Err(error) => {
-            failure = Some(error.into());
+            failure = Some(error);
             None
         }
     });
@@ -323,28 +338,35 @@ fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<
     });
     let mut network_rows = network_rows.peekable();
     let network = if network_rows.peek().is_some() {
-        Some(Network::restore(settings.clone(), term, network_rows))
+        Some(Network::restore(settings, term, network_rows))
     } else {
         drop(network_rows);
         None
     };
     // A store that fails half way looks like a damaged network, so the first failure is reported.
     if let Some(failure) = failure {
-        return Err(failure);
+        return Err(failure.into());
     }
     for row in host_rows {
         hosts.restore(&row.key, row.value.as_deref().unwrap_or_default())?;
     }
+    Ok(Read { network: network.transpose()?, hosts, n_rows })
+}
+
+/// The network in the store; a new one, committed, if the store is empty.
+fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
+    let started = std::time::Instant::now();
+    let term = store.term();
+    let Read { network, hosts, n_rows } = read(settings.clone(), term, store.rows())?;
     let network = match network {
-        Some(network) => {
-            let (network, rows) = network?;
+        Some((network, rows)) => {
             if !rows.is_empty() {
                 tracing::info!(
                     "the configuration names other FIB designs, or another rate, than the store; switches get new tables"
                 );
             }
             // Also without rows: the term of this start must be durable.
-            store.commit(&rows)?;
+            store.commit_told(&rows, if rows.is_empty() { NOTHING } else { &[] })?;
             network
         }
         None => {

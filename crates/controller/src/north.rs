@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -38,6 +39,9 @@ pub(crate) struct North {
     pub(crate) max_names: usize,
     pub(crate) audit: Arc<Audit>,
 }
+
+/// How long a question may wait until this controller knows what another has committed.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -70,6 +74,8 @@ impl North {
         &self,
         read: impl FnOnce(&State) -> T + Send + 'static,
     ) -> Result<T, Status> {
+        // While etcd does not answer, what is known here is better than nothing.
+        let _ = self.shared.up_to_date(READ_PATIENCE).await;
         let (reply, answer) = oneshot::channel();
         let job = Job::Read(Box::new(move |state| _ = reply.send(read(state))));
         self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
@@ -83,7 +89,7 @@ impl North {
                 .network
                 .rib()
                 .page(after.as_ref(), limit + 1)
-                .map(|(name, attachment)| to_wire(state.record(&name, &attachment)))
+                .map(|(name, attachment)| state.record(&name, &attachment).into())
                 .collect();
             let more = names.len() > limit;
             names.truncate(limit);
@@ -116,6 +122,7 @@ impl Northbound for North {
             resyncs: shared.resyncs.load(Relaxed),
             uptime_seconds: shared.started.elapsed().as_secs_f64(),
             pending_pushes: shared.pending_pushes.load(Relaxed),
+            leader: shared.leader().map(|leader| leader.address).unwrap_or_default(),
         }))
     }
 
@@ -134,7 +141,7 @@ impl Northbound for North {
         let record = self.read(move |state| {
             let name = state.parse(&text)?;
             let attachment = state.network.rib().get(&name).ok_or(Refusal::UnknownName { name: text })?;
-            Ok(to_wire(state.record(&name, &attachment)))
+            Ok(state.record(&name, &attachment).into())
         });
         record.await?.map(Response::new).map_err(|e: Refusal| status_of(&e))
     }
@@ -427,9 +434,10 @@ impl TryFrom<v1::RemoveLinkRequest> for Change {
     }
 }
 
-fn to_wire(record: Record) -> v1::NameRecord {
-    let Record { name, host, tenant, ip } = record;
-    v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default() }
+impl From<Record> for v1::NameRecord {
+    fn from(Record { name, host, tenant, ip }: Record) -> v1::NameRecord {
+        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default() }
+    }
 }
 
 fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
@@ -491,7 +499,8 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         Refusal::RekeyInProgress => Code::FailedPrecondition,
         Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
-        Refusal::Stopping => Code::Unavailable,
+        Refusal::NotLeader { .. } => Code::FailedPrecondition,
+        Refusal::Stopping | Refusal::NotUpToDate => Code::Unavailable,
     };
     let mut status = Status::new(code, refusal.to_string());
     if let Refusal::Network { source: NetworkError::Batch { index, .. }, .. } = refusal {

@@ -1,14 +1,16 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
+use crate::change::Refusal;
 use crate::session::Session;
-use crate::store::Leader;
+use crate::store::{Follower, Leader};
 use api::seam::{Mistake, mistaken};
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-use tokio::sync::Notify;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
 
 /// Counters since the start, sizes as of the last commit, sessions as of now.
 #[derive(Debug)]
@@ -32,8 +34,15 @@ pub(crate) struct Shared {
     /// Whether the writer waits until less waits for the switches.
     pub(crate) wants_room: AtomicBool,
     pub(crate) sizes: Sizes,
-    /// The controller that leads while this one stands by.
-    leader: Mutex<Option<Leader>>,
+    /// The controller that leads while this one follows.
+    leader: watch::Sender<Option<Leader>>,
+    /// What this one follows by, once it does.
+    follower: Mutex<Option<Arc<Follower>>>,
+    /// The number of the last commit that is carried out here. None: unknown, so nothing is carried out until all rows are
+    /// read.
+    position: watch::Sender<Option<u64>>,
+    /// How often all rows had to be read again.
+    pub(crate) strayed: AtomicU64,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
 }
 
@@ -80,17 +89,78 @@ impl Shared {
             parked: Notify::new(),
             wants_room: AtomicBool::new(false),
             sizes: Sizes::default(),
-            leader: Mutex::default(),
+            leader: watch::Sender::new(None),
+            follower: Mutex::default(),
+            position: watch::Sender::new(None),
+            strayed: AtomicU64::new(0),
             sessions: Mutex::new(BTreeMap::new()),
         })
     }
 
     pub(crate) fn set_leader(&self, leader: Option<Leader>) {
-        *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = leader;
+        self.leader.send_replace(leader);
     }
 
     pub(crate) fn leader(&self) -> Option<Leader> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.leader.borrow().clone()
+    }
+
+    /// Returns when another controller is known to lead.
+    pub(crate) async fn until_another_leads(&self) {
+        let _ = self.leader.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// The refusal of what only the one that leads does.
+    pub(crate) fn not_leader(&self) -> Refusal {
+        let leader = self.leader().map_or_else(|| "another controller".to_owned(), |leader| leader.to_string());
+        Refusal::NotLeader { leader }
+    }
+
+    pub(crate) fn set_follower(&self, follower: &Arc<Follower>) {
+        *self.follower.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(follower));
+    }
+
+    pub(crate) fn position(&self) -> Option<u64> {
+        *self.position.borrow()
+    }
+
+    pub(crate) fn set_position(&self, number: Option<u64>) {
+        self.position.send_replace(number);
+    }
+
+    /// The state here is not the one that was committed, or may not be.
+    pub(crate) fn stray(&self, why: &str) {
+        tracing::warn!(why, "this controller cannot follow; it reads all rows again, and its switches connect anew");
+        self.strayed.fetch_add(1, Relaxed);
+        self.set_position(None);
+        self.end_sessions();
+    }
+
+    /// Returns when this controller has strayed.
+    pub(crate) async fn until_strayed(&self) {
+        let _ = self.position.subscribe().wait_for(Option::is_none).await;
+    }
+
+    /// Returns when this controller follows again.
+    pub(crate) async fn until_followed(&self) {
+        let _ = self.position.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Returns when this controller knows everything that was committed before the call. At once, if it leads.
+    /// # Errors
+    /// [`Refusal::NotUpToDate`] after `patience`.
+    pub(crate) async fn up_to_date(&self, patience: Duration) -> Result<(), Refusal> {
+        let follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(follower) = follower.filter(|_| self.leader().is_some()) else { return Ok(()) };
+        let known = async {
+            let last = follower.last_commit(patience).await.ok()?.number;
+            let is_there = |position: &Option<u64>| position.is_some_and(|position| position >= last);
+            self.position.subscribe().wait_for(is_there).await.ok().map(drop)
+        };
+        match tokio::time::timeout(patience, known).await {
+            Ok(Some(())) => Ok(()),
+            _ => Err(Refusal::NotUpToDate),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (String, Arc<Session>)>> {

@@ -23,6 +23,9 @@ use tonic::{Request, Response, Status, Streaming};
 /// How long a switch may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a switch waits until this controller knows what another has committed.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Characters that are kept of a switch's reason.
 const MAX_REASON: usize = 300;
 
@@ -65,6 +68,9 @@ impl Southbound for South {
             });
             return Err(Status::permission_denied(reason));
         }
+        // A switch may come from another controller, and have what this one has yet to learn.
+        let is_known = self.shared.up_to_date(ATTACH_PATIENCE).await;
+        is_known.map_err(|refusal| crate::north::status_of(&refusal))?;
         // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
         let (reply, attached) = oneshot::channel();

@@ -43,7 +43,8 @@ impl StatusSource for Page {
         };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "stands_by_for": self.shared.leader(),
+            "follows": self.shared.leader(),
+            "position": self.shared.position(), "strayed": read(&self.shared.strayed),
             "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
@@ -65,8 +66,9 @@ impl StatusSource for Page {
             connected.iter().map(|c| (format!("switch=\"{}\"", c.name), value(c))).collect()
         };
         let mut text = MetricsText::default();
-        let stands_by = u64::from(shared.leader().is_some());
-        text.gauge("fibula_stands_by", "1: another controller leads.", plain(stands_by));
+        let follows = u64::from(shared.leader().is_some());
+        text.gauge("fibula_follows", "1: another controller leads.", plain(follows));
+        text.counter("fibula_strayed_total", "Times that all rows had to be read again.", read(&shared.strayed));
         text.gauge("fibula_names", "Names in the table.", read(&shared.sizes.names));
         text.gauge("fibula_switches", "Switches known.", read(&shared.sizes.switches));
         text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));

@@ -15,6 +15,9 @@
 //! wait, unanswered, for room. The switch that
 //! holds the most for too long while others wait is cut off, and is served last when it connects again.
 //!
+//! **Following.** While another controller leads, changes come from what it has committed, and nothing is committed here:
+//! see `writer/follow.rs`. Everything else is the same.
+//!
 //! If the store fails, memory is ahead of it: the group is answered with the failure, and the thread and the controller
 //! end. A restart has the state of the last commit, which is all that anyone was sent.
 
@@ -26,14 +29,15 @@ use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 #[cfg(feature = "crash-points")]
 use crate::store::RowChange;
-use crate::store::{Store, StoreError};
+use crate::store::{Commit, Store, StoreError};
+use crate::told::{self, Telling};
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
-use fib::network::{Effects, NetworkError};
+use fib::network::{Effects, NetworkError, Settings};
 use fib::rib::RibError;
 use fib::topology::NodeId;
 use std::cell::Cell;
@@ -103,6 +107,18 @@ pub(crate) enum Job {
     },
     /// Send parked switches what they lack, if it is time, and go on with what there is room for by now.
     Release,
+    /// Carry out what the controller that leads has committed.
+    Follow(Commit),
+    /// Go on with the state as of the commit of this number: the commits could not be followed.
+    Replace {
+        state: Box<State>,
+        number: u64,
+    },
+    /// Lead from now on, with this store. The settings are those of a network that has to be read from it.
+    Lead {
+        store: Box<dyn Store>,
+        settings: Box<Settings>,
+    },
     Stop,
 }
 
@@ -114,7 +130,8 @@ pub(crate) struct Attached {
 
 pub(crate) struct Writer {
     pub(crate) state: State,
-    pub(crate) store: Copied,
+    /// None while another controller leads.
+    pub(crate) store: Option<Copied>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) pushes: mpsc::Sender<Vec<Outgoing>>,
     pub(crate) switch_backlog_bytes: usize,
@@ -161,6 +178,8 @@ struct Group {
     rows: Vec<crate::store::RowChange>,
     effects: Vec<Effects>,
     replies: Vec<(oneshot::Sender<Result<Changed, Refusal>>, Changed)>,
+    /// What those that follow are told; none: to read all rows.
+    telling: Option<Telling>,
     after: Vec<Job>,
     rekey: bool,
     stop: bool,
@@ -169,10 +188,10 @@ struct Group {
 }
 
 impl Writer {
-    /// A writer that sends what it makes for switches to `pushes`.
+    /// A writer that sends what it makes for switches to `pushes`. Without a store it follows another controller.
     pub(crate) fn new(
         state: State,
-        store: Box<dyn Store>,
+        store: Option<Box<dyn Store>>,
         shared: Arc<Shared>,
         pushes: mpsc::Sender<Vec<Outgoing>>,
         switch_backlog_bytes: usize,
@@ -181,7 +200,7 @@ impl Writer {
         let due = now();
         Writer {
             state,
-            store: Copied::new(store),
+            store: store.map(Copied::new),
             shared,
             pushes,
             switch_backlog_bytes,
@@ -205,7 +224,7 @@ impl Writer {
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         loop {
-            let first = if self.may_go_on() || self.may_rekey() || self.store.may_go_on() {
+            let first = if self.may_go_on() || self.may_rekey() || self.store.as_ref().is_some_and(Copied::may_go_on) {
                 jobs.try_recv()
             } else {
                 jobs.blocking_recv().ok_or(Disconnected)
@@ -219,20 +238,20 @@ impl Writer {
                 break;
             }
         }
-        self.store.close()
+        self.store.as_mut().map_or(Ok(()), Copied::close)
     }
 
     /// Takes what waits as one group, the first job and those that `next` has. Returns whether to stop.
     pub(crate) fn turn(&mut self, first: Job, mut next: impl FnMut() -> Option<Job>) -> Result<bool, StoreError> {
         let mut group = Group::default();
         self.park(Session::is_over_limit);
-        self.take(first, &mut group);
+        self.take(first, &mut group)?;
         let mut n_jobs = 1;
         while n_jobs < MAX_GROUP_JOBS
             && group.rows.len() < MAX_GROUP_ROWS
             && let Some(job) = next()
         {
-            self.take(job, &mut group);
+            self.take(job, &mut group)?;
             n_jobs += 1;
         }
         let (stop, urgent) = (group.stop, group.urgent);
@@ -250,7 +269,7 @@ impl Writer {
             api::memory::give_back();
         }
         self.answer_reports(n_names);
-        self.store.go_on(n_rows);
+        self.go_on_with_copies(n_rows);
         self.release(urgent);
         if stop {
             self.shared.end_sessions();
@@ -261,8 +280,14 @@ impl Writer {
     /// A turn without a job: goes on with the answer to a report, with copies of the store and with a rekey.
     pub(crate) fn go_on_alone(&mut self) -> Result<(), StoreError> {
         self.answer_reports(self.turn_names);
-        self.store.go_on(TURN_ROWS);
+        self.go_on_with_copies(TURN_ROWS);
         self.go_on_with_rekey(self.turn_names).inspect_err(|_| self.shared.end_sessions())
+    }
+
+    fn go_on_with_copies(&mut self, n_rows: usize) {
+        if let Some(store) = &mut self.store {
+            store.go_on(n_rows);
+        }
     }
 
     /// A moment at which a simulation looks, or lets the process end.
@@ -273,8 +298,9 @@ impl Writer {
         let _ = moment;
     }
 
-    fn take(&mut self, job: Job, group: &mut Group) {
+    fn take(&mut self, job: Job, group: &mut Group) -> Result<(), StoreError> {
         match job {
+            Job::Change { reply, .. } if self.store.is_none() => _ = reply.send(Err(self.shared.not_leader())),
             Job::Change { change, reply } => {
                 if self.pace.limits_tenants()
                     && let Err(refused) = self.pace.take(&self.state.tenants_of(&change), now())
@@ -283,47 +309,55 @@ impl Writer {
                     let TooFast { tenant, what, per_second, wait } = refused;
                     let wait_ms = wait.as_millis() + 1;
                     let _ = reply.send(Err(Refusal::TooFast { tenant, what, per_second, wait_ms }));
-                    return;
+                    return Ok(());
                 }
-                let n_names = change.n_names();
-                // A simulation has few names: what is bulk is up to it.
-                let is_bulk = self.bulk_names < BULK_NAMES || self.state.network.is_bulk(n_names);
-                let bulk = n_names >= self.bulk_names && is_bulk;
-                if bulk {
-                    self.park(|_| true);
+                let told = self.store.as_ref().is_some_and(Copied::has_followers).then(|| told::wire_of(&change));
+                let first_row = group.rows.len();
+                let outcome = self.carry_out(change, group);
+                let leaves_traces = match &outcome {
+                    Ok(_) => group.rows.len() > first_row,
+                    Err(refusal) => may_leave_traces(refusal),
+                };
+                if let Some(told) = told.filter(|_| leaves_traces) {
+                    group.telling.get_or_insert_default().add(told, &group.rows[first_row..]);
                 }
-                let outcome = self.state.carry_out(change);
-                self.at(Moment::Changed);
-                if bulk {
-                    self.last_bulk = Some(now());
+                match outcome {
+                    Ok(changed) => group.replies.push((reply, changed)),
+                    Err(refusal) => {
+                        group.rekey |= is_collision(&refusal);
+                        let _ = reply.send(Err(refusal));
+                    }
                 }
-                self.gather(outcome, n_names == 0, reply, group);
             }
+            Job::Follow(commit) => self.follow(&commit, group),
+            Job::Replace { state, number } => self.replace(*state, number),
+            Job::Lead { store, settings } => self.lead(store, *settings)?,
             Job::Stop => group.stop = true,
             later => group.after.push(later),
         }
+        Ok(())
     }
 
-    fn gather(
-        &self,
-        outcome: Result<Outcome, Refusal>,
-        urgent: bool,
-        reply: oneshot::Sender<Result<Changed, Refusal>>,
-        group: &mut Group,
-    ) {
-        match outcome {
-            Ok(Outcome { changed, rows, mut effects }) => {
-                group.urgent |= urgent;
-                group.rows.extend(rows);
-                effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
-                group.effects.extend(effects);
-                group.replies.push((reply, changed));
-            }
-            Err(refusal) => {
-                group.rekey |= is_collision(&refusal);
-                let _ = reply.send(Err(refusal));
-            }
+    /// Applies a change, whole or not at all, and adds what it caused to the group.
+    fn carry_out(&mut self, change: Change, group: &mut Group) -> Result<Changed, Refusal> {
+        let n_names = change.n_names();
+        // A simulation has few names: what is bulk is up to it.
+        let is_bulk = self.bulk_names < BULK_NAMES || self.state.network.is_bulk(n_names);
+        let bulk = n_names >= self.bulk_names && is_bulk;
+        if bulk {
+            self.park(|_| true);
         }
+        let outcome = self.state.carry_out(change);
+        self.at(Moment::Changed);
+        if bulk {
+            self.last_bulk = Some(now());
+        }
+        let Outcome { changed, rows, mut effects } = outcome?;
+        group.urgent |= n_names == 0;
+        group.rows.extend(rows);
+        effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
+        group.effects.extend(effects);
+        Ok(changed)
     }
 
     /// Parks the switches that `which` selects: from here on no messages are made for them.
@@ -417,9 +451,11 @@ impl Writer {
             }
             group.rows = PUT_OFF.replace(group.rows);
         }
-        if !group.rows.is_empty() {
+        if self.store.is_some() && (!group.rows.is_empty() || group.telling.is_some()) {
+            let told = group.telling.take().map(Telling::encode).unwrap_or_default();
             self.at(Moment::Committing);
-            if let Err(error) = self.store.commit(&group.rows) {
+            let committed = self.store.as_mut().map_or(Ok(()), |store| store.commit(&group.rows, &told));
+            if let Err(error) = committed {
                 let reason = error.to_string();
                 for (reply, _) in group.replies {
                     let _ = reply.send(Err(Refusal::StoreFailed { reason: reason.clone() }));
@@ -493,12 +529,18 @@ impl Writer {
                 }
             }
             Job::Detach { session } => self.detach(&session),
+            Job::Rekey { reply } if self.store.is_none() => _ = reply.send(Err(self.shared.not_leader())),
             Job::Rekey { reply } => self.begin_rekey(Some(reply)),
-            Job::Backup { reply } => _ = reply.send(self.store.begin()),
+            Job::Backup { reply } => {
+                let begun = self.store.as_mut().map_or_else(|| Err(self.shared.not_leader()), Copied::begin);
+                let _ = reply.send(begun);
+            }
             Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}
-            Job::Change { .. } | Job::Stop => unreachable!("taken before the commit"),
+            Job::Change { .. } | Job::Follow(_) | Job::Replace { .. } | Job::Lead { .. } | Job::Stop => {
+                unreachable!("taken before the commit")
+            }
         }
     }
 
@@ -553,6 +595,19 @@ fn is_collision(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
 }
 
+/// Whether a change that was refused may have changed how names are arranged.
+fn may_leave_traces(refusal: &Refusal) -> bool {
+    fn may(error: &NetworkError) -> bool {
+        match error {
+            NetworkError::Graph(_) | NetworkError::Crowded { .. } | NetworkError::TenantCrowds { .. } => true,
+            NetworkError::Batch { source, .. } => may(source),
+            _ => false,
+        }
+    }
+    matches!(refusal, Refusal::Network { source, .. } if may(source))
+}
+
+mod follow;
 mod pace;
 mod rekey;
 mod reports;

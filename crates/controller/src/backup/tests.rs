@@ -47,7 +47,7 @@ fn bench(seed: u64, n_rows: usize) -> Bench {
 impl Bench {
     fn change(&mut self, n: usize) {
         let changes = changes(&mut self.random, n);
-        self.copied.commit(&changes).unwrap();
+        self.copied.commit(&changes, &[]).unwrap();
         apply(&mut self.rows, &changes);
     }
 

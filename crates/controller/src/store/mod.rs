@@ -12,7 +12,11 @@ mod salvage;
 mod seal;
 mod sqlite;
 
-pub use etcd::{Candidate, EtcdAddress, EtcdOptions, EtcdStore, EtcdTls, Fault, Leader};
+pub use etcd::{
+    Candidate, Commit, EtcdAddress, EtcdOptions, EtcdStore, EtcdTls, Fault, Follower, Leader, Position, Watching,
+};
+#[cfg(feature = "kit")]
+pub use etcd::{Followed, Model};
 pub use fib::durable::RowChange;
 pub use moving::copy;
 use rusqlite::ErrorCode;
@@ -20,6 +24,9 @@ pub use salvage::{Repaired, repair};
 pub use seal::Sum;
 pub use sqlite::{Checked, Copy, SqliteStore, put_back};
 use std::path::{Path, PathBuf};
+
+/// What others are told of a commit that changes nothing for them: see `follow.proto`.
+pub const NOTHING: &[u8] = &[8, 1];
 
 /// Durable rows. One owner at a time: opening a store that another process has open is refused.
 pub trait Store: Send {
@@ -53,6 +60,25 @@ pub trait Store: Send {
     /// [`StoreError::Failed`]; the store is as before.
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
 
+    /// As [`Store::commit`]. `told`, in a store that others follow, is what they are told of it: see [`Store::has_followers`].
+    /// Without it they read all rows again.
+    /// # Errors
+    /// As of [`Store::commit`].
+    fn commit_told(&mut self, changes: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
+        let _ = told;
+        self.commit(changes)
+    }
+
+    /// Whether other controllers may follow what is committed.
+    fn has_followers(&self) -> bool {
+        false
+    }
+
+    /// The number of the last commit, as those that follow count.
+    fn n_commits(&self) -> u64 {
+        0
+    }
+
     /// The term of this owner: greater than that of every owner of this store before. The owner of a copy may have had a
     /// greater one: see [`Store::raise_term`].
     fn term(&self) -> u64;
@@ -73,7 +99,7 @@ pub trait Store: Send {
     fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
         let before = self.term();
         self.set_term(before.max(term));
-        self.commit(&[]).inspect_err(|_| self.set_term(before))
+        self.commit_told(&[], NOTHING).inspect_err(|_| self.set_term(before))
     }
 }
 
@@ -173,7 +199,7 @@ pub enum StoreError {
         what: String,
     },
     /// Another controller leads: this one may not write.
-    #[error("this controller does not lead on {store}: {leader}. Start it again, and it stands by")]
+    #[error("this controller does not lead on {store}: {leader}. Start it again, and it follows")]
     NotLeader {
         /// The store.
         store: String,
@@ -181,12 +207,18 @@ pub enum StoreError {
         leader: String,
     },
     /// This controller led and may no longer.
-    #[error("this controller no longer leads on {store}: {why}. Start it again, and it stands by")]
+    #[error("this controller no longer leads on {store}: {why}. Start it again, and it follows")]
     LostLead {
         /// The store.
         store: String,
         /// How it was noticed.
         why: String,
+    },
+    /// What is in the store cannot be used.
+    #[error("what is in the store cannot be used: {what}")]
+    Unusable {
+        /// Why.
+        what: String,
     },
     /// The file cannot be opened or created.
     #[error("cannot open the store {path}: {error}; {}", advice(error))]

@@ -60,6 +60,12 @@ impl Sum {
         self.digest = self.digest.wrapping_add(row.0);
     }
 
+    /// Adds a row that is put, or takes away one that is deleted, as if it had been empty.
+    pub(crate) fn add_change(&mut self, row: &RowChange, scratch: &mut Vec<u8>) {
+        let hash = RowHash::of(row.kind, &row.key, row.value.as_deref().unwrap_or_default(), scratch);
+        if row.value.is_some() { self.add(hash) } else { self.remove(hash) }
+    }
+
     /// Adds a row that is there.
     pub(super) fn add_row(&mut self, row: &RowChange, scratch: &mut Vec<u8>) {
         self.add(RowHash::of(row.kind, &row.key, row.value.as_deref().unwrap_or_default(), scratch));

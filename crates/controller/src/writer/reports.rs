@@ -8,6 +8,7 @@
 use super::{Attached, Writer};
 use crate::change::Refusal;
 use crate::session::Session;
+use crate::store::NOTHING;
 use api::seam::{Mistake, Moment, mistaken, now};
 use fib::messages::Report;
 use fib::network::{Lacks, Next};
@@ -39,6 +40,9 @@ pub(super) struct Answer {
 
 impl Writer {
     pub(super) fn attach(&mut self, switch: &str, report: Report) -> Result<Attached, Refusal> {
+        if self.store.is_none() && self.shared.position().is_none() {
+            return Err(Refusal::NotUpToDate);
+        }
         let node = self.state.node(switch)?;
         self.state.network.check_report(node, &report).map_err(|e| self.state.explain(e.into()))?;
         self.outdo(switch, report.term)?;
@@ -55,10 +59,11 @@ impl Writer {
         if seen <= term || mistaken(Mistake::TermNotOutdone) {
             return Ok(());
         }
+        let Some(store) = &mut self.store else { return Err(Refusal::NotUpToDate) };
         if seen > MAX_TERM {
             return Err(Refusal::TermTooLate { switch: switch.to_owned(), got: seen, max: MAX_TERM });
         }
-        let raised = self.store.raise_term(seen + 1);
+        let raised = store.raise_term(seen + 1);
         raised.map_err(|error| Refusal::StoreFailed { reason: error.to_string() })?;
         self.state.network.raise_term(seen + 1);
         tracing::warn!(
@@ -251,11 +256,12 @@ impl Writer {
     }
 
     /// Stores the designs' rows of the tables of switches that attached or detached. Without them a restarted
-    /// controller sends such a switch its whole table again.
+    /// controller sends such a switch its whole table again. One that follows stores them when it leads.
     pub(super) fn keep_view_rows(&mut self) {
         let rows = self.state.network.take_view_rows();
-        if !rows.is_empty()
-            && let Err(error) = self.store.commit(&rows)
+        if let Some(store) = &mut self.store
+            && !rows.is_empty()
+            && let Err(error) = store.commit(&rows, NOTHING)
         {
             tracing::error!(%error, "the state of a switch's table is not stored: after a restart it is sent anew");
         }

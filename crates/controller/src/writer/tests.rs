@@ -91,7 +91,7 @@ fn bench(fails_from: usize) -> Bench {
     };
     let (pushes, receiver) = mpsc::channel(16);
     let shared = Shared::new();
-    let mut writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20, Rates::default());
+    let mut writer = Writer::new(state, Some(Box::new(store.clone())), shared, pushes, 1 << 20, Rates::default());
     writer.turn_names = usize::MAX;
     Bench { writer, store, pushes: receiver }
 }
@@ -173,7 +173,7 @@ fn switches_are_sent_nothing_that_could_not_be_committed() {
 /// Makes a change, and gives its messages to the sessions.
 fn change(bench: &mut Bench, change: Change) {
     let mut group = Group::default();
-    bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group);
+    bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group).unwrap();
     bench.writer.finish(group).unwrap();
     while let Ok(outgoing) = bench.pushes.try_recv() {
         outgoing.into_iter().for_each(|o| _ = o.session.send(o.message));
@@ -235,7 +235,7 @@ fn import(writer: &mut Writer, from: u32, n: u32) {
     let (reply, answer) = oneshot::channel();
     let records = (from..from + n).map(record).collect();
     let mut group = Group::default();
-    writer.take(Job::Change { change: Change::PutNames { records, only_new: true }, reply }, &mut group);
+    writer.take(Job::Change { change: Change::PutNames { records, only_new: true }, reply }, &mut group).unwrap();
     writer.finish(group).unwrap();
     assert_eq!(answer.blocking_recv().unwrap().unwrap().changed, u64::from(n));
 }
@@ -308,7 +308,7 @@ fn in_step_is_said_when_all_is_served_whatever_other_switches_do() {
     drain(&mut bench, &mut first, &mut replica);
     assert_eq!(in_step(), [true, false]);
     let mut group = Group::default();
-    bench.writer.take(put(1).0, &mut group);
+    bench.writer.take(put(1).0, &mut group).unwrap();
     bench.writer.finish(group).unwrap();
     assert_eq!(in_step(), [false, false], "the messages are made and not queued");
     let mut lists = Vec::new();
@@ -334,7 +334,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     attached = attach_as(&mut bench.writer, "s1", ahead.clone());
     assert_eq!(bench.store.term(), 2_000_000_001, "durable before anything is sent under it");
     let mut group = Group::default();
-    bench.writer.take(put(1).0, &mut group);
+    bench.writer.take(put(1).0, &mut group).unwrap();
     bench.writer.finish(group).unwrap();
     drain(&mut bench, &mut attached, &mut replica);
     assert_eq!(replica.report().term, 2_000_000_001);
@@ -354,7 +354,7 @@ fn switch_that_lags_gets_the_newest_state_once_and_costs_its_limit() {
     for index in 0..=255 {
         bench.writer.park(Session::is_over_limit);
         let mut group = Group::default();
-        bench.writer.take(put(index).0, &mut group);
+        bench.writer.take(put(index).0, &mut group).unwrap();
         bench.writer.finish(group).unwrap();
         while let Ok(outgoing) = bench.pushes.try_recv() {
             outgoing.into_iter().for_each(|o| _ = o.session.send(o.message));

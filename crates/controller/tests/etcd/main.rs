@@ -2,11 +2,14 @@
 
 mod member;
 
-use fibula_controller::store::{Candidate, EtcdOptions, EtcdStore, Fault, RowChange, Store, StoreError};
+use fibula_controller::store::{
+    Candidate, EtcdOptions, EtcdStore, Fault, Follower, NOTHING, RowChange, Store, StoreError,
+};
 use libtest_mimic::{Arguments, Trial};
 use member::Cluster;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A lease of two seconds, and what etcd takes to find that it ran out.
@@ -86,6 +89,71 @@ fn committed_rows_come_back_in_order_with_a_greater_term() {
         assert!(after == rows[at + 1..(at + 3001).min(rows.len())], "after row {at}");
     }
     assert!(store.rows_after(None, 5).unwrap() == rows[..5]);
+}
+
+fn follower(address: &str) -> (tokio::runtime::Runtime, Arc<Follower>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let options = EtcdOptions { address: address.parse().unwrap(), tls: None };
+    let follower = runtime.block_on(async { Follower::new(&options) }).unwrap();
+    (runtime, Arc::new(follower))
+}
+
+fn whoever_follows_sees_the_rows_of_a_moment_and_every_commit_after_it() {
+    let mut cluster = Cluster::start(3, &[]);
+    let address = cluster.address("followed");
+    let (runtime, follower) = follower(&address);
+    let mut model = Model::default();
+    let mut store = open(&address);
+    let many: Vec<RowChange> = (0..5000_u32).map(|i| put(1, &i.to_be_bytes(), &[3; 40])).collect();
+    for group in [&many[..], &[put(2, b"", b"1"), delete(1, &7_u32.to_be_bytes())]] {
+        store.commit_told(group, b"before").unwrap();
+        model.apply(group);
+    }
+    let position = runtime.block_on(follower.position()).unwrap();
+    assert_eq!((position.term, position.number), (store.term(), store.n_commits()));
+    let mut watching = follower.watch(position);
+    let mut next =
+        || runtime.block_on(async { tokio::time::timeout(PATIENCE, watching.next()).await.unwrap().unwrap() });
+
+    let big_told = vec![5; 5 << 20];
+    let commits: [(&[RowChange], &[u8]); 6] = [
+        (&[put(2, b"a", b"")], b"one row"),
+        (&many, b"a journal"),
+        (&[put(2, b"a", b"2")], &big_told),
+        (&[], NOTHING),
+        (&[put(3, b"", b"")], b""),
+        (&big_commit(), b"the last"),
+    ];
+    for (rows, told) in commits {
+        store.commit_told(rows, told).unwrap();
+    }
+    // What came after the position is not in it.
+    let rows: Vec<RowChange> = follower.rows(position).collect::<Result<_, _>>().unwrap();
+    assert!(rows == model.rows());
+    for (number, (_, told)) in (position.number + 1..).zip(commits) {
+        let commit = next();
+        assert_eq!((commit.term, commit.number), (store.term(), number));
+        assert!(commit.told == told, "commit {number}");
+    }
+
+    // Another leads, and whoever follows goes on.
+    let term = store.term();
+    store.close().unwrap();
+    drop(store);
+    let mut store = open(&address);
+    let commit = next();
+    assert!(commit.term > term && commit.term == store.term() && commit.number == store.n_commits());
+    assert_eq!(commit.told, NOTHING);
+    // A member goes, whichever is asked.
+    for member in 0..3 {
+        cluster.kill(member);
+        let told = [member as u8 + 1; 100];
+        store.commit_told(&[put(4, b"", b"")], &told).unwrap();
+        let commit = next();
+        assert_eq!((commit.number, &commit.told[..]), (store.n_commits(), &told[..]));
+        cluster.run(member);
+        cluster.wait(member);
+    }
 }
 
 /// More than three parts of a journal, and several transactions of rows.
@@ -252,6 +320,7 @@ fn main() -> ExitCode {
     }
     let mut trials = with_etcd![
         committed_rows_come_back_in_order_with_a_greater_term,
+        whoever_follows_sees_the_rows_of_a_moment_and_every_commit_after_it,
         commit_that_is_cut_after_any_transaction_is_whole_or_absent,
         second_controller_waits_and_the_first_writes_no_more_after_it_leads,
         leader_that_was_cut_within_a_big_commit_cannot_go_on_with_it,

@@ -16,6 +16,7 @@ use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -213,9 +214,8 @@ pub async fn run<T: Tables + Send>(
 ) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
-    // Where there are several controllers, one leads and the others refuse.
-    let n_controllers = controllers_of(&controller).count();
-    for (controller, nth) in controllers_of(&controller).zip(1..).cycle() {
+    let controllers = in_order_for(&switch, controllers_of(&controller));
+    for (&controller, nth) in controllers.iter().zip(1..).cycle() {
         let Err(error) = session(&switch, controller, tls.as_ref(), &shared, &memory).await;
         let was_connected = {
             let mut status = shared.lock_status();
@@ -237,7 +237,7 @@ pub async fn run<T: Tables + Send>(
         }
         #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to connect")]
         tokio::time::sleep(jitter(pause)).await;
-        if nth == n_controllers {
+        if nth == controllers.len() {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -246,6 +246,17 @@ pub async fn run<T: Tables + Send>(
 /// The controllers in a list with commas.
 pub(super) fn controllers_of(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.split(',').map(str::trim)
+}
+
+/// The controllers in an order of the switch's own: so switches spread over them, and those of one that is gone over the others.
+fn in_order_for<'a>(switch: &str, controllers: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut controllers: Vec<&str> = controllers.collect();
+    controllers.sort_by_cached_key(|controller| {
+        let mut hasher = DefaultHasher::new();
+        (switch, controller).hash(&mut hasher);
+        hasher.finish()
+    });
+    controllers
 }
 
 /// Up to a quarter less, so that switches do not come back all at once.
@@ -464,5 +475,21 @@ async fn until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_spread_over_controllers_and_those_of_one_that_is_gone_over_the_others() {
+        let order = |i: u32| in_order_for(&format!("s{i}"), controllers_of("https://a:1, https://b:1,https://c:1"));
+        let mut n_switches = std::collections::BTreeMap::<Vec<&str>, u32>::new();
+        (0..6000).for_each(|i| *n_switches.entry(order(i)).or_default() += 1);
+        // 1000 each, in six orders; five standard deviations are 144.
+        assert_eq!(n_switches.len(), 6);
+        assert!(n_switches.values().all(|n| n.abs_diff(1000) < 144), "{n_switches:?}");
+        assert_eq!(order(7), order(7));
     }
 }

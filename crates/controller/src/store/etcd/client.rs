@@ -7,16 +7,21 @@ use super::EtcdAddress;
 use crate::store::StoreError;
 use api::etcd::v3::kv_client::KvClient;
 use api::etcd::v3::lease_client::LeaseClient;
+use api::etcd::v3::watch_client::WatchClient;
+use api::etcd::v3::watch_request::RequestUnion;
 use api::etcd::v3::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+    WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use api::tls::Foreign;
+use bytes::Bytes;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use tokio_stream::StreamExt;
 use tonic::transport::Channel;
-use tonic::{Code, Status};
+use tonic::{Code, Status, Streaming};
 
 /// How long one member may take for an answer before the next is asked. A new leader of etcd's own takes about a second.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -80,6 +85,8 @@ impl Fault {
 pub(super) struct Client {
     pub(super) address: EtcdAddress,
     channels: Vec<Channel>,
+    #[cfg(feature = "kit")]
+    pub(super) model: Option<Arc<dyn super::Model>>,
     current: AtomicUsize,
     /// Transactions that a test lets through.
     #[cfg(feature = "kit")]
@@ -95,6 +102,8 @@ impl Client {
             Ok(channels) => Ok(Client {
                 address,
                 channels,
+                #[cfg(feature = "kit")]
+                model: None,
                 current: AtomicUsize::new(0),
                 #[cfg(feature = "kit")]
                 left: AtomicUsize::new(usize::MAX),
@@ -145,8 +154,44 @@ impl Client {
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
+        self.range_within(request, PATIENCE).await
+    }
+
+    pub(super) async fn range_within(
+        &self,
+        request: RangeRequest,
+        patience: Duration,
+    ) -> Result<RangeResponse, StoreError> {
+        #[cfg(feature = "kit")]
+        if let Some(model) = &self.model {
+            return self.ask(patience, async |_| model.range(&request)).await;
+        }
         let ask = async |channel| Ok(kv(channel).range(request.clone()).await?.into_inner());
+        self.ask(patience, ask).await
+    }
+
+    /// The events of a range from a revision on.
+    pub(super) async fn watch(
+        &self,
+        (key, range_end): (Bytes, Bytes),
+        start_revision: i64,
+    ) -> Result<Streaming<WatchResponse>, StoreError> {
+        let create = WatchCreateRequest { key, range_end, start_revision };
+        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+        let ask = async |channel| {
+            // The stream of requests stays open.
+            let requests = tokio_stream::once(request.clone()).chain(tokio_stream::pending());
+            let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
+            Ok(client.watch(requests).await?.into_inner())
+        };
         self.ask(PATIENCE, ask).await
+    }
+
+    /// A stream broke: the next member is asked.
+    pub(super) fn broken(&self, status: &Status) -> StoreError {
+        let at = self.current.fetch_add(1, Relaxed) % self.channels.len();
+        let what = format!("{}: {}", self.address.members[at], api::client::reason(status));
+        self.failed(Fault::of(status), what)
     }
 
     pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, StoreError> {
@@ -154,12 +199,20 @@ impl Client {
         if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             return Err(self.failed(Fault::Other, "cut by the test"));
         }
+        #[cfg(feature = "kit")]
+        if let Some(model) = &self.model {
+            return self.ask(PATIENCE, async |_| model.txn(&request)).await;
+        }
         let ask = async |channel| Ok(kv(channel).txn(request.clone()).await?.into_inner());
         self.ask(PATIENCE, ask).await
     }
 
     /// A new lease.
     pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, StoreError> {
+        #[cfg(feature = "kit")]
+        if let Some(model) = &self.model {
+            return self.ask(PATIENCE, async |_| model.grant(ttl)).await;
+        }
         let request = LeaseGrantRequest { ttl: ttl.as_secs() as i64 };
         let ask = async |channel| Ok(LeaseClient::new(channel).lease_grant(request).await?.into_inner());
         Ok(self.ask(PATIENCE, ask).await?.id)
@@ -167,6 +220,10 @@ impl Client {
 
     pub(super) async fn revoke(&self, lease: i64) -> Result<(), StoreError> {
         let request = LeaseRevokeRequest { id: lease };
+        #[cfg(feature = "kit")]
+        if let Some(model) = &self.model {
+            return self.ask(PATIENCE, async |_| model.revoke(lease)).await;
+        }
         let ask = async |channel| LeaseClient::new(channel).lease_revoke(request).await.map(drop);
         self.ask(Duration::from_millis(500), ask).await
     }

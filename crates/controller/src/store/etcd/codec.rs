@@ -4,15 +4,21 @@
 //! seal     "fibula rib etcd 1" | term 8 | commits 8 | bytes of the journal 8 | its fingerprint 8 | fingerprint of this 8
 //! row      value | checksum of kind, key and value 8
 //! journal  kind 1 | bytes of the key 4 | bytes of the value + 1, or 0 for a deletion 4 | key | value, and so on
+//! told     term 8 | number of the commit 8 | number of this part 4 | parts 4 | a piece of follow.proto's Told
 //! ```
 
-use crate::store::RowChange;
+use super::EtcdAddress;
 use crate::store::seal::{RowHash, fingerprint};
+use crate::store::sqlite::hex;
+use crate::store::{RowChange, StoreError};
 
 const FORMAT: &[u8; 17] = b"fibula rib etcd 1";
 
 /// The most bytes of the journal in one key. etcd takes requests of up to 1.5 MiB.
 pub(super) const CHUNK: usize = 1 << 20;
+
+/// The most bytes of what is told in one key.
+const TOLD: usize = CHUNK - 64;
 
 /// What the one key says that every transaction compares and every commit replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,6 +63,49 @@ impl Seal {
     }
 }
 
+/// The values of the parts of what is told of a commit.
+pub(super) fn told(seal: &Seal, told: &[u8]) -> Vec<Vec<u8>> {
+    let n_parts = told.len().div_ceil(TOLD) as u32;
+    let part = |(number, piece): (u32, &[u8])| {
+        let head = [seal.term.to_le_bytes(), seal.n_commits.to_le_bytes()].concat();
+        [&head[..], &number.to_le_bytes(), &n_parts.to_le_bytes(), piece].concat()
+    };
+    (0..).zip(told.chunks(TOLD)).map(part).collect()
+}
+
+/// What is told of a commit, as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// Term and number of the commit.
+    of: (u64, u64),
+    n_parts: u32,
+    parts: Vec<Vec<u8>>,
+}
+
+impl Telling {
+    /// Takes the next part. Those of an earlier commit, or of one that did not take place, are forgotten.
+    pub(super) fn take(&mut self, value: &[u8]) {
+        let Some((head, piece)) = value.split_first_chunk::<24>() else { return };
+        let (words, _) = head.as_chunks::<8>();
+        let of = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
+        let [number, n_parts] =
+            [0, 4].map(|at| u32::from_le_bytes([words[2][at], words[2][at + 1], words[2][at + 2], words[2][at + 3]]));
+        if number == 0 || of != self.of {
+            *self = Telling { of, n_parts, parts: Vec::new() };
+        }
+        if number as usize == self.parts.len() {
+            self.parts.push(piece.to_vec());
+        }
+    }
+
+    /// What was told of this commit; empty if not all of it has come.
+    pub(super) fn of(&mut self, seal: &Seal) -> Vec<u8> {
+        let Telling { of, n_parts, parts } = std::mem::take(self);
+        let is_whole = of == (seal.term, seal.n_commits) && parts.len() == n_parts as usize;
+        if is_whole { parts.concat() } else { Vec::new() }
+    }
+}
+
 /// The value of a row's key.
 pub(super) fn sealed_value(kind: u8, key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> Vec<u8> {
     let checksum = RowHash::of(kind, key, value, scratch).checksum();
@@ -69,6 +118,12 @@ pub(super) fn row(key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> Option<Row
     let (value, check) = value.split_last_chunk::<8>()?;
     let is_whole = RowHash::of(*kind, key, value, scratch).checksum() == i64::from_le_bytes(*check);
     is_whole.then(|| RowChange { kind: *kind, key: key.to_vec(), value: Some(value.to_vec()) })
+}
+
+/// The row in this key is not as it was put.
+pub(super) fn wrong_row(store: &EtcdAddress, key: &[u8]) -> StoreError {
+    let what = format!("the row {} has a wrong checksum", hex(key));
+    StoreError::Damaged { path: store.to_string().into(), what }
 }
 
 /// The journal with these changes.
@@ -133,6 +188,29 @@ mod tests {
             assert_eq!(row(&key, &damaged, scratch), None, "bit {bit}");
         }
         assert_eq!(row(&[], &value, scratch), None);
+    }
+
+    #[test]
+    fn what_is_told_comes_back_whole_or_not_at_all() {
+        let seal = Seal { term: 3, n_commits: 9, ..Seal::default() };
+        for len in [1, 10, TOLD, TOLD + 1, 3 * TOLD] {
+            let content: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let parts = told(&seal, &content);
+            let mut telling = Telling::default();
+            // Of a commit that did not take place.
+            told(&Seal { term: 2, ..seal }, &[5; 2 * TOLD]).iter().for_each(|part| telling.take(part));
+            parts.iter().for_each(|part| telling.take(part));
+            assert!(telling.of(&seal) == content);
+            assert_eq!(telling.of(&seal), [0; 0], "once");
+            for (missing, _) in parts.iter().enumerate() {
+                let others = parts.iter().enumerate().filter(|(i, _)| *i != missing);
+                others.for_each(|(_, part)| telling.take(part));
+                assert_eq!(telling.of(&seal), [0; 0], "part {missing} is missing");
+            }
+            parts.iter().for_each(|part| telling.take(part));
+            assert_eq!(telling.of(&Seal { n_commits: 10, ..seal }), [0; 0], "of another commit");
+        }
+        assert_eq!(told(&seal, &[]), Vec::<Vec<u8>>::new());
     }
 
     #[test]

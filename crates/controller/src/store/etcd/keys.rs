@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `PREFIX/leader` | who leads, in JSON; with the leader's lease |
 //! | `PREFIX/seal` | what every transaction compares |
+//! | `PREFIX/seal/` number, big-endian | a part of what those that follow are told of the last commit |
 //! | `PREFIX/rows/` kind, key | a row |
 //! | `PREFIX/journal/` number, big-endian | a part of a big commit |
 
-use super::codec::Seal;
+use super::codec::{self, Seal};
 use api::etcd::v3::compare::{CompareTarget, TargetUnion};
 use api::etcd::v3::request_op::Request;
 use api::etcd::v3::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp};
@@ -55,6 +56,15 @@ impl Keys {
         (self.key(b"rows/"), self.key(b"rows0"))
     }
 
+    pub(super) fn told_part(&self, number: u32) -> Bytes {
+        self.key(&[b"seal/", &number.to_be_bytes()[..]].concat())
+    }
+
+    /// The seal and what is told of its commit: what those that follow watch.
+    pub(super) fn followed(&self) -> (Bytes, Bytes) {
+        (self.key(b"seal"), self.key(b"seal0"))
+    }
+
     pub(super) fn journal_part(&self, number: u32) -> Bytes {
         self.key(&[b"journal/", &number.to_be_bytes()[..]].concat())
     }
@@ -81,6 +91,12 @@ impl Keys {
         }
     }
 
+    /// Puts what those that follow are told of the commit of this seal.
+    pub(super) fn put_told(&self, seal: &Seal, told: &[u8]) -> Vec<RequestOp> {
+        let parts = (0..).zip(codec::told(seal, told));
+        parts.map(|(number, part)| put(self.told_part(number), part, 0)).collect()
+    }
+
     pub(super) fn put_seal(&self, seal: &Seal) -> RequestOp {
         put(self.seal(), seal.encode(), 0)
     }
@@ -95,5 +111,6 @@ pub(super) fn delete(key: Bytes, range_end: Bytes) -> RequestOp {
 }
 
 pub(super) fn range((key, range_end): (Bytes, Bytes), limit: i64) -> RequestOp {
-    RequestOp { request: Some(Request::RequestRange(RangeRequest { key, range_end, limit })) }
+    let request = RangeRequest { key, range_end, limit, ..RangeRequest::default() };
+    RequestOp { request: Some(Request::RequestRange(request)) }
 }

@@ -3,9 +3,10 @@
 use super::client::{Client, PATIENCE};
 use super::codec::Seal;
 use super::keys::{Keys, put};
-use super::{EtcdOptions, EtcdStore, Fault};
-use crate::store::StoreError;
+use super::{EtcdOptions, EtcdStore, EtcdTls, Fault};
+use crate::store::{NOTHING, StoreError};
 use api::etcd::v3::{KeyValue, RangeRequest, TxnRequest};
+use api::seam::{Mistake, mistaken};
 use api::tls::Foreign;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
@@ -42,6 +43,11 @@ impl Display for Leader {
 pub(super) struct Background(Option<Runtime>);
 
 impl Background {
+    #[cfg(feature = "kit")]
+    pub(super) fn of(runtime: Runtime) -> Background {
+        Background(Some(runtime))
+    }
+
     pub(super) fn get(&self) -> Option<&Runtime> {
         self.0.as_ref()
     }
@@ -75,18 +81,13 @@ impl Candidate {
     /// # Errors
     /// The files of TLS, or an address that is none.
     pub fn new(options: &EtcdOptions, listens_at: &str) -> Result<Candidate, StoreError> {
-        let store = options.address.to_string();
-        let unusable = |what: String| StoreError::Etcd { store: store.clone(), fault: Fault::Other, what };
-        let tls = match &options.tls {
-            None => None,
-            Some(tls) => Some(Foreign::load(&tls.ca, tls.pair()).map_err(|error| unusable(error.to_string()))?),
-        };
+        let tls = credentials(options)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("etcd")
             .enable_all()
             .build()
-            .map_err(|error| unusable(error.to_string()))?;
+            .map_err(|error| unusable(options, error.to_string()))?;
         let client = {
             let _inside = runtime.enter();
             Client::new(options.address.clone(), tls.as_ref())
@@ -133,6 +134,16 @@ impl Candidate {
             }
         }
     }
+}
+
+fn unusable(options: &EtcdOptions, what: String) -> StoreError {
+    StoreError::Etcd { store: options.address.to_string(), fault: Fault::Other, what }
+}
+
+/// What is shown to etcd.
+pub(super) fn credentials(options: &EtcdOptions) -> Result<Option<Arc<Foreign>>, StoreError> {
+    let load = |tls: &EtcdTls| Foreign::load(&tls.ca, tls.pair()).map_err(|error| unusable(options, error.to_string()));
+    options.tls.as_ref().map(load).transpose()
 }
 
 /// A task that ends when nobody waits for it any more.
@@ -189,7 +200,7 @@ pub(super) async fn leader(client: &Client, keys: &Keys) -> Result<Option<(Leade
 }
 
 /// Takes the lead, with a term of its own, unless another does.
-async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Result<Option<Lease>, StoreError> {
+pub(super) async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Result<Option<Lease>, StoreError> {
     let found = client.range(RangeRequest { key: keys.seal(), ..RangeRequest::default() }).await?;
     let before = found.kvs.first().map(|kv| &kv.value);
     let seal = match before {
@@ -204,7 +215,11 @@ async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Result<Option<Le
     let seal = Seal { term: seal.term + 1, n_commits: seal.n_commits + 1, ..seal };
     let told = serde_json::to_vec(me).unwrap_or_default();
     let compare = vec![keys.is_absent(keys.leader()), keys.seal_is(before.map(|bytes| bytes.to_vec()))];
-    let success = vec![put(keys.leader(), told, lease), put(keys.seal(), seal.encode(), 0)];
+    let mut success = keys.put_told(&seal, NOTHING);
+    success.push(put(keys.leader(), told, lease));
+    if !mistaken(Mistake::LeadKeepsSeal) {
+        success.push(keys.put_seal(&seal));
+    }
     if let Err(error) = client.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
         let expired = matches!(&error, StoreError::Etcd { what, .. } if what.contains("lease not found"));
         return if expired { Ok(None) } else { Err(error) };

@@ -15,16 +15,23 @@
 mod address;
 mod client;
 mod codec;
+mod follow;
 mod keys;
 mod lead;
+#[cfg(feature = "kit")]
+mod model;
 
 pub use address::EtcdAddress;
 pub use client::Fault;
+pub use follow::{Commit, Follower, Position, Watching};
 pub use lead::{Candidate, Leader};
+#[cfg(feature = "kit")]
+pub use model::{Followed, Model};
 
 use super::{RowChange, Store, StoreError};
 use api::etcd::v3::response_op::Response;
 use api::etcd::v3::{RequestOp, TxnRequest, TxnResponse};
+use api::seam::{Mistake, mistaken};
 use bytes::Bytes;
 use client::Client;
 use codec::{CHUNK, Seal};
@@ -99,7 +106,15 @@ impl EtcdStore {
         let Candidate { client, background, .. } = candidate;
         let Lease { id: lease, seal } = lease;
         let (losing, lost) = watch::channel(None);
-        let keeping = background.get().map(|runtime| runtime.spawn(lead::keep(Arc::clone(&client), lease, losing)));
+        // In a simulation the caller extends it.
+        #[cfg(feature = "kit")]
+        let kept = client.model.is_none();
+        #[cfg(not(feature = "kit"))]
+        let kept = true;
+        let keeping = background
+            .get()
+            .filter(|_| kept)
+            .map(|runtime| runtime.spawn(lead::keep(Arc::clone(&client), lease, losing)));
         #[cfg(feature = "kit")]
         let keeping = keeping.map(|task| task.abort_handle());
         #[cfg(not(feature = "kit"))]
@@ -124,6 +139,9 @@ impl EtcdStore {
 
     /// Carries out the journal that the seal names, and removes parts of any other.
     fn recover(&mut self) -> Result<(), StoreError> {
+        if mistaken(Mistake::JournalThrownAway) {
+            self.seal = without_journal(self.seal);
+        }
         if self.seal.journal_bytes == 0 {
             let (from, to) = self.keys.journal();
             return self.guarded(vec![delete(from, to)]).map(drop);
@@ -167,6 +185,12 @@ impl EtcdStore {
         }
     }
 
+    /// The lease that it leads by.
+    #[cfg(feature = "kit")]
+    pub fn lease(&self) -> i64 {
+        self.lease
+    }
+
     /// Lets so many more transactions through, and no more.
     #[cfg(feature = "kit")]
     pub fn cut_after(&self, n_transactions: usize) {
@@ -204,8 +228,7 @@ impl EtcdStore {
         let scratch = &mut Vec::new();
         let row = |kv: &api::etcd::v3::KeyValue| {
             let key = self.keys.of_row(&kv.key);
-            codec::row(key, &kv.value, scratch)
-                .ok_or_else(|| self.damaged(&format!("the row {} has a wrong checksum", super::sqlite::hex(key))))
+            codec::row(key, &kv.value, scratch).ok_or_else(|| codec::wrong_row(&self.client.address, key))
         };
         Ok((kvs.iter().map(row).collect::<Result<_, _>>()?, next))
     }
@@ -317,8 +340,9 @@ async fn guarded(
     success: Vec<RequestOp>,
 ) -> Result<TxnResponse, StoreError> {
     let failure = vec![range((keys.seal(), Bytes::new()), 0)];
-    let response = client.txn(TxnRequest { compare: vec![keys.seal_is(Some(seal))], success, failure }).await?;
-    if response.succeeded {
+    let compare = if mistaken(Mistake::GuardLeftOut) { vec![] } else { vec![keys.seal_is(Some(seal))] };
+    let response = client.txn(TxnRequest { compare, success, failure }).await?;
+    if response.succeeded || mistaken(Mistake::FailedGuardIsSuccess) {
         return Ok(response);
     }
     // An earlier attempt, whose answer was lost, may have done it.
@@ -371,24 +395,41 @@ impl Store for EtcdStore {
         Ok(rows)
     }
 
+    fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
+        self.commit_told(changes, &[])
+    }
+
     /// A failure may leave the changes applied, or not: the store is of no more use, and whoever leads next has what etcd
     /// holds.
-    fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
+    fn commit_told(&mut self, changes: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
         self.settle()?;
         let ops = self.row_ops(changes)?;
         let next = Seal { term: self.term, n_commits: self.seal.n_commits + 1, ..self.seal };
+        let told_ops = self.keys.put_told(&next, told);
         let bytes: usize = ops.iter().map(|(bytes, _)| bytes).sum();
-        if ops.len() <= MAX_OPS && bytes <= MAX_BYTES {
+        if ops.len() <= MAX_OPS && bytes + told.len() <= MAX_BYTES {
             let mut success: Vec<RequestOp> = ops.into_iter().map(|(_, op)| op).collect();
+            // Before the seal, so that who follows sees it first.
+            success.extend(told_ops);
             success.push(self.keys.put_seal(&next));
             self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), Some(next), success))?;
             self.seal = next;
             return Ok(());
         }
         let journal = codec::journal(changes.iter());
+        if mistaken(Mistake::JournalNamedFirst) {
+            let named = next.with_journal(&journal);
+            let success = vec![self.keys.put_seal(&named)];
+            self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), Some(named), success))?;
+            self.seal = named;
+        }
         let parts = journal.chunks(CHUNK).zip(0_u32..);
         let parts = parts.map(|(part, i)| vec![put(self.keys.journal_part(i), part.to_vec(), 0)]).collect();
         self.block_on(all_of(&self.client, &self.keys, self.seal, parts))?;
+        // In their order.
+        for op in told_ops {
+            self.guarded(vec![op])?;
+        }
         let next = next.with_journal(&journal);
         let success = vec![self.keys.put_seal(&next)];
         self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), Some(next), success))?;
@@ -397,6 +438,14 @@ impl Store for EtcdStore {
         let applying = self.background.get().map(|runtime| runtime.spawn(work));
         *self.applying.lock().unwrap_or_else(PoisonError::into_inner) = applying;
         Ok(())
+    }
+
+    fn has_followers(&self) -> bool {
+        true
+    }
+
+    fn n_commits(&self) -> u64 {
+        self.seal.n_commits
     }
 
     fn term(&self) -> u64 {

@@ -1,0 +1,177 @@
+//! What the controller that leads tells those that follow: the changes of a commit, and the sum of their rows.
+//!
+//! The changes are those of the northbound service, in its words, so a new field of a request is told as well.
+
+use crate::change::{Change, Place, Record};
+use crate::store::{NOTHING, RowChange, Sum};
+use api::v1;
+use api::v1::told_change::Change as Wire;
+use fib::durable::VIEW;
+use prost::Message;
+
+/// Changes that are carried out, to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    told: v1::Told,
+    sum: Sum,
+    scratch: Vec<u8>,
+}
+
+/// What is told of a commit.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Nothing that another controller needs.
+    Nothing,
+    /// These changes, and the [sum](sum_of) of their rows.
+    Changes(Vec<Change>, [u8; 16]),
+}
+
+impl Telling {
+    /// Adds a change.
+    pub(crate) fn add(&mut self, change: v1::ToldChange, rows: &[RowChange]) {
+        self.told.changes.push(change);
+        add_rows(&mut self.sum, rows, &mut self.scratch);
+    }
+
+    /// In bytes.
+    pub(crate) fn encode(mut self) -> Vec<u8> {
+        if self.told.changes.is_empty() {
+            return NOTHING.to_vec();
+        }
+        self.told.rows_sum = self.sum.digest.to_le_bytes().to_vec().into();
+        self.told.encode_to_vec()
+    }
+}
+
+impl Told {
+    /// What these bytes say; `None`: they do not say what the commit changed.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Told> {
+        let v1::Told { nothing, changes, rows_sum } = v1::Told::decode(bytes).ok()?;
+        if nothing {
+            return Some(Told::Nothing);
+        }
+        let changes = changes.into_iter().map(change_of).collect::<Option<Vec<_>>>()?;
+        Some(Told::Changes(changes, (&*rows_sum).try_into().ok()?))
+    }
+}
+
+/// Adds the rows of a change to a sum.
+pub(crate) fn add_rows(sum: &mut Sum, rows: &[RowChange], scratch: &mut Vec<u8>) {
+    rows.iter().filter(|row| row.kind != VIEW).for_each(|row| sum.add_change(row, scratch));
+}
+
+/// A change as it is told.
+pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
+    let change = match change.clone() {
+        Change::AddSwitch { name, tenants } => Wire::AddSwitch(v1::AddSwitchRequest { name, tenants }),
+        Change::AddSwitches { names } => Wire::AddSwitches(v1::AddSwitchesRequest { names }),
+        Change::RemoveSwitch { name } => Wire::RemoveSwitch(v1::RemoveSwitchRequest { name }),
+        Change::AddHosts { hosts } => {
+            let host = |(name, Place { switch, port })| v1::Host { name, switch, port: port.0.into() };
+            Wire::AddHosts(v1::HostList { hosts: hosts.into_iter().map(host).collect() })
+        }
+        Change::RemoveHost { name } => Wire::RemoveHost(v1::RemoveHostRequest { name }),
+        Change::AddLink { a, b, cost, up } => Wire::AddLink(link(a, b, cost, up)),
+        Change::AddLinks { links } => {
+            let links = links.into_iter().map(|(a, b, cost, up)| link(a, b, cost, up)).collect();
+            Wire::AddLinks(v1::LinkList { links })
+        }
+        Change::SetLink { end: one, cost, up } => Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, up }),
+        Change::RemoveLink { end: one } => Wire::RemoveLink(v1::RemoveLinkRequest { end: end(one) }),
+        Change::PutNames { records, only_new } => {
+            let names = records.into_iter().map(Record::into).collect();
+            Wire::PutNames(v1::PutNamesRequest { names, only_new })
+        }
+        Change::RemoveNames { names, ignore_missing } => {
+            Wire::RemoveNames(v1::RemoveNamesRequest { names, ignore_missing })
+        }
+    };
+    v1::ToldChange { change: Some(change) }
+}
+
+fn link(a: Place, b: Place, cost: u32, up: bool) -> v1::Link {
+    v1::Link { a: end(a), b: end(b), cost, up }
+}
+
+fn end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
+    Some(v1::LinkEnd { switch, port: port.0.into() })
+}
+
+/// The change that was told; `None` if it is one of a later version.
+fn change_of(told: v1::ToldChange) -> Option<Change> {
+    Some(match told.change? {
+        Wire::AddSwitch(request) => request.into(),
+        Wire::AddSwitches(v1::AddSwitchesRequest { names }) => Change::AddSwitches { names },
+        Wire::RemoveSwitch(request) => request.into(),
+        Wire::AddHosts(hosts) => hosts.try_into().ok()?,
+        Wire::RemoveHost(request) => request.into(),
+        Wire::AddLink(link) => link.try_into().ok()?,
+        Wire::AddLinks(links) => links.try_into().ok()?,
+        Wire::SetLink(request) => request.try_into().ok()?,
+        Wire::RemoveLink(request) => request.try_into().ok()?,
+        Wire::PutNames(request) => request.try_into().ok()?,
+        Wire::RemoveNames(request) => request.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fib::action::PortId;
+
+    #[test]
+    fn what_is_told_comes_back() {
+        let place = |switch: &str, port| Place { switch: switch.to_owned(), port: PortId(port) };
+        let name = || "x".to_owned();
+        let record = |ip: Option<&str>| Record {
+            name: "02:00:00:00:00:01".to_owned(),
+            host: "h1".to_owned(),
+            tenant: 7,
+            ip: ip.map(|ip| ip.parse().unwrap()),
+        };
+        let (a, b) = (place("a", 1), place("b", u16::MAX));
+        let changes = [
+            Change::AddSwitch { name: name(), tenants: vec![1, 5] },
+            Change::AddSwitches { names: vec![name(), "y".to_owned()] },
+            Change::RemoveSwitch { name: name() },
+            Change::AddHosts { hosts: vec![(name(), a.clone())] },
+            Change::RemoveHost { name: name() },
+            Change::AddLink { a: a.clone(), b: b.clone(), cost: 3, up: false },
+            Change::AddLinks { links: vec![(a.clone(), b.clone(), 3, true), (b.clone(), a.clone(), 1, false)] },
+            Change::SetLink { end: a.clone(), cost: Some(4), up: None },
+            Change::SetLink { end: a, cost: None, up: Some(false) },
+            Change::RemoveLink { end: b },
+            Change::PutNames {
+                records: vec![record(None), record(Some("10.0.0.7")), record(Some("fd00::7"))],
+                only_new: true,
+            },
+            Change::RemoveNames { names: vec![name()], ignore_missing: true },
+        ];
+        let rows = [
+            RowChange { kind: 4, key: vec![1], value: Some(Vec::new()) },
+            RowChange { kind: VIEW, key: vec![2], value: Some(vec![9]) },
+        ];
+        let mut telling = Telling::default();
+        changes.iter().for_each(|change| telling.add(wire_of(change), &rows));
+        let Some(Told::Changes(got, sum)) = Told::decode(&telling.encode()) else { panic!("changes") };
+        assert_eq!(format!("{got:?}"), format!("{changes:?}"));
+
+        let sum_of = |rows: &[RowChange]| {
+            let mut sum = Sum::default();
+            changes.iter().for_each(|_| add_rows(&mut sum, rows, &mut Vec::new()));
+            sum.digest.to_le_bytes()
+        };
+        assert_eq!(sum, sum_of(&rows[..1]), "rows of views do not count");
+        assert_ne!(sum, sum_of(&[rows[0].clone().delete()]));
+        assert_ne!(sum, sum_of(&[]));
+    }
+
+    #[test]
+    fn nothing_is_told_as_nothing_and_unknown_bytes_as_unknown() {
+        assert!(matches!(Told::decode(&Telling::default().encode()), Some(Told::Nothing)));
+        // Nothing, an unknown field, a cut message.
+        for bytes in [&[][..], &[0x7a, 1, 0], &[0x12, 9, 1]] {
+            assert!(Told::decode(bytes).is_none(), "{bytes:?}");
+        }
+    }
+}
