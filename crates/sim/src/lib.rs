@@ -9,10 +9,13 @@
 //! | [`random`] | random numbers, from which arrivals are drawn |
 //! | [`network`] | networks whose nodes are all forwarders |
 //! | `system` | controller, switches and operators under faults |
+//! | `leaders` | several controllers on one etcd under faults |
 
 pub mod arrivals;
 pub mod cache;
 pub mod delay;
+#[cfg(feature = "system")]
+pub mod leaders;
 pub mod network;
 pub mod queue;
 pub mod random;
