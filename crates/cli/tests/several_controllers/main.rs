@@ -1,128 +1,28 @@
 //! Three controllers as processes on three members of etcd: the one that leads is killed while names change, and the others
 //! serve what is committed. Without etcd (Debian: etcd-server) the test counts as ignored.
 
-#[path = "../../controller/tests/etcd/member.rs"]
+mod history;
+#[path = "../../../controller/tests/etcd/member.rs"]
 mod member;
+mod proxy;
+mod site;
+#[path = "../support/mod.rs"]
 mod support;
 
 use api::v1;
 use fib::replica::{Limits, MemoryTables, Replica};
 use libtest_mimic::{Arguments, Trial};
 use member::Cluster;
+use site::{N_CONTROLLERS, Site};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Client, FIBULA, PATIENCE, add_full_mesh, eventually, exit_code, mac, record, stderr};
+use support::{Client, FIBULA, add_full_mesh, eventually, exit_code, mac, record, stderr};
 use switch::daemon::agent;
 
-const N_CONTROLLERS: usize = 3;
 const N_KILLS: usize = 4;
-
-struct Site {
-    directory: tempfile::TempDir,
-    /// Of gRPC and of the status page.
-    ports: Vec<(u16, u16)>,
-    running: Vec<Option<Child>>,
-}
-
-impl Site {
-    fn new(store: &str) -> Site {
-        let directory = tempfile::tempdir().unwrap();
-        let sockets: Vec<_> = (0..2 * N_CONTROLLERS).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
-        let ports: Vec<_> = sockets.chunks(2).map(|pair| (port(&pair[0]), port(&pair[1]))).collect();
-        for (i, (listen, status)) in ports.iter().enumerate() {
-            let audit = directory.path().join(format!("audit{i}.jsonl"));
-            let text = format!(
-                "listen = \"127.0.0.1:{listen}\"\nstatus = \"127.0.0.1:{status}\"\nstore = \"{store}\"\nname_kind = \"mac\"\n\
-                 max_names = 100000\n[audit]\nfile = \"{}\"\n",
-                audit.display()
-            );
-            std::fs::write(directory.path().join(format!("{i}.toml")), text).unwrap();
-        }
-        Site { directory, ports, running: (0..N_CONTROLLERS).map(|_| None).collect() }
-    }
-
-    fn start(&mut self, i: usize) {
-        let config = self.directory.path().join(format!("{i}.toml"));
-        let mut command = Command::new(FIBULA);
-        command.args(["controller", "--config"]).arg(config).stdout(Stdio::null()).stderr(Stdio::null());
-        self.running[i] = Some(command.spawn().unwrap());
-    }
-
-    fn kill(&mut self, i: usize) {
-        let mut child = self.running[i].take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn urls(&self) -> String {
-        let urls: Vec<String> = self.ports.iter().map(|(port, _)| format!("http://127.0.0.1:{port}")).collect();
-        urls.join(",")
-    }
-
-    /// A client of the one that leads, and which it is.
-    async fn leader(&self) -> Option<(usize, Client)> {
-        for (i, (port, _)) in self.ports.iter().enumerate() {
-            if let Ok(channel) = api::client::connect(&format!("http://127.0.0.1:{port}"), PATIENCE).await {
-                let mut client = api::client::northbound(channel);
-                let status = client.get_status(v1::GetStatusRequest {}).await;
-                if status.is_ok_and(|status| status.into_inner().leader.is_empty()) {
-                    return Some((i, client));
-                }
-            }
-        }
-        None
-    }
-
-    async fn wait_for_leader(&self) -> (usize, Client) {
-        let found = std::cell::RefCell::new(None);
-        eventually("a controller leads", async || {
-            let leader = self.leader().await;
-            let is_found = leader.is_some();
-            *found.borrow_mut() = leader;
-            is_found
-        })
-        .await;
-        found.take().unwrap()
-    }
-
-    async fn client(&self, i: usize) -> Client {
-        let url = format!("http://127.0.0.1:{}", self.ports[i].0);
-        api::client::northbound(api::client::connect(&url, PATIENCE).await.unwrap())
-    }
-
-    /// The switches that a controller serves.
-    fn connected(&self, i: usize) -> Vec<String> {
-        let status = self.status(i).unwrap_or_default();
-        let switches = status["connected"].as_array().cloned().unwrap_or_default();
-        switches.iter().map(|switch| switch["name"].as_str().unwrap_or_default().to_owned()).collect()
-    }
-
-    /// What `/status` says of a controller.
-    fn status(&self, i: usize) -> std::io::Result<serde_json::Value> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.ports[i].1))?;
-        stream.write_all(b"GET /status HTTP/1.0\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        Ok(serde_json::from_str(body).unwrap_or_default())
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        (0..N_CONTROLLERS)
-            .filter(|i| self.running[*i].is_some())
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|i| self.kill(i));
-    }
-}
 
 async fn names(client: &mut Client) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -136,7 +36,7 @@ async fn names(client: &mut Client) -> BTreeSet<String> {
 async fn leaders_are_killed() {
     let cluster = Cluster::start(3, &[]);
     let store = cluster.address("site");
-    let mut site = Site::new(&store);
+    let mut site = Site::new(|_| store.clone());
     (0..N_CONTROLLERS).for_each(|i| site.start(i));
     let (_, mut client) = site.wait_for_leader().await;
     add_full_mesh(&mut client, 3).await;
@@ -278,7 +178,7 @@ fn copied_there_and_back(directory: &Path, store: &str, other: &str) {
 fn main() -> ExitCode {
     let without = !member::is_installed();
     if without {
-        eprintln!("1 test is ignored: it needs etcd (Debian: etcd-server)");
+        eprintln!("2 tests are ignored: they need etcd (Debian: etcd-server)");
     }
     let test = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -287,6 +187,17 @@ fn main() -> ExitCode {
         Ok(())
     };
     let name = "killed_leaders_lose_nothing_acknowledged_and_switches_move_on";
-    let trial = Trial::test(name, test).with_ignored_flag(without);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let killed = Trial::test(name, test).with_ignored_flag(without);
+    let histories = || {
+        history::hold_over_many_seeds();
+        Ok(())
+    };
+    let name = "whatever_stands_still_is_cut_off_or_dies_the_changes_have_one_order";
+    let histories = Trial::test(name, histories).with_ignored_flag(without);
+    let judge = || {
+        history::tests::wrong_histories_are_found();
+        Ok(())
+    };
+    let judge = Trial::test("wrong_histories_are_found", judge);
+    libtest_mimic::run(&Arguments::from_args(), vec![killed, histories, judge]).exit_code()
 }
