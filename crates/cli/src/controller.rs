@@ -1,24 +1,28 @@
-//! `fibula controller`: the daemon that knows every name.
+//! `fibula controller`: the daemon that knows every name; and several of them.
 
+use crate::rib::controllers;
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
 use api::address::Address;
 use api::tls::Tls;
-use command::output::{Exit, OrExit, Output};
+use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Arguments of `fibula controller`.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// The configuration, controller.toml
+    /// Run a controller with this configuration, controller.toml
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
     /// Check the configuration and end
-    #[arg(long)]
+    #[arg(long, requires = "config")]
     check: bool,
+    #[command(subcommand)]
+    verb: Option<controllers::Verb>,
 }
 
 #[derive(Serialize)]
@@ -28,15 +32,20 @@ struct StartedRow {
 }
 
 impl Args {
-    /// Runs until SIGINT or SIGTERM, or until the store fails.
+    /// With a verb: runs it. With a configuration: runs until SIGINT or SIGTERM, or until the store fails.
     /// # Errors
     /// The configuration or the store is not usable, or the address is taken.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        let config = crate::remote::config(Config::load(&self.config))?;
+        let path = match (self.verb, self.config) {
+            (Some(verb), _) => return verb.run(out),
+            (None, Some(path)) => path,
+            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or list, drain or resume")),
+        };
+        let config = crate::remote::config(Config::load(&path))?;
         if self.check {
             let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose();
             tls.or_exit(Exit::Usage, "the certificates of [tls] are not usable")?;
-            return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", self.config.display()));
+            return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", path.display()));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let result = runtime.block_on(serve(config, out));

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 enum Command {
     /// Run a whole network on this machine and see that every frame reaches the right host
     Demo(demo::Args),
-    /// Run the controller
+    /// Run a controller (--config), or list and drain several of one store
     Controller(controller::Args),
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),

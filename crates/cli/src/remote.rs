@@ -113,6 +113,34 @@ impl Remote {
     }
 }
 
+impl Remote {
+    /// As given, if it names one controller.
+    /// # Errors
+    /// [`Exit::Usage`] if it names several.
+    pub(crate) fn one(&self, why_one: &'static str) -> anyhow::Result<&Remote> {
+        let is_list = self.controller.as_deref().is_some_and(|at| at.contains(','));
+        if is_list { Err(Failure::new(Exit::Usage, why_one)) } else { Ok(self) }
+    }
+
+    /// Runs `work` for each controller of the list, connected or not.
+    /// # Errors
+    /// Those of `work`.
+    pub(crate) fn run_each<T, F: Future<Output = anyhow::Result<T>>>(
+        &self,
+        work: impl Fn(String, Result<Client, ConnectError>) -> F,
+    ) -> anyhow::Result<Vec<T>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut done = Vec::new();
+            for at in self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER).split(',') {
+                let connected = self.credentials.connect(Kind::Controller, at.trim()).await?;
+                done.push(work(at.trim().to_owned(), connected.map(api::client::northbound)).await?);
+            }
+            Ok(done)
+        })
+    }
+}
+
 /// Whether a controller says that another one leads.
 async fn follows(client: &mut Client) -> bool {
     let status = client.get_status(api::v1::GetStatusRequest {}).await;

@@ -74,6 +74,7 @@ pub(crate) async fn begin(
                 let lost = Box::pin(store.lost());
                 let (state, store) = tokio::task::block_in_place(|| restore(settings, Box::new(store)))?;
                 shared.set_leader(None);
+                shared.set_follower(&follower);
                 return Ok(Begun::Leads { state, store, lost });
             }
             read = state, if may_follow => match read {

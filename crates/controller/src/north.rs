@@ -123,6 +123,8 @@ impl Northbound for North {
             uptime_seconds: shared.started.elapsed().as_secs_f64(),
             pending_pushes: shared.pending_pushes.load(Relaxed),
             leader: shared.leader().map(|leader| leader.address).unwrap_or_default(),
+            drained: shared.drained.load(Relaxed),
+            position: shared.position().filter(|_| shared.leader().is_some()),
         }))
     }
 
@@ -289,6 +291,24 @@ impl Northbound for North {
             }
         }
         Ok(Response::new(v1::SwitchList { switches }))
+    }
+
+    async fn set_drained(&self, request: Request<v1::SetDrainedRequest>) -> Answer<v1::SetDrainedReply> {
+        let peer = Peer::of(&request)?;
+        let drained = request.into_inner().drained;
+        let result = if drained && !self.shared.has_others() {
+            Err("there is no other controller to which switches could go: the store is a file")
+        } else {
+            self.shared.drained.store(drained, Relaxed);
+            Ok(self.shared.sessions().len() as u64)
+        };
+        if result.is_ok() && drained {
+            self.shared.end_sessions();
+        }
+        let what = if drained { "drain" } else { "resume" };
+        self.audit.change(&peer, what, "", result.map(|_| (1, 0)));
+        let switches = result.map_err(Status::failed_precondition)?;
+        Ok(Response::new(v1::SetDrainedReply { switches }))
     }
 
     async fn verify_switch(&self, request: Request<v1::VerifySwitchRequest>) -> Answer<v1::VerifySwitchReply> {

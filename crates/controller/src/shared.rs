@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     /// The number of the last commit that is carried out here. None: unknown, so nothing is carried out until all rows are
     /// read.
     position: watch::Sender<Option<u64>>,
+    /// Whether switches are sent on to other controllers.
+    pub(crate) drained: AtomicBool,
     /// How often all rows had to be read again.
     pub(crate) strayed: AtomicU64,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
@@ -92,6 +94,7 @@ impl Shared {
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),
+            drained: AtomicBool::new(false),
             strayed: AtomicU64::new(0),
             sessions: Mutex::new(BTreeMap::new()),
         })
@@ -114,6 +117,11 @@ impl Shared {
     pub(crate) fn not_leader(&self) -> Refusal {
         let leader = self.leader().map_or_else(|| "another controller".to_owned(), |leader| leader.to_string());
         Refusal::NotLeader { leader }
+    }
+
+    /// Whether other controllers may serve the switches of this one.
+    pub(crate) fn has_others(&self) -> bool {
+        self.follower.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     pub(crate) fn set_follower(&self, follower: &Arc<Follower>) {

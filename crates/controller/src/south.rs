@@ -68,6 +68,9 @@ impl Southbound for South {
             });
             return Err(Status::permission_denied(reason));
         }
+        if self.shared.drained.load(Relaxed) {
+            return Err(Status::unavailable("this controller is drained; go on to another one"));
+        }
         // A switch may come from another controller, and have what this one has yet to learn.
         let is_known = self.shared.up_to_date(ATTACH_PATIENCE).await;
         is_known.map_err(|refusal| crate::north::status_of(&refusal))?;

@@ -1,5 +1,6 @@
 //! The nouns of the routing table: `fibula name|host|link`, and `fibula switch add|del|list|show`.
 
+pub(crate) mod controllers;
 pub(crate) mod host;
 mod import;
 pub(crate) mod link;

@@ -151,9 +151,43 @@ async fn followers_serve(site: &Site, mut next: u32) {
         agent.abort();
         let _ = agent.await;
     }
+    drained(site, &mut client).await;
     for i in followers {
         assert_eq!(site.status(i).unwrap()["strayed"], 0, "controller {i}");
     }
+}
+
+/// The switches of a controller that is drained go on to others, and come back when it is not.
+async fn drained(site: &Site, client: &mut Client) {
+    let names: Vec<String> = (0..12).map(|i| format!("d{i}")).collect();
+    client.add_switches(v1::AddSwitchesRequest { names: names.clone() }).await.unwrap();
+    let mut agents = tokio::task::JoinSet::new();
+    for name in &names {
+        let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        agents.spawn(agent::run_with(name.clone(), site.urls(), None, replica, memory, Duration::from_millis(500)));
+    }
+    let serves = |i: usize| site.connected(i).into_iter().filter(|name| names.contains(name)).collect::<BTreeSet<_>>();
+    let all_at = |which: &[usize]| which.iter().map(|i| serves(*i).len()).sum::<usize>() == names.len();
+    eventually("all are served", async || all_at(&[0, 1, 2])).await;
+    // Where each is at home, once none is on its way.
+    let before = [0, 1, 2].map(serves);
+    let Some(who) = (0..N_CONTROLLERS).find(|i| !before[*i].is_empty()) else { panic!("somebody serves them") };
+    let others: Vec<usize> = (0..N_CONTROLLERS).filter(|i| *i != who).collect();
+    let url = format!("http://127.0.0.1:{}", site.ports[who].0);
+    let fibula = |arguments: &[&str]| {
+        let run = Command::new(FIBULA).args(arguments).output().unwrap();
+        assert_eq!(exit_code(&run), 0, "{}", stderr(&run));
+        String::from_utf8(run.stdout).unwrap()
+    };
+    println!("{}", fibula(&["controller", "drain", "--controller", &url]));
+    eventually("all are served by others", async || all_at(&others)).await;
+    let list = fibula(&["controller", "list", "--controller", &site.urls()]);
+    println!("{list}");
+    assert!(list.contains("drained") && list.contains("leads") && list.contains("follows"), "{list}");
+    fibula(&["controller", "resume", "--controller", &url]);
+    eventually("those that were there come back", async || serves(who) == before[who]).await;
+    agents.shutdown().await;
 }
 
 fn copied_there_and_back(directory: &Path, store: &str, other: &str) {

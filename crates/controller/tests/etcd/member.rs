@@ -88,11 +88,6 @@ impl Cluster {
         }
     }
 
-    /// Where the members take requests.
-    pub(crate) fn client_ports(&self) -> Vec<u16> {
-        self.ports.iter().map(|(client, _)| *client).collect()
-    }
-
     /// The address of a store there.
     pub(crate) fn address(&self, prefix: &str) -> String {
         let members: Vec<String> = self.ports.iter().map(|(client, _)| format!("127.0.0.1:{client}")).collect();

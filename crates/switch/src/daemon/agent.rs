@@ -5,6 +5,9 @@
 //! again has another id: it starts over, and serves what it has until all of it is replaced. Without a controller nothing
 //! changes: the switch serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each,
 //! at most 5 s.
+//!
+//! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
+//! one that it prefers answers again, and goes there.
 
 use api::crash::step;
 use api::identity::Kind;
@@ -17,6 +20,7 @@ use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,6 +36,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long after its hello a switch says what holds its memory, and how often it does so again.
 const FIRST_MEMORY: Duration = Duration::from_secs(1);
 const MEMORY_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a switch looks whether a controller that it prefers answers again; after each time that it does, and sends the
+/// switch on, after twice the time,
+const HOME_EVERY: Duration = Duration::from_secs(120);
+/// up to so many times as long.
+const MOST_HOME: u32 = 16;
 
 /// While there is no controller, the log says so this often.
 const REMIND: Duration = Duration::from_secs(60);
@@ -176,6 +186,9 @@ impl<T: Tables> Shared<T> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
+    /// It goes on to a controller that it prefers.
+    #[error("a controller that this switch prefers answers again")]
+    Home,
     /// No connection.
     #[error(transparent)]
     Connect(#[from] api::client::ConnectError),
@@ -212,11 +225,35 @@ pub async fn run<T: Tables + Send>(
     shared: Arc<Shared<T>>,
     memory: Memory,
 ) {
+    run_with(switch, controller, tls, shared, memory, HOME_EVERY).await;
+}
+
+/// As [`run`], and looks so often whether a controller that it prefers answers again.
+pub async fn run_with<T: Tables + Send>(
+    switch: String,
+    controller: String,
+    tls: Option<Arc<Tls>>,
+    shared: Arc<Shared<T>>,
+    memory: Memory,
+    home_every: Duration,
+) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
     let controllers = in_order_for(&switch, controllers_of(&controller));
-    for (&controller, nth) in controllers.iter().zip(1..).cycle() {
-        let Err(error) = session(&switch, controller, tls.as_ref(), &shared, &memory).await;
+    let (mut nth, mut n_sent_on) = (0, 0_u32);
+    loop {
+        let controller = controllers[nth];
+        let home = home(&controllers[..nth], tls.as_ref(), home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
+        let Err(error) = session(&switch, controller, tls.as_ref(), &shared, &memory, home).await;
+        if matches!(error, StreamError::Home) {
+            tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
+            (nth, n_sent_on) = (0, n_sent_on + 1);
+            shared.lock_status().connected = false;
+            continue;
+        }
+        if nth == 0 && shared.lock_status().connected {
+            n_sent_on = 0;
+        }
         let was_connected = {
             let mut status = shared.lock_status();
             status.last_error = error.to_string();
@@ -237,7 +274,8 @@ pub async fn run<T: Tables + Send>(
         }
         #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to connect")]
         tokio::time::sleep(jitter(pause)).await;
-        if nth == controllers.len() {
+        nth = (nth + 1) % controllers.len();
+        if nth == 0 {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -257,6 +295,22 @@ fn in_order_for<'a>(switch: &str, controllers: impl Iterator<Item = &'a str>) ->
         hasher.finish()
     });
     controllers
+}
+
+/// Returns when one of these controllers answers; never, without any.
+async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
+    if preferred.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        #[expect(clippy::disallowed_methods, reason = "how often it is looked")]
+        tokio::time::sleep(jitter(every)).await;
+        for controller in preferred {
+            if api::client::connect_to(Kind::Controller, controller, tls, CONNECT_TIMEOUT).await.is_ok() {
+                return;
+            }
+        }
+    }
 }
 
 /// Up to a quarter less, so that switches do not come back all at once.
@@ -279,6 +333,7 @@ async fn session<T: Tables>(
     tls: Option<&Arc<Tls>>,
     shared: &Shared<T>,
     memory: &Memory,
+    home: impl Future<Output = ()>,
 ) -> Result<Infallible, StreamError> {
     let channel = api::client::connect_to(Kind::Controller, controller, tls, CONNECT_TIMEOUT).await?;
     let hello = Hello {
@@ -309,8 +364,10 @@ async fn session<T: Tables>(
     let mut following = Following::default();
     // While it may not hold what it is sent: when it reports again.
     let mut retry: Option<tokio::time::Instant> = None;
+    let mut home = pin!(home);
     loop {
         let next = tokio::select! {
+            () = &mut home => return Err(StreamError::Home),
             next = incoming.message() => next.map_err(Box::new)?,
             () = until(retry) => {
                 retry = None;
