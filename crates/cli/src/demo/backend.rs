@@ -77,6 +77,11 @@ pub(super) trait Control {
     fn put(&mut self, names: &[Put]) -> Result<()>;
     /// Removes names.
     fn remove(&mut self, names: &[Mac]) -> Result<()>;
+    /// Kills the controller that leads, if there are others, and waits until one of them leads. How long that took.
+    fn lose_leader(&mut self, stop: &Stop) -> Result<Option<Duration>> {
+        let _ = stop;
+        Ok(None)
+    }
     /// Takes a link into or out of use.
     fn set_link(&mut self, link: usize, up: bool) -> Result<()>;
     /// Waits until both ends of a restored trunk are in use again.

@@ -13,11 +13,21 @@ use switch::daemon::config::Driver;
 use super::layout::Layout;
 use super::privileged::Sizes;
 
-/// Address of the controller in the switches' namespace.
-pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
+/// The most controllers of a demo.
+pub(super) const MAX_CONTROLLERS: u16 = 9;
 
-/// Where the controller serves its status.
-pub(super) const CONTROLLER_STATUS: &str = "127.0.0.1:4601";
+/// Address of a controller in the switches' namespace.
+pub(super) fn controller_address(controller: usize) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 4600 + 2 * controller as u16).into()
+}
+
+/// Where a controller serves its status.
+pub(super) fn controller_status(controller: usize) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 4601 + 2 * controller as u16).into()
+}
+
+/// Where etcd takes requests, if there are several controllers, and where its members would speak to each other.
+pub(super) const ETCD: [&str; 2] = ["127.0.0.1:4690", "127.0.0.1:4691"];
 
 /// How long the certificates of a run are valid.
 const CERTIFICATE_DAYS: u32 = 30;
@@ -29,9 +39,9 @@ pub(super) fn status_address(switch: usize) -> SocketAddr {
 
 #[derive(Serialize)]
 struct Controller<'a> {
-    listen: &'a str,
-    status: &'a str,
-    store: PathBuf,
+    listen: SocketAddr,
+    status: SocketAddr,
+    store: String,
     value_mode: &'a str,
     gateway_design: &'a str,
     core_design: &'a str,
@@ -39,6 +49,13 @@ struct Controller<'a> {
     max_names: usize,
     hash: &'a str,
     tls: Tls,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit: Option<Audit>,
+}
+
+#[derive(Serialize)]
+struct Audit {
+    file: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -82,39 +99,55 @@ struct Port<'a> {
 /// The files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) controller: PathBuf,
+    pub(super) controllers: Vec<PathBuf>,
     /// In switch order.
     pub(super) switches: Vec<PathBuf>,
     /// The certificate that the demo shows to the controller.
     pub(super) operator: PathBuf,
 }
 
+/// The name of a controller: of its process, its configuration and its certificate.
+pub(super) fn controller_name(controller: usize) -> String {
+    if controller == 0 { "controller".to_owned() } else { format!("controller-{}", controller + 1) }
+}
+
 /// Writes all files for `layout` to `directory`.
 pub(super) fn write(
     directory: &Path,
     layout: &Layout,
-    Sizes { value_mode, designs, driver, .. }: &Sizes<'_>,
+    Sizes { value_mode, designs, driver, n_controllers, .. }: &Sizes<'_>,
     max_names: usize,
 ) -> anyhow::Result<Files> {
     let authority = Authority::create(&directory.join("pki"))?;
     let certificate = |kind, name: &str| authority.make(&Identity::new(kind, name)?, &[], CERTIFICATE_DAYS);
-    let controller = directory.join("controller.toml");
-    let store = directory.join("rib.sqlite");
     let [gateway_design, core_design] = designs.map(|design| design.name);
     let (name_kind, hash) = ("mac", "muladd");
-    let config = Controller {
-        listen: CONTROLLER,
-        status: CONTROLLER_STATUS,
-        store,
-        value_mode,
-        gateway_design,
-        core_design,
-        name_kind,
-        max_names,
-        hash,
-        tls: Tls { dir: certificate(Kind::Controller, "controller")? },
+    let store = match n_controllers {
+        1 => directory.join("rib.sqlite").display().to_string(),
+        _ => format!("etcd://{}/demo", ETCD[0]),
     };
-    put(&controller, &config)?;
+    let mut controllers = Vec::new();
+    for i in 0..*n_controllers {
+        let name = controller_name(i);
+        let audit = (*n_controllers > 1).then(|| Audit { file: directory.join(format!("{name}.audit.jsonl")) });
+        let config = Controller {
+            listen: controller_address(i),
+            status: controller_status(i),
+            store: store.clone(),
+            value_mode,
+            gateway_design,
+            core_design,
+            name_kind,
+            max_names,
+            hash,
+            tls: Tls { dir: certificate(Kind::Controller, &name)? },
+            audit,
+        };
+        let path = directory.join(format!("{name}.toml"));
+        put(&path, &config)?;
+        controllers.push(path);
+    }
+    let urls: Vec<String> = (0..*n_controllers).map(|i| format!("https://{}", controller_address(i))).collect();
     let mut switches = Vec::with_capacity(layout.n_switches());
     for (switch, (name, ports)) in layout.topology.switches.iter().zip(&layout.ports).enumerate() {
         let state_dir = directory.join(name);
@@ -132,7 +165,7 @@ pub(super) fn write(
             .collect();
         let dpdk = (*driver == Driver::Dpdk).then(|| Dpdk::for_ports(ports.len()));
         let path = directory.join(format!("{name}.toml"));
-        let controller = format!("https://{CONTROLLER}");
+        let controller = urls.join(",");
         let status = status_address(switch);
         let tls = Tls { dir: certificate(Kind::Switch, name)? };
         put(
@@ -142,7 +175,7 @@ pub(super) fn write(
         switches.push(path);
     }
     let operator = certificate(Kind::Operator(Role::Admin), "demo")?;
-    Ok(Files { controller, switches, operator })
+    Ok(Files { controllers, switches, operator })
 }
 
 fn put(path: &Path, config: &impl Serialize) -> io::Result<()> {

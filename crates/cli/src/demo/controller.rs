@@ -1,12 +1,13 @@
-//! The controller as a process: the northbound service over gRPC, and the switches' own status over HTTP.
+//! The controllers as processes: the northbound service over gRPC, and the switches' own status over HTTP.
 //!
 //! The demo pulls the cable of a link, and then sends the controller the request that
 //! `fibula link set END --state down` makes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,14 +16,14 @@ use api::identity::Kind;
 use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
-    AddSwitchRequest, Host, Link, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
-    RemoveNamesRequest, SetLinkRequest,
+    AddSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord,
+    PutNamesRequest, RemoveNamesRequest, SetLinkRequest, Switch,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use super::backend::{Control, Put, Stop, Tables, bytes_a_name};
-use super::config::{CONTROLLER, CONTROLLER_STATUS, status_address};
+use super::config::{controller_address, controller_name, controller_status, status_address};
 use super::judge::mac_text;
 use super::layout::{End, FAR_PORT, Layout, Mac};
 use super::processes::Processes;
@@ -47,37 +48,28 @@ pub(super) struct Site<'a> {
     pub(super) directory: &'a Path,
     /// Configurations, in switch order.
     pub(super) switches: &'a [PathBuf],
+    pub(super) n_controllers: usize,
     pub(super) processes: &'a mut Processes,
 }
 
-/// A client of the controller.
+/// A client of the controllers.
 pub(super) struct RemoteControl<'a> {
     pub(super) site: Site<'a>,
     runtime: Runtime,
-    client: NorthboundClient<Channel>,
+    tls: Arc<Tls>,
+    /// By controller; none where it does not answer.
+    clients: Vec<Option<NorthboundClient<Channel>>>,
+    /// The controller that leads.
+    leader: usize,
     /// Names of the host ports, as the controller knows them.
     hosts: HashMap<(usize, u16), String>,
 }
 
 impl<'a> RemoteControl<'a> {
-    /// Waits for the controller to answer. `operator`: the certificate to show to it.
+    /// Waits for the controllers to answer. `operator`: the certificate to show to them.
     pub(super) fn connect(site: Site<'a>, operator: &Path, stop: &Stop) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let url = format!("https://{CONTROLLER}");
         let tls = Tls::load(&Files::in_directory(operator))?;
-        let deadline = Instant::now() + START_TIMEOUT;
-        let channel = loop {
-            let kind = Kind::Controller;
-            match runtime.block_on(api::client::connect_to(kind, &url, Some(&tls), Duration::from_secs(1))) {
-                Ok(channel) => break channel,
-                Err(e) if Instant::now() > deadline => return Err(e.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
-            }
-            site.processes.check()?;
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted");
-            }
-        };
         let mut hosts = HashMap::new();
         for (index, host) in site.layout.hosts.iter().enumerate() {
             hosts.insert((host.ends[0].switch, host.ends[0].port), format!("h{index}"));
@@ -86,12 +78,81 @@ impl<'a> RemoteControl<'a> {
         for (switch, name) in site.layout.topology.switches[..site.layout.n_gateways()].iter().enumerate() {
             hosts.insert((switch, FAR_PORT), format!("far-{name}"));
         }
-        Ok(Self { site, runtime, client: api::client::northbound(channel), hosts })
+        let clients = vec![None; site.n_controllers];
+        let mut control = Self { site, runtime, tls, clients, leader: 0, hosts };
+        control.find_leader(stop)?;
+        Ok(control)
+    }
+
+    /// Waits for the controller that leads.
+    fn find_leader(&mut self, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let mut failure = "no controller leads".to_owned();
+            for i in 0..self.clients.len() {
+                match self.follows(i) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.leader = i;
+                        return Ok(());
+                    }
+                    Err(error) => failure = error.to_string(),
+                }
+            }
+            self.site.processes.check()?;
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                bail!(failure);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether a controller follows another one.
+    fn follows(&mut self, i: usize) -> Result<bool> {
+        let mut client = self.client(i)?;
+        match self.runtime.block_on(client.get_status(GetStatusRequest {})) {
+            Ok(status) => Ok(!status.into_inner().leader.is_empty()),
+            Err(status) => {
+                self.clients[i] = None;
+                Err(status.into())
+            }
+        }
+    }
+
+    fn client(&mut self, i: usize) -> Result<NorthboundClient<Channel>> {
+        if self.clients[i].is_none() {
+            let url = format!("https://{}", controller_address(i));
+            let connected = api::client::connect_to(Kind::Controller, &url, Some(&self.tls), Duration::from_secs(1));
+            self.clients[i] = Some(api::client::northbound(self.runtime.block_on(connected)?));
+        }
+        self.clients[i].clone().context("it was just connected")
+    }
+
+    /// Asks the controller that leads, and again the next one that does when it is gone: `ask` may have been done twice.
+    fn ask<T, F: Future<Output = Result<T, tonic::Status>>>(
+        &mut self,
+        ask: impl Fn(NorthboundClient<Channel>) -> F,
+    ) -> Result<T> {
+        loop {
+            let client = self.client(self.leader)?;
+            match self.runtime.block_on(ask(client)) {
+                Ok(answer) => return Ok(answer),
+                Err(status) if self.clients.len() == 1 => return Err(status.into()),
+                Err(_) => {
+                    self.clients[self.leader] = None;
+                    self.find_leader(&Stop::new(false))?;
+                }
+            }
+        }
     }
 
     /// Registers the switches, the host ports and the links with the controller.
     pub(super) fn register(&mut self) -> Result<()> {
-        let Self { site, runtime, client, hosts } = self;
+        let mut client = self.client(self.leader)?;
+        let Self { site, runtime, hosts, .. } = self;
         let topology = &site.layout.topology;
         runtime
             .block_on(async {
@@ -127,7 +188,7 @@ fn link_end(layout: &Layout, end: End) -> LinkEnd {
 
 impl Control for RemoteControl<'_> {
     fn start_switches(&mut self) -> Result<()> {
-        let Site { layout, directory, switches, processes } = &mut self.site;
+        let Site { layout, directory, switches, processes, .. } = &mut self.site;
         for (name, file) in layout.topology.switches.iter().zip(*switches) {
             processes.start(directory, name, &["switch".as_ref(), "--config".as_ref(), file.as_os_str()])?;
         }
@@ -135,40 +196,48 @@ impl Control for RemoteControl<'_> {
     }
 
     fn put(&mut self, names: &[Put]) -> Result<()> {
-        let mut records: Vec<NameRecord> = names.iter().map(|put| self.record(put)).collect();
-        let client = &mut self.client;
-        self.runtime
-            .block_on(async {
-                if records.len() <= MAX_PUT {
-                    client.put_names(PutNamesRequest { names: records, only_new: false }).await?;
-                    return Ok(());
-                }
-                let mut batches = Vec::with_capacity(records.len().div_ceil(BATCH));
-                while !records.is_empty() {
-                    let rest = records.split_off(records.len().min(BATCH));
-                    batches.push(NameBatch { names: std::mem::replace(&mut records, rest) });
-                }
-                let mut answers = client.import_names(tokio_stream::iter(batches)).await?.into_inner();
-                while answers.message().await?.is_some() {}
-                Ok::<_, tonic::Status>(())
-            })
-            .context("giving names to the controller")
+        let records: Vec<NameRecord> = names.iter().map(|put| self.record(put)).collect();
+        let put = async |mut client: NorthboundClient<Channel>| {
+            if records.len() <= MAX_PUT {
+                client.put_names(PutNamesRequest { names: records.clone(), only_new: false }).await?;
+                return Ok(());
+            }
+            let batches: Vec<NameBatch> =
+                records.chunks(BATCH).map(|names| NameBatch { names: names.to_vec() }).collect();
+            let mut answers = client.import_names(tokio_stream::iter(batches)).await?.into_inner();
+            while answers.message().await?.is_some() {}
+            Ok(())
+        };
+        self.ask(put).context("giving names to the controller")
     }
 
     fn remove(&mut self, names: &[Mac]) -> Result<()> {
-        let names = names.iter().map(mac_text).collect();
-        self.runtime
-            .block_on(self.client.remove_names(RemoveNamesRequest { names, ignore_missing: false }))
-            .map(drop)
-            .context("removing names at the controller")
+        let names: Vec<String> = names.iter().map(mac_text).collect();
+        // One that was killed may have done it.
+        let ignore_missing = self.clients.len() > 1;
+        let remove = async |mut client: NorthboundClient<Channel>| {
+            client.remove_names(RemoveNamesRequest { names: names.clone(), ignore_missing }).await.map(drop)
+        };
+        self.ask(remove).context("removing names at the controller")
     }
 
     fn set_link(&mut self, link: usize, up: bool) -> Result<()> {
         let end = Some(link_end(self.site.layout, self.site.layout.trunks[link][0]));
-        self.runtime
-            .block_on(self.client.set_link(SetLinkRequest { end, cost: None, up: Some(up) }))
-            .map(drop)
-            .context("telling the controller of a link")
+        let set = async |mut client: NorthboundClient<Channel>| {
+            client.set_link(SetLinkRequest { end: end.clone(), cost: None, up: Some(up) }).await.map(drop)
+        };
+        self.ask(set).context("telling the controller of a link")
+    }
+
+    fn lose_leader(&mut self, stop: &Stop) -> Result<Option<Duration>> {
+        if self.clients.len() == 1 {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        self.site.processes.kill(&controller_name(self.leader))?;
+        self.clients[self.leader] = None;
+        self.find_leader(stop)?;
+        Ok(Some(begun.elapsed()))
     }
 
     fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()> {
@@ -192,14 +261,26 @@ impl Control for RemoteControl<'_> {
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + STEP_TIMEOUT;
         loop {
-            let list = self
-                .runtime
-                .block_on(self.client.list_switches(ListSwitchesRequest {}))
-                .context("asking the controller for its switches")?
-                .into_inner();
+            let list = async |mut client: NorthboundClient<Channel>| {
+                client.list_switches(ListSwitchesRequest {}).await.map(tonic::Response::into_inner)
+            };
+            let switches = self.ask(list).context("asking the controller for its switches")?.switches;
+            // Each is served by one controller, and one that follows answers as of the last commit.
+            let mut in_step: HashSet<String> = HashSet::new();
+            let is_in_step = |switch: &Switch| switch.connected && switch.in_step;
+            in_step.extend(switches.iter().filter(|switch| is_in_step(switch)).map(|switch| switch.name.clone()));
+            let leader = self.leader;
+            for i in (0..self.clients.len()).filter(|i| *i != leader) {
+                let Ok(client) = self.client(i) else { continue };
+                let Ok(list) = self.runtime.block_on(list(client)) else {
+                    self.clients[i] = None;
+                    continue;
+                };
+                in_step.extend(list.switches.into_iter().filter(is_in_step).map(|switch| switch.name));
+            }
             let behind: Vec<&str> =
-                list.switches.iter().filter(|s| !(s.connected && s.in_step)).map(|s| s.name.as_str()).collect();
-            if behind.is_empty() && list.switches.len() == self.site.layout.n_switches() {
+                switches.iter().map(|s| s.name.as_str()).filter(|name| !in_step.contains(*name)).collect();
+            if behind.is_empty() && switches.len() == self.site.layout.n_switches() {
                 return Ok(());
             }
             self.site.processes.check()?;
@@ -239,7 +320,7 @@ impl Control for RemoteControl<'_> {
                 tables.switch_memory = memory;
             }
         }
-        let status = status(CONTROLLER_STATUS.parse()?).context("asking the controller for its status")?;
+        let status = status(controller_status(self.leader)).context("asking the controller for its status")?;
         tables.controller_memory = bytes_a_name(&status);
         Ok(tables)
     }

@@ -81,6 +81,9 @@ pub(crate) struct Args {
     /// trunk in the kernel, or DPDK over AF_XDP sockets
     #[arg(long, value_parser = driver(), default_value_t, conflicts_with = "in_process")]
     driver: Driver,
+    /// Controllers, on one etcd; of several, the one that leads is killed while names change
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "in_process", value_parser = clap::value_parser!(u16).range(1..=config::MAX_CONTROLLERS as i64))]
+    controllers: u16,
     /// Run in one process over in-memory ports even where namespaces could be made
     #[arg(long)]
     in_process: bool,
@@ -156,7 +159,8 @@ impl Args {
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
         let designs = [self.gateway_design.unwrap_or(self.design), self.design];
         let (value_mode, n_names) = (self.value_mode.name(), self.names);
-        let sizes = privileged::Sizes { value_mode, designs, driver: self.driver, n_names, seconds: self.seconds };
+        let (driver, seconds, n_controllers) = (self.driver, self.seconds, self.controllers.into());
+        let sizes = privileged::Sizes { value_mode, designs, driver, n_names, n_controllers, seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
@@ -170,6 +174,10 @@ impl Args {
                     controller_memory_bytes: Some(outcome.controller_memory_bytes),
                 };
                 ("namespaces", outcome.findings, outcome.tables, outside)
+            }
+            Err(reason) if n_controllers > 1 => {
+                let why = format!("several controllers are processes, and namespaces cannot be made: {reason}");
+                return Err(Failure::new(Exit::Refused, why));
             }
             Err(reason) => {
                 progress(format!("the whole network in one process over in-memory ports: {reason}"));

@@ -34,6 +34,8 @@ pub(super) struct Churn {
     pub(super) host_moves: u64,
     /// Time in which these changes were committed, sent and confirmed by every switch.
     pub(super) seconds: f64,
+    /// How long nobody led after the controller that led was killed; none if there is one controller.
+    pub(super) leaderless: Option<Duration>,
     pub(super) tcp: Option<Bulk>,
 }
 
@@ -192,9 +194,11 @@ impl Run<'_> {
         let batch = (names.live.len() / 100).clamp(1, 500).min(names.live.len());
         let mut next_moved = 0;
         let mut next_host = 0;
+        let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
+        let mut may_lose = true;
         for round in 0.. {
             // However slow the machine, make at least one change of each kind.
-            let enough = churn.host_moves > 0 && Instant::now() >= until;
+            let enough = churn.host_moves > 0 && !may_lose && Instant::now() >= until;
             if enough || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -228,6 +232,11 @@ impl Run<'_> {
             let begun = Instant::now();
             let puts: Vec<Put> = added.iter().chain(&moves).map(|&(mac, switch)| far_put(mac, switch)).collect();
             self.control.put(&puts)?;
+            // In the middle: what was just put is acknowledged, and not all switches have it.
+            if may_lose && Instant::now() >= half {
+                may_lose = false;
+                churn.leaderless = self.control.lose_leader(self.stop)?;
+            }
             self.control.wait_in_step(self.stop)?;
             self.control.remove(&removed)?;
             self.control.wait_in_step(self.stop)?;

@@ -1,10 +1,12 @@
 //! The demo with root: processes, namespaces and veth pairs.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use command::output::{Exit, Failure};
 use fib::designs::Design;
 use switch::daemon::config::Driver;
 
@@ -41,6 +43,7 @@ pub(super) struct Sizes<'a> {
     /// How the switches' ports take frames.
     pub(super) driver: Driver,
     pub(super) n_names: u64,
+    pub(super) n_controllers: usize,
     pub(super) seconds: f64,
 }
 
@@ -83,12 +86,15 @@ pub(super) fn run(
     progress(format!("{} interface pairs between {} namespaces", n_pairs(layout), layout.hosts.len() + 2));
 
     let mut processes = Processes::default();
-    processes.start(
-        directory,
-        "controller",
-        &["controller".as_ref(), "--config".as_ref(), files.controller.as_os_str()],
-    )?;
-    let site = Site { layout, directory, switches: &files.switches, processes: &mut processes };
+    if sizes.n_controllers > 1 {
+        start_etcd(directory, &mut processes)?;
+    }
+    for (i, file) in files.controllers.iter().enumerate() {
+        let name = config::controller_name(i);
+        processes.start(directory, &name, &["controller".as_ref(), "--config".as_ref(), file.as_os_str()])?;
+    }
+    let n_controllers = files.controllers.len();
+    let site = Site { layout, directory, switches: &files.switches, n_controllers, processes: &mut processes };
     let mut control = RemoteControl::connect(site, &files.operator, stop)?;
     control.register()?;
 
@@ -128,8 +134,37 @@ pub(super) fn run(
         findings,
         tables,
         missed_by_sniffers: missed.context("watching the hosts")?,
-        switch_memory_bytes: of(&|name| name != "controller"),
-        controller_memory_bytes: of(&|name| name == "controller"),
+        switch_memory_bytes: of(&|name| layout.topology.switches.iter().any(|switch| switch == name)),
+        controller_memory_bytes: of(&|name| name.starts_with("controller")),
+    })
+}
+
+/// One member of etcd, in the switches' namespace.
+fn start_etcd(directory: &Path, processes: &mut Processes) -> Result<()> {
+    let [clients, peers] = config::ETCD.map(|address| format!("http://{address}"));
+    let data = directory.join("etcd");
+    let arguments = [
+        "--name",
+        "demo",
+        "--initial-cluster",
+        &format!("demo={peers}"),
+        "--listen-client-urls",
+        &clients,
+        "--advertise-client-urls",
+        &clients,
+        "--listen-peer-urls",
+        &peers,
+        "--initial-advertise-peer-urls",
+        &peers,
+        "--data-dir",
+    ];
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([data.as_os_str()]).collect();
+    let started = processes.start_program(directory, "etcd", OsStr::new("etcd"), &arguments);
+    started.map_err(|error| {
+        let why = format!(
+            "several controllers need etcd, which cannot be started ({error}): install it (Debian: etcd-server)"
+        );
+        Failure::new(Exit::Refused, why)
     })
 }
 

@@ -41,9 +41,20 @@ impl Processes {
     /// Starts this binary with `arguments` in the network namespace of the calling thread, which must live as long as
     /// the process is needed. Its output goes to `DIRECTORY/NAME.log`.
     pub(super) fn start(&mut self, directory: &Path, name: &str, arguments: &[&OsStr]) -> io::Result<()> {
+        self.start_program(directory, name, std::env::current_exe()?.as_os_str(), arguments)
+    }
+
+    /// As [`Processes::start`], of another program.
+    pub(super) fn start_program(
+        &mut self,
+        directory: &Path,
+        name: &str,
+        program: &OsStr,
+        arguments: &[&OsStr],
+    ) -> io::Result<()> {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log)?;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .stdin(Stdio::null())
@@ -55,6 +66,14 @@ impl Processes {
         let child = command.spawn()?;
         self.0.push(Process { name: name.to_owned(), log, child });
         Ok(())
+    }
+
+    /// kill -9. From here on it need not run.
+    pub(super) fn kill(&mut self, name: &str) -> io::Result<()> {
+        let Some(at) = self.0.iter().position(|process| process.name == name) else { return Ok(()) };
+        let mut process = self.0.remove(at);
+        process.child.kill()?;
+        process.child.wait().map(drop)
     }
 
     /// Fails if any process has ended.

@@ -60,6 +60,8 @@ pub(super) struct Report {
     pub(super) tcp_mbit_per_s: Option<f64>,
     pub(super) tcp_retransmits: Option<u64>,
     pub(super) tcp_bytes_during_churn: Option<u64>,
+    /// Nobody led for so long after the controller that led was killed, of several.
+    pub(super) leaderless_ms: Option<f64>,
     pub(super) udp_datagrams_sent: u64,
     pub(super) udp_datagrams_received: u64,
     pub(super) udp_mbit_per_s: f64,
@@ -146,6 +148,7 @@ impl Report {
             tcp_mbit_per_s: tcp.map(|t| t.megabits_a_second()),
             tcp_retransmits: tcp.map(|t| t.retransmits),
             tcp_bytes_during_churn: findings.churn.tcp.as_ref().map(|t| t.bytes),
+            leaderless_ms: findings.churn.leaderless.map(|time| time.as_secs_f64() * 1e3),
             udp_datagrams_sent: findings.udp.datagrams_sent,
             udp_datagrams_received: findings.udp.datagrams_received,
             udp_mbit_per_s: findings.udp.megabits_a_second(),
@@ -269,6 +272,9 @@ impl Report {
             let rate = grouped(self.updates_per_s as u64);
             format!("{rate} ({added} added, {moved} moved, {removed} removed, {} host moves)", self.host_moves)
         }));
+        if let Some(ms) = self.leaderless_ms {
+            lines.push(("controller killed", format!("the one that led; another leads after {ms:.0} ms")));
+        }
         if let (Some(link), Some(converged), Some(outage)) = (&self.cut_link, self.converged_ms, self.outage_ms) {
             lines.push((
                 "time to converge after a cut",

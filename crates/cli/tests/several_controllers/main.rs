@@ -209,10 +209,21 @@ fn copied_there_and_back(directory: &Path, store: &str, other: &str) {
     }
 }
 
+/// Frames of real hosts while names change, through switches that three controllers serve.
+fn network_goes_on_when_the_leader_is_killed() {
+    let arguments = ["--json", "demo", "--topology", "ring", "--controllers", "3", "--names", "500", "--seconds", "3"];
+    let demo = Command::new(FIBULA).args(arguments).output().unwrap();
+    assert_eq!(exit_code(&demo), 0, "{}", stderr(&demo));
+    let report: serde_json::Value = serde_json::from_slice(&demo.stdout).unwrap();
+    assert_eq!(report["frames_misdelivered"], 0, "{report}");
+    assert!(report["leaderless_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{report}");
+    assert!(report["names_added"].as_u64() > Some(0) && report["frames_delivered"].as_u64() > Some(0), "{report}");
+}
+
 fn main() -> ExitCode {
     let without = !member::is_installed();
     if without {
-        eprintln!("2 tests are ignored: they need etcd (Debian: etcd-server)");
+        eprintln!("3 tests are ignored: they need etcd (Debian: etcd-server)");
     }
     let test = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -228,10 +239,16 @@ fn main() -> ExitCode {
     };
     let name = "whatever_stands_still_is_cut_off_or_dies_the_changes_have_one_order";
     let histories = Trial::test(name, histories).with_ignored_flag(without);
+    let demo = || {
+        network_goes_on_when_the_leader_is_killed();
+        Ok(())
+    };
+    let cannot = without || !netio::testkit::may_make_namespaces();
+    let demo = Trial::test("network_goes_on_when_the_leader_is_killed", demo).with_ignored_flag(cannot);
     let judge = || {
         history::tests::wrong_histories_are_found();
         Ok(())
     };
     let judge = Trial::test("wrong_histories_are_found", judge);
-    libtest_mimic::run(&Arguments::from_args(), vec![killed, histories, judge]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), vec![killed, histories, demo, judge]).exit_code()
 }
