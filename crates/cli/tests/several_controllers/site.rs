@@ -1,9 +1,10 @@
 //! Three controllers as processes.
 
-use crate::support::{Client, FIBULA, PATIENCE, eventually};
+use crate::support::{Client, FIBULA, PATIENCE, eventually, reserved_port};
 use api::v1;
+use socket2::Socket;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,14 +15,17 @@ pub(crate) struct Site {
     /// Of gRPC and of the status page.
     pub(crate) ports: Vec<(u16, u16)>,
     pub(crate) running: Vec<Option<Child>>,
+    /// While a controller is down, nobody else gets its ports: an operator would change another network.
+    _reserved: Vec<Socket>,
 }
 
 impl Site {
     /// `store`: where each of them finds it.
     pub(crate) fn new(store: impl Fn(usize) -> String) -> Site {
         let directory = tempfile::tempdir().unwrap();
-        let sockets: Vec<_> = (0..2 * N_CONTROLLERS).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
+        let reserved: Vec<Socket> = (0..2 * N_CONTROLLERS).map(|_| reserved_port()).collect();
+        let sockets = &reserved;
+        let port = |socket: &Socket| socket.local_addr().unwrap().as_socket().unwrap().port();
         let ports: Vec<_> = sockets.chunks(2).map(|pair| (port(&pair[0]), port(&pair[1]))).collect();
         for (i, (listen, status)) in ports.iter().enumerate() {
             let audit = directory.path().join(format!("audit{i}.jsonl"));
@@ -33,7 +37,7 @@ impl Site {
             );
             std::fs::write(directory.path().join(format!("{i}.toml")), text).unwrap();
         }
-        Site { directory, ports, running: (0..N_CONTROLLERS).map(|_| None).collect() }
+        Site { directory, ports, running: (0..N_CONTROLLERS).map(|_| None).collect(), _reserved: reserved }
     }
 
     pub(crate) fn start(&mut self, i: usize) {

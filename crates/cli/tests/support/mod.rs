@@ -44,9 +44,7 @@ impl Site {
     /// As [`Site::new`], with names of a kind.
     pub(crate) fn of_kind(kind: &str, extra: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
-        let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        reserved.set_reuse_address(true).unwrap();
-        reserved.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        let reserved = reserved_port();
         let address = reserved.local_addr().unwrap().as_socket().unwrap();
         let site = Site { directory, url: format!("http://{address}"), _reserved: reserved };
         let store = site.path("rib.sqlite");
@@ -97,6 +95,14 @@ impl Site {
         tokio::spawn(agent::run(name.to_owned(), self.url.clone(), None, Arc::clone(&shared), memory));
         shared
     }
+}
+
+/// A port that processes may listen at and nobody else gets.
+pub(crate) fn reserved_port() -> Socket {
+    let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    reserved.set_reuse_address(true).unwrap();
+    reserved.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    reserved
 }
 
 /// A daemon; killed when dropped.
