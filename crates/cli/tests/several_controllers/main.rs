@@ -150,6 +150,8 @@ async fn followers_serve(site: &Site, mut next: u32) {
         assert_eq!(sent > 0, nth == 0, "controller {i}: {sent} messages");
         agent.abort();
         let _ = agent.await;
+        // Otherwise this stream would be looked at when the switch comes back.
+        eventually("its stream ends", async || !site.connected(i).contains(&"s4".to_owned())).await;
     }
     drained(site, &mut client).await;
     for i in followers {
