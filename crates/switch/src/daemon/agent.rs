@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
-use tokio_stream::wrappers::{IntervalStream, ReceiverStream, WatchStream};
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::{ReceiverStream, WatchStream};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -319,13 +319,6 @@ fn jitter(pause: Duration) -> Duration {
     pause - pause.mul_f64(f64::from(nanos % 1000) / 4000.0)
 }
 
-/// What holds the memory, from time to time.
-fn told(memory: Memory) -> impl Stream<Item = FromSwitch> + Send + Unpin {
-    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, MEMORY_EVERY);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    IntervalStream::new(tick).map(move |_| FromSwitch { body: Some(Body::Memory(memory())) })
-}
-
 /// One stream from its hello to its end.
 async fn session<T: Tables>(
     switch: &str,
@@ -348,8 +341,11 @@ async fn session<T: Tables>(
     let _ = step("agent.hello", || to_controller.try_send(wrap(Body::Hello(hello))));
     let acknowledgements = WatchStream::from_changes(acknowledgements);
     let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
-    // The hello is there, and the first of merged streams is asked first.
-    let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements).merge(told(Arc::clone(memory)));
+    // The hello is there, and the first of merged streams is asked first. Both end with this session: as long as what is sent
+    // does not, the controller takes the stream for one that lives.
+    let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements);
+    let mut tell = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, MEMORY_EVERY);
+    tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     let mut client = api::client::southbound(channel);
     let mut incoming = client.attach(outgoing).await.map_err(Box::new)?.into_inner();
@@ -368,6 +364,11 @@ async fn session<T: Tables>(
     loop {
         let next = tokio::select! {
             () = &mut home => return Err(StreamError::Home),
+            _ = tell.tick() => {
+                // What the controller does not read in time, it need not know.
+                let _ = to_controller.try_send(wrap(Body::Memory(memory())));
+                continue;
+            }
             next = incoming.message() => next.map_err(Box::new)?,
             () = until(retry) => {
                 retry = None;
