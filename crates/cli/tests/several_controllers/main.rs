@@ -110,8 +110,11 @@ async fn leaders_are_killed() {
 async fn followers_serve(site: &Site, mut next: u32) {
     let (leader, mut client) = site.wait_for_leader().await;
     let followers: Vec<usize> = (0..N_CONTROLLERS).filter(|i| *i != leader).collect();
+    let address = format!("127.0.0.1:{}", site.ports[leader].0);
     for i in &followers {
-        eventually("it follows", async || site.status(*i).is_ok_and(|status| status["position"].is_u64())).await;
+        let follows =
+            |status: serde_json::Value| status["position"].is_u64() && status["follows"]["address"] == address;
+        eventually("it follows", async || site.status(*i).is_ok_and(follows)).await;
     }
     for _ in 0..30 {
         let put = v1::PutNamesRequest { names: vec![record(next, "h1")], only_new: true };
@@ -122,7 +125,6 @@ async fn followers_serve(site: &Site, mut next: u32) {
             assert_eq!(read.unwrap().into_inner().host, "h1", "what was acknowledged is not known");
             let refused = follower.put_names(put.clone()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
-            let address = format!("127.0.0.1:{}", site.ports[leader].0);
             assert!(refused.message().contains(&address), "{refused}");
         }
         next += 1;
