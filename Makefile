@@ -155,7 +155,7 @@ guest: ## Two guests of QEMU with virtio-net ping and talk TCP through two switc
 	cargo build --release -p fibula-cli
 	scripts/guest
 
-deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
+deep: ## Long suites (about two and a half hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
 	scripts/fuzz all 120
