@@ -154,9 +154,11 @@ impl Controller {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
         // Cluster 0 would mean none.
         let settings = config.network(rand::random::<u64>().max(1), SecretKey::random());
-        // Before anything is listened at: another controller may have it.
         let opened = match &config.store {
-            Place::File(path) => Some(tokio::task::block_in_place(|| SqliteStore::open(path, STORE_PATIENCE))?),
+            Place::File(path) => {
+                let open = || restore(settings.clone(), Box::new(SqliteStore::open(path, STORE_PATIENCE)?));
+                Some(tokio::task::block_in_place(open)?)
+            }
             Place::Etcd(_) => None,
         };
         let connections = raise_descriptors(config.limits.connections);
@@ -171,6 +173,12 @@ impl Controller {
             let listener = gate.listen(&config.listen, false).await;
             listener.map_err(|error| StartError::Listen { address: config.listen.clone(), error })
         };
+        // Whoever knows nothing yet does not listen: switches and operators go on to another controller.
+        let listener = match &config.store {
+            Place::File(_) => Some(listen().await?),
+            Place::Etcd(_) => None,
+        };
+
         let shared = Shared::new();
         let status_address = match &config.status {
             Some(status) => {
@@ -190,14 +198,13 @@ impl Controller {
                 }
                 Begun::Follows { state, following } => (state, None, Some((following, losing))),
             },
-            (Place::File(_), Some(store)) => {
-                let (state, store) = tokio::task::block_in_place(|| restore(settings, Box::new(store)))?;
-                (state, Some(store), None)
-            }
+            (Place::File(_), Some((state, store))) => (state, Some(store), None),
             (Place::File(_), None) => unreachable!("it was opened above"),
         };
-        // Whoever knows nothing yet does not listen: switches and operators go on to another one.
-        let listener = listen().await?;
+        let listener = match listener {
+            Some(listener) => listener,
+            None => listen().await?,
+        };
         let address = listener.address().clone();
 
         let (jobs, waiting_jobs) = mpsc::channel(QUEUED_JOBS);
