@@ -346,6 +346,11 @@ impl World {
         if !self.is_ready || names.iter().any(is_busy) {
             return;
         }
+        self.request(who, names, value);
+    }
+
+    /// Asks a controller that serves to put these names at a host, or to remove them. None of them may be asked for already.
+    fn request(&mut self, who: usize, names: BTreeSet<u64>, value: Option<u64>) {
         let change = match value {
             Some(host) => {
                 let record = |name: &u64| Record { name: text(*name), host: format!("h{host}"), tenant: 0, ip: None };
@@ -442,19 +447,12 @@ impl World {
         let names: BTreeSet<u64> = (1000..1000 + BIG).collect();
         if !names.iter().any(|name| self.names.get(name).is_some_and(|possible| possible.busy)) {
             let value = self.random.below(N_HOSTS);
-            let record = |name: &u64| Record { name: text(*name), host: format!("h{value}"), tenant: 0, ip: None };
-            let change = Change::PutNames { records: names.iter().map(record).collect(), only_new: false };
+            self.request(who, names, Some(value));
             let controller = &mut self.controllers[who];
-            if let State::Leads(shell, _) = &mut controller.state {
-                let answer = shell.change(change);
-                for name in &names {
-                    let new = || Possible { values: BTreeSet::from([None]), busy: false };
-                    self.names.entry(*name).or_insert_with(new).busy = true;
-                }
-                controller.asked.push(Asked { names, value: Some(value), answer });
-                if !turns(shell) {
-                    controller.state = State::Down;
-                }
+            if let State::Leads(shell, _) = &mut controller.state
+                && !turns(shell)
+            {
+                controller.state = State::Down;
             }
         }
         *reached.meanwhile.lock().unwrap_or_else(PoisonError::into_inner) = None;
