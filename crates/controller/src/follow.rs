@@ -122,25 +122,28 @@ fn lead(options: &EtcdOptions, listens_at: &str, shared: &Arc<Shared>) -> Result
 
 /// The network as of a commit.
 async fn read_state(follower: &Arc<Follower>, settings: &Settings) -> Result<(State, Position), StartError> {
-    let began = Instant::now();
     let position = follower.position().await?;
     let (follower, settings) = (Arc::clone(follower), settings.clone());
-    let read = tokio::task::spawn_blocking(move || {
-        let Read { network, hosts, n_rows } = read(settings, position.term, follower.rows(position))?;
-        let (network, rows) = network.ok_or(StartError::Empty)?;
-        if !rows.is_empty() {
-            return Err(StartError::OtherDesigns);
-        }
-        tracing::info!(
-            rows = n_rows,
-            names = network.rib().len(),
-            commit = position.number,
-            seconds = began.elapsed().as_secs_f32(),
-            "state read; this controller follows"
-        );
-        Ok((State { network, hosts }, position))
-    });
+    let read = tokio::task::spawn_blocking(move || Ok((state_at(settings, &follower, position)?, position)));
     read.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+/// The network as of this commit. Blocks.
+pub(crate) fn state_at(settings: Settings, follower: &Follower, position: Position) -> Result<State, StartError> {
+    let began = Instant::now();
+    let Read { network, hosts, n_rows } = read(settings, position.term, follower.rows(position))?;
+    let (network, rows) = network.ok_or(StartError::Empty)?;
+    if !rows.is_empty() {
+        return Err(StartError::OtherDesigns);
+    }
+    tracing::info!(
+        rows = n_rows,
+        names = network.rib().len(),
+        commit = position.number,
+        seconds = began.elapsed().as_secs_f32(),
+        "state read; this controller follows"
+    );
+    Ok(State { network, hosts })
 }
 
 impl Following {

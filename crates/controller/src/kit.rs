@@ -7,6 +7,7 @@ use crate::StartError;
 use crate::backup::Copied;
 use crate::change::{Change, Changed, Refusal, State};
 use crate::config::Rates;
+use crate::follow::state_at;
 use crate::hosts::Hosts;
 use crate::push::{Outgoing, Phases, Sent, is_awaited};
 use crate::session::{Outbox, Session};
@@ -210,12 +211,6 @@ pub enum Verdict {
     Open,
 }
 
-fn read_state(settings: Settings, follower: &Follower, position: Position) -> Result<State, StartError> {
-    let crate::Read { network, hosts, .. } = crate::read(settings, position.term, follower.rows(position))?;
-    let (network, _) = network.ok_or(StartError::Empty)?;
-    Ok(State { network, hosts })
-}
-
 /// A controller without threads.
 pub struct Shell {
     writer: Writer,
@@ -257,7 +252,7 @@ impl Shell {
         position: Position,
         bounds: &Bounds,
     ) -> Result<Shell, StartError> {
-        let shell = Shell::of(read_state(settings, follower, position)?, None, bounds);
+        let shell = Shell::of(state_at(settings, follower, position)?, None, bounds);
         shell.writer.shared.set_position(Some(position.number));
         Ok(shell)
     }
@@ -286,7 +281,7 @@ impl Shell {
         self.jobs.push_back(Job::Follow(commit));
     }
 
-    /// The number of the last commit that is carried out; none if this controller has strayed, or leads.
+    /// The number of the last commit that was carried out while this controller followed; none if it has strayed.
     pub fn position(&self) -> Option<u64> {
         self.writer.shared.position()
     }
@@ -295,7 +290,7 @@ impl Shell {
     /// # Errors
     /// [`StartError`].
     pub fn read_again(&mut self, settings: Settings, follower: &Follower, at: Position) -> Result<(), StartError> {
-        let state = Box::new(read_state(settings, follower, at)?);
+        let state = Box::new(state_at(settings, follower, at)?);
         self.jobs.push_back(Job::Replace { state, number: at.number });
         Ok(())
     }

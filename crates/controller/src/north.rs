@@ -124,7 +124,7 @@ impl Northbound for North {
             pending_pushes: shared.pending_pushes.load(Relaxed),
             leader: shared.leader().map(|leader| leader.address).unwrap_or_default(),
             drained: shared.drained.load(Relaxed),
-            position: shared.position().filter(|_| shared.leader().is_some()),
+            position: shared.followed_to(),
         }))
     }
 
@@ -297,7 +297,9 @@ impl Northbound for North {
         let peer = Peer::of(&request)?;
         let drained = request.into_inner().drained;
         let result = if drained && !self.shared.has_others() {
-            Err("there is no other controller to which switches could go: the store is a file")
+            Err(
+                "there is no other controller to which switches could go, for the store is a file: stop this one instead, or move the store to etcd with `fibula store copy`",
+            )
         } else {
             self.shared.drained.store(drained, Relaxed);
             Ok(self.shared.sessions().len() as u64)

@@ -132,6 +132,11 @@ impl Shared {
         *self.position.borrow()
     }
 
+    /// As [`Shared::position`], while another controller leads.
+    pub(crate) fn followed_to(&self) -> Option<u64> {
+        self.position().filter(|_| self.leader().is_some())
+    }
+
     pub(crate) fn set_position(&self, number: Option<u64>) {
         self.position.send_replace(number);
     }

@@ -44,7 +44,7 @@ impl StatusSource for Page {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "follows": self.shared.leader(),
-            "position": self.shared.position(), "strayed": read(&self.shared.strayed),
+            "position": self.shared.followed_to(), "strayed": read(&self.shared.strayed),
             "drained": self.shared.drained.load(Relaxed),
             "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
