@@ -76,8 +76,9 @@ pub(crate) trait FibControl: Send {
     /// Gives a view the value of the next new place.
     fn learn_place(&mut self, view: usize, value: u16);
 
-    /// Replaces the values of views. `moved`: the values of names may have changed, in these views or in some that are not here.
-    /// Then every part gets another version, whichever views there are: another controller has other views.
+    /// Replaces the values of views. `moved`: the values of names may have changed, in these views or in some that are not
+    /// here. Then every part gets another version, whichever views there are: another controller has other views. Else
+    /// the values of places without names changed alone, and nothing is sent.
     fn revalue(&mut self, moved: bool, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates);
 
     /// The whole table of a view.

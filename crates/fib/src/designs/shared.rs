@@ -129,6 +129,15 @@ where
         if is_all { Emitted::Whole(bytes) } else { Emitted::Update(bytes) }
     }
 
+    /// Whether a view, made from the present values, would be the one that the switch has.
+    fn is_in_step(&self, view: usize) -> bool {
+        let SwitchView { view, values, .. } = &self.views[view];
+        let is_same = |(slot, held): (u32, HeldPart)| {
+            view.image(&self.skeleton, slot, value_at(values)).is_ok_and(|image| image.held().digest == held.digest)
+        };
+        self.behind || view.held(&self.skeleton).into_iter().all(is_same)
+    }
+
     /// Appends the updates of every view after `change`, which must be the latest mutation of the skeleton.
     fn emit(&mut self, change: &Change, out: &mut ViewUpdates) -> Result<(), InsertError> {
         self.note(change);
@@ -290,22 +299,26 @@ where
     }
 
     fn revalue(&mut self, moved: bool, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates) {
-        if moved {
-            let change = self.skeleton.touch();
-            self.note(&change);
-        }
-        let mut sent = Vec::new();
+        let mut views = Vec::with_capacity(changed.len());
         for (index, values) in changed {
+            self.views[index].values = values;
+            views.push(index);
+        }
+        if !moved {
+            // Making the parts again would not be the same: a view that sizes its table by the names may find another size.
+            debug_assert!(views.iter().all(|view| self.is_in_step(*view)), "the switch would not take another table");
+            return;
+        }
+        let change = self.skeleton.touch();
+        self.note(&change);
+        let mut sent = Vec::new();
+        for index in views {
             let view = &mut self.views[index];
-            view.values = values;
             let mut images = Vec::new();
             for (slot, held) in view.view.held(&self.skeleton) {
                 match view.renew(&self.skeleton, slot) {
                     Ok(image) if image.held().digest == held.digest => view.view.set_version(slot, held.version),
-                    Ok(image) => {
-                        debug_assert!(moved, "under the version that the switch has it would not take effect");
-                        images.push(image);
-                    }
+                    Ok(image) => images.push(image),
                     // The next change tries again.
                     Err(_) => self.behind = true,
                 }
