@@ -21,8 +21,9 @@ use std::ops::{Deref, DerefMut};
 pub const FORMAT: u8 = 2;
 /// Longest message, in bytes. Senders cut longer content into parts.
 pub const MAX_MESSAGE: usize = 64 << 20;
-/// Where senders cut: a part of an image or of an exact table has about this many bytes.
-pub const PART_BYTES: usize = 1 << 20;
+/// Where senders cut: a part of an image or of an exact table has about this many bytes. Both ends of a stream keep memory
+/// for the longest message that went over it, so a controller of a thousand switches pays this a thousand times.
+pub const PART_BYTES: usize = 1 << 16;
 /// Most parts of one image or exact table.
 pub const MAX_PARTS: u32 = 1 << 20;
 /// Most entries of an action table.
