@@ -8,6 +8,7 @@
 //! write the file from changing it.
 //! If a line cannot be written, the daemon goes on; the log says so, and the metric `fibula_audit_failures_total` counts.
 
+use crate::clock;
 use crate::crash::step;
 use crate::gate::{Attempt, Peer};
 use crate::status::{MetricsText, plain};
@@ -354,7 +355,7 @@ fn numbered(path: &Path, n: u32) -> PathBuf {
 }
 
 fn now() -> String {
-    let now = OffsetDateTime::now_utc();
+    let now = OffsetDateTime::from(clock::now());
     // To a microsecond: enough to tell changes apart.
     let now = now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now);
     now.format(&Rfc3339).unwrap_or_default()

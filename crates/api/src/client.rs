@@ -44,6 +44,9 @@ pub enum ConnectError {
     },
 }
 
+/// After so long without a sign of life a server is asked for one, and after as long again it is taken for gone.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
 /// Opens a channel without TLS; the connection is up when this returns.
 /// # Errors
 /// [`ConnectError`], after `timeout` at the latest.
@@ -63,6 +66,19 @@ pub async fn connect_to(
     tls: Option<&Arc<Tls>>,
     timeout: Duration,
 ) -> Result<Channel, ConnectError> {
+    connect_watched(kind, url, tls, timeout, KEEPALIVE).await
+}
+
+/// As [`connect_to`]; a server that gives no sign of life for twice `silence` has ended the connection.
+/// # Errors
+/// As [`connect_to`].
+pub async fn connect_watched(
+    kind: Kind,
+    url: &str,
+    tls: Option<&Arc<Tls>>,
+    timeout: Duration,
+    silence: Duration,
+) -> Result<Channel, ConnectError> {
     let bad_url = || ConnectError::BadUrl { url: url.to_owned() };
     let unreachable =
         |e: tonic::transport::Error| ConnectError::Unreachable { url: url.to_owned(), reason: explain(&e) };
@@ -73,7 +89,7 @@ pub async fn connect_to(
             async move { connect_unix(&path).await }
         });
         // Requests must name some host.
-        let endpoint = kept_alive(Endpoint::from_static("http://localhost").connect_timeout(timeout));
+        let endpoint = kept_alive(Endpoint::from_static("http://localhost").connect_timeout(timeout), silence);
         return endpoint.connect_with_connector(connector).await.map_err(unreachable);
     }
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| bad_url())?;
@@ -86,7 +102,7 @@ pub async fn connect_to(
         (Some("https"), None) => return Err(ConnectError::NoCertificate { url: url.to_owned() }),
         _ => return Err(bad_url()),
     };
-    let endpoint = kept_alive(endpoint.connect_timeout(timeout));
+    let endpoint = kept_alive(endpoint.connect_timeout(timeout), silence);
     let connected = match tls {
         None => endpoint.connect_with_connector(tower::service_fn(connect_plain)).await,
         Some(tls) => {
@@ -101,12 +117,12 @@ pub async fn connect_to(
 }
 
 /// With our windows and keep-alives.
-fn kept_alive(endpoint: Endpoint) -> Endpoint {
+fn kept_alive(endpoint: Endpoint, silence: Duration) -> Endpoint {
     endpoint
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * 4)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(10))
+        .http2_keep_alive_interval(silence)
+        .keep_alive_timeout(silence)
         .keep_alive_while_idle(true)
 }
 

@@ -1,6 +1,7 @@
 //! The client of etcd: the messages of its v3 API that a store needs, and channels to its members, with TLS or without.
 
-use crate::tls::{Foreign, connect_foreign, connect_plain};
+use crate::tls::{Foreign, connect_foreign, connect_plain, refusal};
+use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -30,8 +31,16 @@ pub fn channel(member: &str, tls: Option<&Arc<Foreign>>, timeout: Duration) -> R
             let tls = Arc::clone(tls);
             endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
                 let tls = Arc::clone(&tls);
-                async move { connect_foreign(&tls, uri).await }
+                async move { connect_foreign(&tls, &uri).await.map(TokioIo::new) }
             }))
         }
     })
+}
+
+/// How long a member may take to refuse a certificate.
+const REFUSAL: Duration = Duration::from_millis(500);
+
+/// Why the member at `host:port` refuses our certificate, or we its; none if that is not what is wrong.
+pub async fn why_refused(member: &str, tls: &Foreign) -> Option<String> {
+    refusal(tls, &format!("https://{member}").parse().ok()?, REFUSAL).await
 }

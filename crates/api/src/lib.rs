@@ -11,6 +11,7 @@
 pub mod address;
 pub mod audit;
 pub mod client;
+pub mod clock;
 pub mod config;
 pub mod crash;
 pub mod etcd;

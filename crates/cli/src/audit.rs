@@ -72,7 +72,7 @@ fn since(text: &str) -> Result<OffsetDateTime, String> {
         _ => return Err(wrong()),
     };
     let n: u32 = digits.parse().map_err(|_| wrong())?;
-    Ok(OffsetDateTime::now_utc() - Duration::from_secs(u64::from(n) * seconds))
+    Ok(OffsetDateTime::from(api::clock::now()) - Duration::from_secs(u64::from(n) * seconds))
 }
 
 impl Args {
@@ -135,7 +135,7 @@ mod tests {
         let at = |text| since(text).unwrap().unix_timestamp();
         assert_eq!(at("1970-01-02"), 86_400);
         assert_eq!(at("1970-01-01T01:00:00+01:00"), 0);
-        let now = OffsetDateTime::now_utc().unix_timestamp();
+        let now = OffsetDateTime::from(api::clock::now()).unix_timestamp();
         assert!((0..60).contains(&(now - 7200 - at("2h"))));
         for wrong in ["", "h", "2", "yesterday", "2026-13-01", "-1h"] {
             assert!(since(wrong).is_err(), "{wrong}");

@@ -1,6 +1,7 @@
 //! `fibula pki`: a certificate authority in a directory, and the certificates of controllers, switches and operators.
 
 use crate::remote::config_directory;
+use api::clock::unix_seconds;
 use api::identity::{Identity, Kind, Role};
 use api::pki::{Authority, Issued, PkiError};
 use api::tls::date;
@@ -8,7 +9,6 @@ use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Arguments of `fibula pki`.
 #[derive(clap::Args)]
@@ -190,17 +190,13 @@ impl Args {
                 out.done(&serde_json::json!({ "revoked": n, "crl": crl }), text)
             }
             Verb::Show => {
-                let now = now();
+                let now = unix_seconds();
                 out.rows(
                     &authority.issued().map_err(failure)?.iter().map(|issued| row(issued, now)).collect::<Vec<_>>(),
                 )
             }
         }
     }
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
 }
 
 fn row(issued: &Issued, now: i64) -> Row {
@@ -262,7 +258,9 @@ fn renew(
 ) -> anyhow::Result<()> {
     let holders: Vec<(&'static str, String)> = match (holder, within) {
         (Some(holder), _) => vec![(holder.kind(), holder.name)],
-        (None, Some(days)) => expiring(&authority.issued().map_err(failure)?, now() + i64::from(days) * 86_400),
+        (None, Some(days)) => {
+            expiring(&authority.issued().map_err(failure)?, unix_seconds() + i64::from(days) * 86_400)
+        }
         (None, None) => {
             return Err(Failure::new(
                 Exit::Usage,

@@ -18,6 +18,7 @@
 use crate::counters::DropReason;
 use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, ether_type, network};
 use crate::shim;
+use api::clock;
 use api::config::Stamp;
 use arc_swap::ArcSwap;
 use fib::rules::{self, AnyFlow, RuleTable, RuleTableError};
@@ -168,7 +169,7 @@ impl AccessList {
     }
 
     fn of(path: &Path, rules: Rules, stamp: Option<Stamp>) -> Arc<Self> {
-        let read = Mutex::new(LastRead { stamp, seen: stamp, at: SystemTime::now(), error: None });
+        let read = Mutex::new(LastRead { stamp, seen: stamp, at: clock::now(), error: None });
         Arc::new(Self { path: path.to_owned(), rules: ArcSwap::from_pointee(rules), read })
     }
 
@@ -185,7 +186,7 @@ impl AccessList {
         read.stamp = now;
         let rules = Rules::read(&self.path).inspect_err(|error| read.error = Some(error.to_string()))?;
         self.rules.store(Arc::new(rules));
-        (read.at, read.error) = (SystemTime::now(), None);
+        (read.at, read.error) = (clock::now(), None);
         Ok(true)
     }
 

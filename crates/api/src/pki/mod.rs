@@ -15,9 +15,10 @@ mod record;
 
 pub use record::Issued;
 
+use crate::clock::{self, unix_seconds};
 use crate::identity::{Certificate, Identity, IdentityError, Kind, hex};
 use crate::seam::{Mistake, mistaken};
-use crate::tls::{date, unix_seconds};
+use crate::tls::date;
 use files::{damaged, io_error, make_directory, read, write};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -142,7 +143,7 @@ impl Authority {
         // Two authorities must not have the same subject: verifiers find the issuer by it.
         params.distinguished_name.push(DnType::CommonName, format!("fibula CA {}", &hex(&serial.to_bytes())[..8]));
         params.serial_number = Some(serial);
-        let now = OffsetDateTime::now_utc();
+        let now = OffsetDateTime::from(clock::now());
         (params.not_before, params.not_after) = (now - CLOCK_SKEW, now + Duration::days(AUTHORITY_DAYS));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -238,7 +239,7 @@ impl Authority {
         }
         let key = KeyPair::generate()?;
         let serial = serial(&key)?;
-        let now = OffsetDateTime::now_utc();
+        let now = OffsetDateTime::from(clock::now());
         (params.not_before, params.not_after) = (now - CLOCK_SKEW, now + Duration::seconds(seconds));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

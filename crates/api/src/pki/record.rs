@@ -2,8 +2,8 @@
 
 use super::files::{damaged, io_error, write};
 use super::{AUTHORITY_DAYS, Authority, CLOCK_SKEW, PkiError};
+use crate::clock::{self, unix_seconds};
 use crate::identity::{Certificate, hex};
-use crate::tls::unix_seconds;
 use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevocationReason, RevokedCertParams, SerialNumber};
 use std::fs;
 use time::{Duration, OffsetDateTime};
@@ -103,7 +103,7 @@ impl Authority {
     }
 
     pub(super) fn write_crl(&self, revoked: &[(String, i64)]) -> Result<(), PkiError> {
-        let now = OffsetDateTime::now_utc();
+        let now = OffsetDateTime::from(clock::now());
         let entry = |(serial, at): &(String, i64)| RevokedCertParams {
             serial_number: SerialNumber::from_slice(&unhex(serial)),
             revocation_time: OffsetDateTime::from_unix_timestamp(*at).unwrap_or(now),

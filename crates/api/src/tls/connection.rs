@@ -1,7 +1,8 @@
 //! One connection, plain or with TLS, and the list of those that a reload may have to end.
 
-use super::{Foreign, Loaded, Tls, advice::advise, unix_seconds};
+use super::{Foreign, Loaded, Tls, advice::advise};
 use crate::address::Origin;
+use crate::clock::unix_seconds;
 use crate::gate::{Peer, Who};
 use crate::identity::{Certificate, Kind};
 use crate::limits::Guarded;
@@ -143,12 +144,22 @@ pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
 }
 
 /// Connects to the host of `uri`, which is none of ours, with TLS.
-pub(crate) async fn connect_foreign(tls: &Foreign, uri: Uri) -> io::Result<TokioIo<client::TlsStream<TcpStream>>> {
+pub(crate) async fn connect_foreign(tls: &Foreign, uri: &Uri) -> io::Result<client::TlsStream<TcpStream>> {
     let refused = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
-    let stream = dial(&uri, 443).await?;
-    let name = ServerName::try_from(host_of(&uri).to_owned()).map_err(|e| refused(e.to_string()))?;
-    let stream = TlsConnector::from(Arc::clone(&tls.0)).connect(name, stream).await;
-    Ok(TokioIo::new(stream.map_err(|e| refused(e.to_string()))?))
+    let stream = dial(uri, 443).await?;
+    let name = ServerName::try_from(host_of(uri).to_owned()).map_err(|e| refused(e.to_string()))?;
+    TlsConnector::from(tls.current()).connect(name, stream).await.map_err(|e| refused(e.to_string()))
+}
+
+/// Why the host of `uri` refuses us, if that is for a certificate. It says so after the handshake, and whoever writes meanwhile
+/// sees a broken pipe instead: so this connects, and listens for as long as it may take.
+pub(crate) async fn refusal(tls: &Foreign, uri: &Uri, within: Duration) -> Option<String> {
+    let mut stream = match connect_foreign(tls, uri).await {
+        Ok(stream) => stream,
+        Err(error) => return Some(error.to_string()).filter(|_| error.kind() == ErrorKind::InvalidData),
+    };
+    let heard = tokio::time::timeout(within, stream.read_u8()).await.ok()?;
+    heard.err().filter(|error| error.kind() == ErrorKind::InvalidData).map(|error| error.to_string())
 }
 
 /// Connects to a Unix socket.

@@ -15,10 +15,11 @@ mod kit;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
-pub(crate) use connection::{connect_foreign, connect_plain, connect_unix};
+pub(crate) use connection::{connect_foreign, connect_plain, connect_unix, refusal};
 #[cfg(feature = "kit")]
 pub use kit::certificate_of;
 
+use crate::clock::unix_seconds;
 use crate::config::Stamp;
 use crate::identity::{Certificate, Identity, IdentityError, Kind};
 use arc_swap::ArcSwap;
@@ -27,7 +28,7 @@ use serde::Deserialize;
 use std::fmt::{self, Debug, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -112,7 +113,9 @@ pub enum TlsError {
     #[error("{0}")]
     Unnamed(String),
     /// A file cannot be read, or is not PEM.
-    #[error("cannot read the {what} {path}: {reason}; `fibula pki issue` writes it, or name another file in [tls]")]
+    #[error(
+        "cannot read the {what} {path}: {reason}; `fibula pki issue` writes it, or name another file in the configuration"
+    )]
     File {
         /// What it should hold.
         what: &'static str,
@@ -372,8 +375,12 @@ impl Loaded {
 }
 
 /// What a client shows to a server that is none of ours, and whom it trusts: any certificate that the authority signed for
-/// the host. Read once: after a renewal the process must start again.
-pub struct Foreign(Arc<ClientConfig>);
+/// the host. The files are read again for a new connection if one of them has changed.
+pub struct Foreign {
+    ca: PathBuf,
+    cert: Option<(PathBuf, PathBuf)>,
+    current: Mutex<(Stamps, Arc<ClientConfig>)>,
+}
 
 impl Debug for Foreign {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -386,29 +393,56 @@ impl Foreign {
     /// # Errors
     /// [`TlsError`] with the file.
     pub fn load(ca: &Path, cert: Option<(&Path, &Path)>) -> Result<Arc<Self>, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for root in all::<CertificateDer<'static>>("authority's certificate", ca)? {
-            roots.add(root).map_err(|e| file("authority's certificate", ca, &e))?;
-        }
-        let unusable = |e: &dyn fmt::Display| TlsError::Unusable {
-            path: cert.map_or(ca, |(cert, _)| cert).to_owned(),
-            reason: e.to_string(),
-        };
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|e| unusable(&e))?
-            .with_root_certificates(roots);
-        let mut config = match cert {
-            Some((cert, key)) => {
-                let chain = all("certificate", cert)?;
-                let key = PrivateKeyDer::from_pem_file(key).map_err(|e| file("private key", key, &e))?;
-                builder.with_client_auth_cert(chain, key).map_err(|e| unusable(&e))?
-            }
-            None => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Arc::new(Self(Arc::new(config))))
+        let cert = cert.map(|(cert, key)| (cert.to_owned(), key.to_owned()));
+        // Changed between the two, they are read once more.
+        let seen = foreign_stamps(ca, cert.as_ref());
+        let current = Mutex::new((seen, foreign_config(ca, cert.as_ref())?));
+        Ok(Arc::new(Self { ca: ca.to_owned(), cert, current }))
     }
+
+    /// By the files as they are now; files that cannot be used change nothing.
+    pub(crate) fn current(&self) -> Arc<ClientConfig> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, config) = &mut *current;
+        let now = foreign_stamps(&self.ca, self.cert.as_ref());
+        if std::mem::replace(seen, now.clone()) != now {
+            match foreign_config(&self.ca, self.cert.as_ref()) {
+                Ok(changed) => *config = changed,
+                Err(error) => tracing::error!(%error, "the changed certificates are not used; those before are"),
+            }
+        }
+        Arc::clone(config)
+    }
+}
+
+fn foreign_stamps(ca: &Path, cert: Option<&(PathBuf, PathBuf)>) -> Stamps {
+    let pair = cert.into_iter().flat_map(|(cert, key)| [cert.as_path(), key]);
+    std::iter::once(ca).chain(pair).map(Stamp::of).collect()
+}
+
+fn foreign_config(ca: &Path, cert: Option<&(PathBuf, PathBuf)>) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for root in all::<CertificateDer<'static>>("authority's certificate", ca)? {
+        roots.add(root).map_err(|e| file("authority's certificate", ca, &e))?;
+    }
+    let unusable = |e: &dyn fmt::Display| TlsError::Unusable {
+        path: cert.map_or(ca, |(cert, _)| cert).to_owned(),
+        reason: e.to_string(),
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| unusable(&e))?
+        .with_root_certificates(roots);
+    let mut config = match cert {
+        Some((cert, key)) => {
+            let chain = all("certificate", cert)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|e| file("private key", key, &e))?;
+            builder.with_client_auth_cert(chain, key).map_err(|e| unusable(&e))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
 }
 
 /// Everything of a kind in a PEM file; at least one.
@@ -420,11 +454,6 @@ fn all<T: PemObject>(what: &'static str, path: &Path) -> Result<Vec<T>, TlsError
 
 fn file(what: &'static str, path: &Path, reason: &dyn fmt::Display) -> TlsError {
     TlsError::File { what, path: path.to_owned(), reason: reason.to_string() }
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_seconds() -> i64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
 }
 
 /// A time in seconds since 1970 as `2026-11-24 06:00:00 UTC`.

@@ -16,7 +16,7 @@ pub use etcd::{
     Candidate, Commit, EtcdAddress, EtcdOptions, EtcdStore, EtcdTls, Fault, Follower, Leader, Position, Watching,
 };
 #[cfg(feature = "kit")]
-pub use etcd::{Followed, Model};
+pub use etcd::{Failure, Followed, Model};
 pub use fib::durable::RowChange;
 pub use moving::copy;
 use rusqlite::ErrorCode;

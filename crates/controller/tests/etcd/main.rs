@@ -1,5 +1,6 @@
 //! The store in etcd, over real members. Without etcd (Debian: etcd-server) the tests count as ignored.
 
+mod faults;
 mod member;
 
 use fibula_controller::store::{
@@ -328,6 +329,7 @@ fn main() -> ExitCode {
         commits_go_on_when_one_of_three_members_dies,
         full_etcd_says_what_to_do_and_keeps_what_was_committed,
     ];
+    trials.extend(faults::TESTS.map(|(name, test)| trial(name, test).with_ignored_flag(without)));
     let name = "etcd_that_does_not_answer_is_told_with_advice";
     trials.push(trial(name, etcd_that_does_not_answer_is_told_with_advice));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

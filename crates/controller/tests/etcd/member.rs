@@ -12,14 +12,15 @@ pub(crate) fn is_installed() -> bool {
 
 /// Members, each a process that ends with this.
 pub(crate) struct Cluster {
-    directory: tempfile::TempDir,
-    ports: Vec<(u16, u16)>,
+    pub(crate) directory: tempfile::TempDir,
+    /// For clients, and for the other members.
+    pub(crate) ports: Vec<(u16, u16)>,
     members: Vec<Option<Child>>,
     flags: Vec<String>,
 }
 
 impl Cluster {
-    /// Starts so many members, and waits until they listen.
+    /// Starts so many members, and waits until they listen. `CLIENT` in a flag stands for a member's port for clients.
     pub(crate) fn start(n_members: usize, flags: &[&str]) -> Cluster {
         // All at once, so that they differ.
         let sockets: Vec<_> = (0..2 * n_members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -49,7 +50,7 @@ impl Cluster {
             .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
             .arg("--data-dir")
             .arg(self.directory.path().join(format!("m{i}")))
-            .args(&self.flags)
+            .args(self.flags.iter().map(|flag| flag.replace("CLIENT", &client.to_string())))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(self.directory.path().join(format!("m{i}.log"))).unwrap())

@@ -190,6 +190,7 @@ impl Device for Pcap {
             pool.put_all(frames);
             return Ok(0);
         };
+        #[expect(clippy::disallowed_methods, reason = "the date that a capture file shows")]
         let time: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for (i, packet) in frames.iter().enumerate() {
             let record = PcapPacket::new(time, packet.len() as u32, packet.frame());

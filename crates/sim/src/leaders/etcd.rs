@@ -10,12 +10,11 @@ use api::etcd::v3::{
     TxnRequest, TxnResponse,
 };
 use bytes::Bytes;
-use controller::store::Model;
+use controller::store::{Failure, Model};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tonic::Status;
 
 /// Operations of a transaction that etcd takes by default.
 const MAX_OPS: usize = 128;
@@ -150,7 +149,7 @@ impl State {
         RangeResponse { header: Some(ResponseHeader { revision: self.revision }), kvs, more }
     }
 
-    fn carry_out(&mut self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+    fn carry_out(&mut self, request: &TxnRequest) -> Result<TxnResponse, Failure> {
         let holds = request.compare.iter().all(|compare| match &compare.target_union {
             Some(TargetUnion::Value(value)) => self.get(&compare.key).is_some_and(|kv| kv.value == *value),
             Some(TargetUnion::CreateRevision(0)) => self.get(&compare.key).is_none(),
@@ -163,7 +162,7 @@ impl State {
             if let Some(Request::RequestPut(request)) = &op.request {
                 assert!(put.insert(&request.key), "a key is put twice");
                 if request.lease != 0 && !self.leases.contains_key(&request.lease) {
-                    return Err(Status::not_found("etcdserver: requested lease not found"));
+                    return Err(Failure::Refused("etcdserver: requested lease not found"));
                 }
             }
         }
@@ -218,19 +217,19 @@ impl Reached {
         Arc::new(Reached { etcd: Arc::clone(etcd), cut: AtomicBool::new(false), meanwhile: Mutex::default() })
     }
 
-    fn arrives(&self) -> Result<(), Status> {
+    fn arrives(&self) -> Result<(), Failure> {
         // The client takes it for its own mistake, and does not ask for eight seconds.
-        if self.cut.load(Relaxed) { Err(Status::internal("cut off")) } else { Ok(()) }
+        if self.cut.load(Relaxed) { Err(Failure::Lost("cut off")) } else { Ok(()) }
     }
 }
 
 impl Model for Reached {
-    fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+    fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Failure> {
         self.arrives()?;
         Ok(lock(&self.etcd.state).range(request))
     }
 
-    fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+    fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Failure> {
         self.arrives()?;
         let troubled = self.etcd.troubled.load(Relaxed);
         let fortune = if troubled { lock(&self.etcd.random).below(100) } else { 100 };
@@ -242,30 +241,30 @@ impl Model for Reached {
         let mut state = lock(&self.etcd.state);
         state.misfortunes += u64::from(fortune < 12);
         match fortune {
-            0..3 => return Err(Status::unavailable("it did not arrive")),
+            0..3 => return Err(Failure::Unavailable("it did not arrive")),
             3..6 => {
                 let _ = state.carry_out(request);
-                return Err(Status::unavailable("the answer is lost"));
+                return Err(Failure::Unavailable("the answer is lost"));
             }
             6..8 => {
                 state.late.push(request.clone());
-                return Err(Status::unavailable("it is on the way"));
+                return Err(Failure::Unavailable("it is on the way"));
             }
             8..10 => state.late.push(request.clone()),
             10 => {
                 state.late.push(request.clone());
-                return Err(Status::internal("it is on the way, and nobody asks again"));
+                return Err(Failure::Lost("it is on the way, and nobody asks again"));
             }
             11 => {
                 let _ = state.carry_out(request);
-                return Err(Status::internal("the answer is lost, and nobody asks again"));
+                return Err(Failure::Lost("the answer is lost, and nobody asks again"));
             }
             _ => {}
         }
         state.carry_out(request)
     }
 
-    fn grant(&self, ttl: Duration) -> Result<i64, Status> {
+    fn grant(&self, ttl: Duration) -> Result<i64, Failure> {
         self.arrives()?;
         let mut state = lock(&self.etcd.state);
         state.n_leases += 1;
@@ -275,7 +274,7 @@ impl Model for Reached {
         Ok(lease)
     }
 
-    fn revoke(&self, lease: i64) -> Result<(), Status> {
+    fn revoke(&self, lease: i64) -> Result<(), Failure> {
         self.arrives()?;
         lock(&self.etcd.state).end_lease(lease);
         Ok(())

@@ -9,12 +9,14 @@
 //! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
 //! one that it prefers answers again, and goes there.
 
+use api::client::ConnectError;
+use api::clock;
 use api::crash::step;
 use api::identity::Kind;
 use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
-use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch, Verified};
+use api::v1::{Ack, FromSwitch, GetStatusRequest, Hello, MemoryUse, Refused, Resync, ToSwitch, Verified};
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
@@ -28,10 +30,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+use tonic::transport::Channel;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a controller may take.
+#[derive(Clone, Copy)]
+struct Patience {
+    connect: Duration,
+    /// After twice as long without a sign of life it is gone.
+    silence: Duration,
+}
+
+/// With the only controller: nothing is won by going.
+const LONG: Patience = Patience { connect: Duration::from_secs(5), silence: Duration::from_secs(10) };
+/// Where another can serve instead.
+const SHORT: Patience = Patience { connect: Duration::from_secs(1), silence: Duration::from_secs(1) };
 
 /// How long after its hello a switch says what holds its memory, and how often it does so again.
 const FIRST_MEMORY: Duration = Duration::from_secs(1);
@@ -92,7 +107,7 @@ impl Default for LinkStatus {
     fn default() -> Self {
         Self {
             connected: false,
-            since: SystemTime::now(),
+            since: clock::now(),
             last_error: String::new(),
             serving_change: 0,
             connects: 0,
@@ -191,7 +206,7 @@ pub enum StreamError {
     Home,
     /// No connection.
     #[error(transparent)]
-    Connect(#[from] api::client::ConnectError),
+    Connect(#[from] ConnectError),
     /// The controller refused or ended it, or the connection broke.
     #[error("{}", api::client::reason(.0))]
     Ended(#[from] Box<tonic::Status>),
@@ -243,8 +258,12 @@ pub async fn run_with<T: Tables + Send>(
     let (mut nth, mut n_sent_on) = (0, 0_u32);
     loop {
         let controller = controllers[nth];
+        // After a round in vain all are busy rather than gone.
+        let within = if pause == FIRST_PAUSE { SHORT.connect } else { LONG.connect };
+        let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
         let home = home(&controllers[..nth], tls.as_ref(), home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
-        let Err(error) = session(&switch, controller, tls.as_ref(), &shared, &memory, home).await;
+        let channel = connect(controller, tls.as_ref(), patience);
+        let Err(error) = session(&switch, controller, channel, &shared, &memory, home).await;
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
             (nth, n_sent_on) = (0, n_sent_on + 1);
@@ -259,7 +278,7 @@ pub async fn run_with<T: Tables + Send>(
             status.last_error = error.to_string();
             let was_connected = std::mem::replace(&mut status.connected, false);
             if was_connected {
-                status.since = SystemTime::now();
+                status.since = clock::now();
             }
             was_connected
         };
@@ -306,16 +325,32 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
         #[expect(clippy::disallowed_methods, reason = "how often it is looked")]
         tokio::time::sleep(jitter(every)).await;
         for controller in preferred {
-            if api::client::connect_to(Kind::Controller, controller, tls, CONNECT_TIMEOUT).await.is_ok() {
+            if let Ok(channel) = connect(controller, tls, SHORT).await
+                && answers(channel).await
+            {
                 return;
             }
         }
     }
 }
 
+async fn connect(controller: &str, tls: Option<&Arc<Tls>>, patience: Patience) -> Result<Channel, ConnectError> {
+    let Patience { connect, silence } = patience;
+    api::client::connect_watched(Kind::Controller, controller, tls, connect, silence).await
+}
+
+/// Whether a controller says anything, be it that it does not answer switches: one that stands still takes connections, too.
+async fn answers(channel: Channel) -> bool {
+    let mut client = api::client::northbound(channel);
+    let asked = tokio::time::timeout(SHORT.connect, client.get_status(GetStatusRequest {})).await;
+    // What the transport says has a source.
+    let is_its_own = |status: tonic::Status| std::error::Error::source(&status).is_none();
+    asked.is_ok_and(|answer| answer.err().is_none_or(is_its_own))
+}
+
 /// Up to a quarter less, so that switches do not come back all at once.
 fn jitter(pause: Duration) -> Duration {
-    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.subsec_nanos());
+    let nanos = clock::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.subsec_nanos());
     pause - pause.mul_f64(f64::from(nanos % 1000) / 4000.0)
 }
 
@@ -323,12 +358,12 @@ fn jitter(pause: Duration) -> Duration {
 async fn session<T: Tables>(
     switch: &str,
     controller: &str,
-    tls: Option<&Arc<Tls>>,
+    channel: impl Future<Output = Result<Channel, ConnectError>>,
     shared: &Shared<T>,
     memory: &Memory,
     home: impl Future<Output = ()>,
 ) -> Result<Infallible, StreamError> {
-    let channel = api::client::connect_to(Kind::Controller, controller, tls, CONNECT_TIMEOUT).await?;
+    let channel = channel.await?;
     let hello = Hello {
         switch: switch.to_owned(),
         report: shared.report().into(),
@@ -352,7 +387,7 @@ async fn session<T: Tables>(
     {
         let mut status = shared.lock_status();
         status.connected = true;
-        status.since = SystemTime::now();
+        status.since = clock::now();
         status.connects += 1;
     }
     tracing::info!(switch, controller, "connected to the controller");

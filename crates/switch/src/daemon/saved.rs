@@ -7,6 +7,7 @@
 //! time each, at most 60 s, until it succeeds, whether anything changes or not.
 
 use super::agent::Shared;
+use api::clock;
 use api::crash::step;
 use api::seam::{Mistake, mistaken};
 use fib::replica::{Checksum, Tables};
@@ -201,7 +202,7 @@ impl Saver {
             Ok(None) => true,
             Ok(Some(bytes)) => {
                 status.saves += 1;
-                status.saved_at = Some(SystemTime::now());
+                status.saved_at = Some(clock::now());
                 if std::mem::take(&mut status.failures_in_a_row) > 0 {
                     tracing::info!(path = %self.image.path().display(), bytes, "the image is saved again");
                 }

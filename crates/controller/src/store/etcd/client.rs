@@ -85,6 +85,7 @@ impl Fault {
 pub(super) struct Client {
     pub(super) address: EtcdAddress,
     channels: Vec<Channel>,
+    tls: Option<Arc<Foreign>>,
     #[cfg(feature = "kit")]
     pub(super) model: Option<Arc<dyn super::Model>>,
     current: AtomicUsize,
@@ -102,6 +103,7 @@ impl Client {
             Ok(channels) => Ok(Client {
                 address,
                 channels,
+                tls: tls.cloned(),
                 #[cfg(feature = "kit")]
                 model: None,
                 current: AtomicUsize::new(0),
@@ -134,7 +136,12 @@ impl Client {
             };
             let fault = Fault::of(&status);
             if fault != Fault::Unreachable || began.elapsed() >= patience {
-                let mut what = format!("{}: {}", self.address.members[at], api::client::reason(&status));
+                let member = &self.address.members[at];
+                let refusal = match &self.tls {
+                    Some(tls) if fault == Fault::Unreachable => api::etcd::why_refused(member, tls).await,
+                    _ => None,
+                };
+                let mut what = format!("{member}: {}", refusal.unwrap_or_else(|| api::client::reason(&status)));
                 if fault == Fault::Unreachable {
                     let _ = write!(what, " (tried for {:.1} s)", began.elapsed().as_secs_f32());
                 }
@@ -164,7 +171,7 @@ impl Client {
     ) -> Result<RangeResponse, StoreError> {
         #[cfg(feature = "kit")]
         if let Some(model) = &self.model {
-            return self.ask(patience, async |_| model.range(&request)).await;
+            return self.ask(patience, async |_| Ok(model.range(&request)?)).await;
         }
         let ask = async |channel| Ok(kv(channel).range(request.clone()).await?.into_inner());
         self.ask(patience, ask).await
@@ -201,7 +208,7 @@ impl Client {
         }
         #[cfg(feature = "kit")]
         if let Some(model) = &self.model {
-            return self.ask(PATIENCE, async |_| model.txn(&request)).await;
+            return self.ask(PATIENCE, async |_| Ok(model.txn(&request)?)).await;
         }
         let ask = async |channel| Ok(kv(channel).txn(request.clone()).await?.into_inner());
         self.ask(PATIENCE, ask).await
@@ -211,7 +218,7 @@ impl Client {
     pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, StoreError> {
         #[cfg(feature = "kit")]
         if let Some(model) = &self.model {
-            return self.ask(PATIENCE, async |_| model.grant(ttl)).await;
+            return self.ask(PATIENCE, async |_| Ok(model.grant(ttl)?)).await;
         }
         let request = LeaseGrantRequest { ttl: ttl.as_secs() as i64 };
         let ask = async |channel| Ok(LeaseClient::new(channel).lease_grant(request).await?.into_inner());
@@ -222,7 +229,7 @@ impl Client {
         let request = LeaseRevokeRequest { id: lease };
         #[cfg(feature = "kit")]
         if let Some(model) = &self.model {
-            return self.ask(PATIENCE, async |_| model.revoke(lease)).await;
+            return self.ask(PATIENCE, async |_| Ok(model.revoke(lease)?)).await;
         }
         let ask = async |channel| LeaseClient::new(channel).lease_revoke(request).await.map(drop);
         self.ask(Duration::from_millis(500), ask).await

@@ -1,9 +1,10 @@
 //! Following the one that leads: the rows as of a commit, and what is told of every commit after it.
 
 use super::client::{Client, PATIENCE};
-use super::codec::{self, Seal, Telling};
+use super::codec::{Seal, Telling};
 use super::keys::Keys;
-use super::{EtcdOptions, Fault, PAGE_ROWS, after, lead};
+use super::pages::{PAGE_ROWS, Page, paged};
+use super::{EtcdOptions, Fault, lead};
 use crate::store::{RowChange, StoreError};
 use api::etcd::v3::event::EventType;
 use api::etcd::v3::{Event, RangeRequest, WatchResponse};
@@ -103,25 +104,10 @@ impl Follower {
     /// The rows as of a position, in the order of kind and key. Blocks, so it must not be called from a task. An error if etcd
     /// has compacted what was there then: take another position.
     pub fn rows(&self, position: Position) -> impl Iterator<Item = Result<RowChange, StoreError>> {
-        let mut page = Vec::new().into_iter();
-        let mut next = Some(self.keys.rows().0);
-        std::iter::from_fn(move || {
-            while page.len() == 0
-                && let Some(key) = next.take()
-            {
-                let (range_end, limit, revision) = (self.keys.rows().1, PAGE_ROWS, position.revision);
-                let request = RangeRequest { key, range_end, limit, revision };
-                match self.runtime.block_on(self.client.range(request)) {
-                    Ok(range) => {
-                        next = range.kvs.last().filter(|_| range.more).map(|kv| after(&kv.key));
-                        page = range.kvs.into_iter();
-                    }
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            let kv = page.next()?;
-            let key = self.keys.of_row(&kv.key);
-            Some(codec::row(key, &kv.value, &mut Vec::new()).ok_or_else(|| codec::wrong_row(&self.client.address, key)))
+        paged(self.keys.rows().0, move |key| {
+            let (range_end, limit, revision) = (self.keys.rows().1, PAGE_ROWS, position.revision);
+            let range = RangeRequest { key, range_end, limit, revision };
+            Page::of(&self.client.address, &self.keys, &self.runtime.block_on(self.client.range(range))?)
         })
     }
 

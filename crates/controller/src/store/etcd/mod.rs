@@ -20,23 +20,25 @@ mod keys;
 mod lead;
 #[cfg(feature = "kit")]
 mod model;
+mod pages;
 
 pub use address::EtcdAddress;
 pub use client::Fault;
 pub use follow::{Commit, Follower, Position, Watching};
 pub use lead::{Candidate, Leader};
 #[cfg(feature = "kit")]
-pub use model::{Followed, Model};
+pub use model::{Failure, Followed, Model};
 
 use super::{RowChange, Store, StoreError};
 use api::etcd::v3::response_op::Response;
-use api::etcd::v3::{RequestOp, TxnRequest, TxnResponse};
+use api::etcd::v3::{RangeResponse, RequestOp, TxnRequest, TxnResponse};
 use api::seam::{Mistake, mistaken};
 use bytes::Bytes;
 use client::Client;
 use codec::{CHUNK, Seal};
 use keys::{Keys, delete, put, range};
 use lead::{Background, Lease, not_leader};
+use pages::{PAGE_ROWS, Page, after, paged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,9 +54,6 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// Transactions of one big commit that are under way together: they share syncs.
 const UNDER_WAY: usize = 16;
-
-/// Rows fetched at a time.
-const PAGE_ROWS: i64 = 2048;
 
 /// An etcd, and what is shown to it.
 #[derive(Clone, Debug)]
@@ -149,11 +148,11 @@ impl EtcdStore {
         let mut journal = Vec::new();
         let (mut from, to) = self.keys.journal();
         loop {
-            let (kvs, more) = self.page((from, to.clone()), 1)?;
-            let Some(kv) = kvs.last() else { break };
+            let found = self.range((from, to.clone()), 1)?;
+            let Some(kv) = found.kvs.last() else { break };
             from = after(&kv.key);
-            kvs.iter().for_each(|kv| journal.extend_from_slice(&kv.value));
-            if !more {
+            journal.extend_from_slice(&kv.value);
+            if !found.more {
                 break;
             }
         }
@@ -213,24 +212,17 @@ impl EtcdStore {
         self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), None, success))
     }
 
-    /// Keys and values of a range, and whether there are more.
-    fn page(&self, keys: (Bytes, Bytes), limit: i64) -> Result<(Vec<api::etcd::v3::KeyValue>, bool), StoreError> {
+    /// What is in a range.
+    fn range(&self, keys: (Bytes, Bytes), limit: i64) -> Result<RangeResponse, StoreError> {
         match self.guarded(vec![range(keys, limit)])?.responses.into_iter().next().and_then(|op| op.response) {
-            Some(Response::ResponseRange(range)) => Ok((range.kvs, range.more)),
+            Some(Response::ResponseRange(range)) => Ok(range),
             _ => Err(self.client.failed(Fault::Other, "it answered something else than was asked")),
         }
     }
 
-    /// The rows after a key, at most `limit`.
-    fn rows_from(&self, from: Bytes, limit: i64) -> Result<(Vec<RowChange>, Option<Bytes>), StoreError> {
-        let (kvs, more) = self.page((from, self.keys.rows().1), limit)?;
-        let next = kvs.last().filter(|_| more).map(|kv| after(&kv.key));
-        let scratch = &mut Vec::new();
-        let row = |kv: &api::etcd::v3::KeyValue| {
-            let key = self.keys.of_row(&kv.key);
-            codec::row(key, &kv.value, scratch).ok_or_else(|| codec::wrong_row(&self.client.address, key))
-        };
-        Ok((kvs.iter().map(row).collect::<Result<_, _>>()?, next))
+    /// The rows from a key on, at most `limit`.
+    fn rows_from(&self, from: Bytes, limit: i64) -> Result<Page, StoreError> {
+        Page::of(&self.client.address, &self.keys, &self.range((from, self.keys.rows().1), limit)?)
     }
 
     /// An operation for each row, of which each is there once: etcd takes no key twice.
@@ -277,11 +269,6 @@ impl EtcdStore {
         let failed = |error: tokio::task::JoinError| self.client.failed(Fault::Other, error.to_string());
         self.block_on(async { applying.await.map_err(failed)? })
     }
-}
-
-/// The first key after this one.
-fn after(key: &[u8]) -> Bytes {
-    [key, &[0]].concat().into()
 }
 
 fn without_journal(seal: Seal) -> Seal {
@@ -359,23 +346,10 @@ async fn guarded(
 
 impl Store for EtcdStore {
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
-        let mut page = Vec::new().into_iter();
-        let mut next = Some(self.keys.rows().0);
-        let mut settled = self.settle();
-        Box::new(std::iter::from_fn(move || {
-            if let Err(error) = std::mem::replace(&mut settled, Ok(())) {
-                next = None;
-                return Some(Err(error));
-            }
-            while page.len() == 0
-                && let Some(from) = next.take()
-            {
-                match self.rows_from(from, PAGE_ROWS) {
-                    Ok((rows, more)) => (page, next) = (rows.into_iter(), more),
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            page.next().map(Ok)
+        let mut settled = Some(self.settle());
+        Box::new(paged(self.keys.rows().0, move |from| {
+            settled.take().unwrap_or(Ok(()))?;
+            self.rows_from(from, PAGE_ROWS)
         }))
     }
 
@@ -388,9 +362,9 @@ impl Store for EtcdStore {
             && rows.len() < n_rows
         {
             let limit = (n_rows - rows.len()).min(PAGE_ROWS as usize) as i64;
-            let (page, more) = self.rows_from(from, limit)?;
-            rows.extend(page);
-            next = more;
+            let page = self.rows_from(from, limit)?;
+            rows.extend(page.rows);
+            next = page.next;
         }
         Ok(rows)
     }

@@ -13,14 +13,34 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;
 
-/// An etcd, as one controller reaches it. A request is one to one of its members: when it is said to be unavailable, the next
-/// member is asked the same.
+/// Why a request has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// This member does not answer: the next one is asked the same.
+    Unavailable(&'static str),
+    /// Nobody is asked again.
+    Lost(&'static str),
+    /// By etcd.
+    Refused(&'static str),
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        match failure {
+            Failure::Unavailable(why) => Status::unavailable(why),
+            Failure::Lost(why) => Status::internal(why),
+            Failure::Refused(why) => Status::not_found(why),
+        }
+    }
+}
+
+/// An etcd, as one controller reaches it. A request is one to one of its members.
 #[allow(missing_docs, reason = "the requests of etcd")]
 pub trait Model: Debug + Send + Sync {
-    fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status>;
-    fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status>;
-    fn grant(&self, ttl: Duration) -> Result<i64, Status>;
-    fn revoke(&self, lease: i64) -> Result<(), Status>;
+    fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Failure>;
+    fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Failure>;
+    fn grant(&self, ttl: Duration) -> Result<i64, Failure>;
+    fn revoke(&self, lease: i64) -> Result<(), Failure>;
     /// The events of a range from this revision on.
     fn events(&self, key: &[u8], range_end: &[u8], start_revision: i64) -> Vec<Event>;
 }

@@ -119,7 +119,7 @@ impl Stage {
             nat: settings.nat.clone().map(Nat::new),
             counts: FlowCounts::default(),
             ended: VecDeque::new(),
-            epoch: (Instant::now(), SystemTime::now()),
+            epoch: (Instant::now(), api::clock::now()),
             now: 0,
             open_lifetime: lifetime(&settings.timeouts, State::Established),
             settings,
