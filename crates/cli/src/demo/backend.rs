@@ -77,9 +77,13 @@ pub(super) trait Control {
     fn put(&mut self, names: &[Put]) -> Result<()>;
     /// Removes names.
     fn remove(&mut self, names: &[Mac]) -> Result<()>;
-    /// Kills the controller that leads, if there are others, and waits until one of them leads. How long that took.
-    fn lose_leader(&mut self, stop: &Stop) -> Result<Option<Duration>> {
-        let _ = stop;
+    /// Kills a controller that follows and serves switches, if there are two that follow. When it was killed.
+    fn lose_follower(&mut self) -> Result<Option<Instant>> {
+        Ok(None)
+    }
+    /// Kills the controller that leads, if there are others, and puts names. How long it took until that was acknowledged.
+    fn lose_leader(&mut self, names: &[Put], stop: &Stop) -> Result<Option<Duration>> {
+        let _ = (names, stop);
         Ok(None)
     }
     /// Takes a link into or out of use.

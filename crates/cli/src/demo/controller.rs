@@ -122,6 +122,13 @@ impl<'a> RemoteControl<'a> {
         }
     }
 
+    fn kill(&mut self, i: usize) -> Result<Instant> {
+        let now = Instant::now();
+        self.site.processes.kill(&controller_name(i))?;
+        self.clients[i] = None;
+        Ok(now)
+    }
+
     fn client(&mut self, i: usize) -> Result<NorthboundClient<Channel>> {
         if self.clients[i].is_none() {
             let url = format!("https://{}", controller_address(i));
@@ -229,15 +236,27 @@ impl Control for RemoteControl<'_> {
         self.ask(set).context("telling the controller of a link")
     }
 
-    fn lose_leader(&mut self, stop: &Stop) -> Result<Option<Duration>> {
+    fn lose_follower(&mut self) -> Result<Option<Instant>> {
+        if self.clients.len() < 3 {
+            return Ok(None);
+        }
+        for i in (0..self.clients.len()).filter(|i| *i != self.leader) {
+            let status = status(controller_status(i)).context("asking a controller for its status")?;
+            if status["connected"].as_array().is_some_and(|switches| !switches.is_empty()) {
+                return self.kill(i).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn lose_leader(&mut self, names: &[Put], stop: &Stop) -> Result<Option<Duration>> {
         if self.clients.len() == 1 {
             return Ok(None);
         }
-        let begun = Instant::now();
-        self.site.processes.kill(&controller_name(self.leader))?;
-        self.clients[self.leader] = None;
+        let killed = self.kill(self.leader)?;
         self.find_leader(stop)?;
-        Ok(Some(begun.elapsed()))
+        self.put(names)?;
+        Ok(Some(killed.elapsed()))
     }
 
     fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()> {

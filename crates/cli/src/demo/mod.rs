@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// trunk in the kernel, or DPDK over AF_XDP sockets
     #[arg(long, value_parser = driver(), default_value_t, conflicts_with = "in_process")]
     driver: Driver,
-    /// Controllers, on one etcd; of several, the one that leads is killed while names change
+    /// Controllers, on one etcd; of several, one that follows and the one that leads are killed while names change
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "in_process", value_parser = clap::value_parser!(u16).range(1..=config::MAX_CONTROLLERS as i64))]
     controllers: u16,
     /// Run in one process over in-memory ports even where namespaces could be made

@@ -34,7 +34,10 @@ pub(super) struct Churn {
     pub(super) host_moves: u64,
     /// Time in which these changes were committed, sent and confirmed by every switch.
     pub(super) seconds: f64,
-    /// How long nobody led after the controller that led was killed; none if there is one controller.
+    /// From the end of a controller that followed until every switch, those that it served too, had the next change; none if
+    /// fewer than three controllers are there.
+    pub(super) moved_on: Option<Duration>,
+    /// From the end of the controller that led until the next change was acknowledged; none if there is one controller.
     pub(super) leaderless: Option<Duration>,
     pub(super) tcp: Option<Bulk>,
 }
@@ -194,11 +197,11 @@ impl Run<'_> {
         let batch = (names.live.len() / 100).clamp(1, 500).min(names.live.len());
         let mut next_moved = 0;
         let mut next_host = 0;
-        let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
-        let mut may_lose = true;
+        let (begun, lasts) = (Instant::now(), until.saturating_duration_since(Instant::now()));
+        let mut may_lose = [true; 2];
         for round in 0.. {
             // However slow the machine, make at least one change of each kind.
-            let enough = churn.host_moves > 0 && !may_lose && Instant::now() >= until;
+            let enough = churn.host_moves > 0 && may_lose == [false; 2] && Instant::now() >= until;
             if enough || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -229,18 +232,24 @@ impl Run<'_> {
             // No more probes to names about to be removed; those in flight arrive while the adds are committed.
             lock(targets).live = names.live.iter().map(|&(mac, _)| mac).collect();
 
-            let begun = Instant::now();
+            let mut lost = None;
+            if may_lose[0] && begun.elapsed() >= lasts / 4 {
+                may_lose[0] = false;
+                lost = self.control.lose_follower()?;
+            }
+            let begun_round = Instant::now();
             let puts: Vec<Put> = added.iter().chain(&moves).map(|&(mac, switch)| far_put(mac, switch)).collect();
             self.control.put(&puts)?;
             // In the middle: what was just put is acknowledged, and not all switches have it.
-            if may_lose && Instant::now() >= half {
-                may_lose = false;
-                churn.leaderless = self.control.lose_leader(self.stop)?;
+            if may_lose[1] && begun.elapsed() >= lasts / 2 && lost.is_none() {
+                may_lose[1] = false;
+                churn.leaderless = self.control.lose_leader(&puts[..1], self.stop)?;
             }
             self.control.wait_in_step(self.stop)?;
+            churn.moved_on = churn.moved_on.or(lost.map(|lost| lost.elapsed()));
             self.control.remove(&removed)?;
             self.control.wait_in_step(self.stop)?;
-            churn.seconds += begun.elapsed().as_secs_f64();
+            churn.seconds += begun_round.elapsed().as_secs_f64();
 
             self.judge.moved(moves.iter().map(|&(mac, _)| mac));
             self.judge.removed(removed.iter().copied());

@@ -60,7 +60,9 @@ pub(super) struct Report {
     pub(super) tcp_mbit_per_s: Option<f64>,
     pub(super) tcp_retransmits: Option<u64>,
     pub(super) tcp_bytes_during_churn: Option<u64>,
-    /// Nobody led for so long after the controller that led was killed, of several.
+    /// From the end of a controller that followed until every switch had the next change.
+    pub(super) moved_on_ms: Option<f64>,
+    /// From the end of the controller that led, of several, until the next change was acknowledged.
     pub(super) leaderless_ms: Option<f64>,
     pub(super) udp_datagrams_sent: u64,
     pub(super) udp_datagrams_received: u64,
@@ -148,6 +150,7 @@ impl Report {
             tcp_mbit_per_s: tcp.map(|t| t.megabits_a_second()),
             tcp_retransmits: tcp.map(|t| t.retransmits),
             tcp_bytes_during_churn: findings.churn.tcp.as_ref().map(|t| t.bytes),
+            moved_on_ms: findings.churn.moved_on.map(|time| time.as_secs_f64() * 1e3),
             leaderless_ms: findings.churn.leaderless.map(|time| time.as_secs_f64() * 1e3),
             udp_datagrams_sent: findings.udp.datagrams_sent,
             udp_datagrams_received: findings.udp.datagrams_received,
@@ -272,8 +275,11 @@ impl Report {
             let rate = grouped(self.updates_per_s as u64);
             format!("{rate} ({added} added, {moved} moved, {removed} removed, {} host moves)", self.host_moves)
         }));
+        if let Some(ms) = self.moved_on_ms {
+            lines.push(("follower killed", format!("its switches have the next change after {ms:.0} ms")));
+        }
         if let Some(ms) = self.leaderless_ms {
-            lines.push(("controller killed", format!("the one that led; another leads after {ms:.0} ms")));
+            lines.push(("leader killed", format!("the next change is acknowledged after {ms:.0} ms")));
         }
         if let (Some(link), Some(converged), Some(outage)) = (&self.cut_link, self.converged_ms, self.outage_ms) {
             lines.push((

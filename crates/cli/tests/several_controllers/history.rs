@@ -8,12 +8,11 @@
 
 use crate::member::Cluster;
 use crate::proxy::{Passes, Proxy};
-use crate::site::{N_CONTROLLERS, Site};
+use crate::site::{N_CONTROLLERS, Site, signal};
 use crate::support::{Client, PATIENCE, add_full_mesh, mac, record};
 use api::v1;
 use lookup::testkit::{Rng, seed};
 use std::collections::{BTreeMap, HashSet};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -154,11 +153,6 @@ impl Operator {
 async fn pause(millis: u64) {
     #[expect(clippy::disallowed_methods, reason = "how long a fault lasts")]
     tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-/// Nothing, if it has just ended by itself.
-fn signal(id: u32, name: &str) {
-    let _ = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).stderr(Stdio::null()).status().unwrap();
 }
 
 /// Controllers that ended are started again, as systemd does.

@@ -161,7 +161,7 @@ async fn followers_serve(site: &Site, mut next: u32) {
     }
 }
 
-/// The switches of a controller that is drained go on to others, and come back when it is not.
+/// The switches of a controller that is drained, or stands still, go on to others, and come back afterwards.
 async fn drained(site: &Site, client: &mut Client) {
     let names: Vec<String> = (0..12).map(|i| format!("d{i}")).collect();
     client.add_switches(v1::AddSwitchesRequest { names: names.clone() }).await.unwrap();
@@ -193,6 +193,18 @@ async fn drained(site: &Site, client: &mut Client) {
     // And none is listed by two.
     let are_back = || serves(who).is_superset(&before[who]) && all_at(&[0, 1, 2]);
     eventually("those that were there come back", async || are_back()).await;
+
+    // One that stands still keeps its connections, and its switches go on to others all the same.
+    let (leader, _) = site.wait_for_leader().await;
+    let Some(still) = (0..N_CONTROLLERS).find(|i| *i != leader && !serves(*i).is_empty()) else {
+        panic!("a follower serves one")
+    };
+    let (moving, others) = (serves(still), [(still + 1) % N_CONTROLLERS, (still + 2) % N_CONTROLLERS]);
+    site.signal(still, "STOP");
+    eventually("all are served by those that go on", async || all_at(&others)).await;
+    site.signal(still, "CONT");
+    let are_back = || serves(still).is_superset(&moving) && all_at(&[0, 1, 2]);
+    eventually("those of the one that stood still come back", async || are_back()).await;
     agents.shutdown().await;
 }
 
@@ -222,7 +234,9 @@ fn network_goes_on_when_the_leader_is_killed() {
     assert_eq!(exit_code(&demo), 0, "{}", stderr(&demo));
     let report: serde_json::Value = serde_json::from_slice(&demo.stdout).unwrap();
     assert_eq!(report["frames_misdelivered"], 0, "{report}");
-    assert!(report["leaderless_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{report}");
+    for lost in ["moved_on_ms", "leaderless_ms"] {
+        assert!(report[lost].as_f64().is_some_and(|ms| ms > 0.0), "{lost}: {report}");
+    }
     assert!(report["names_added"].as_u64() > Some(0) && report["frames_delivered"].as_u64() > Some(0), "{report}");
 }
 

@@ -89,6 +89,10 @@ impl Site {
         api::client::northbound(api::client::connect(&url, PATIENCE).await.unwrap())
     }
 
+    pub(crate) fn signal(&self, i: usize, name: &str) {
+        signal(self.running[i].as_ref().unwrap().id(), name);
+    }
+
     /// The switches that a controller serves.
     pub(crate) fn connected(&self, i: usize) -> Vec<String> {
         let status = self.status(i).unwrap_or_default();
@@ -117,4 +121,9 @@ impl Drop for Site {
             .into_iter()
             .for_each(|i| self.kill(i));
     }
+}
+
+/// Sends a process a signal, unless it has just ended.
+pub(crate) fn signal(id: u32, name: &str) {
+    let _ = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).stderr(Stdio::null()).status().unwrap();
 }
