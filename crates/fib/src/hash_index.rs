@@ -78,6 +78,13 @@ impl HashIndex {
         self.len += 1;
     }
 
+    /// Adds a number that is not in it, for which there is room. In the order of the hashes this writes place after place.
+    pub fn insert_next(&mut self, hash: u64, number: u32) {
+        debug_assert!((self.len + 1) * FULL.1 <= self.places.len() * FULL.0, "there is room");
+        self.occupy(hash, number);
+        self.len += 1;
+    }
+
     /// Puts `number` in the place of `old`, which has the same hash.
     pub fn replace(&mut self, hash: u64, old: u32, number: u32) {
         if let Some(at) = self.place_of(hash, old) {

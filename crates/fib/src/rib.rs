@@ -17,10 +17,12 @@ use crate::action::PortId;
 use crate::name::{Name, NameKind};
 use crate::topology::{End, NodeId};
 mod entries;
+mod loading;
 mod order;
 
 use crate::hash_index::HashIndex;
 use entries::Entries;
+pub(crate) use loading::Loading;
 use lookup::hash::{Digest, Hasher};
 use order::Order;
 use std::collections::{BTreeMap, HashMap};

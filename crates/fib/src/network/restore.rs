@@ -7,7 +7,7 @@ use crate::designs::{Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
-use crate::rib::RibError;
+use crate::rib::{Loading, RibError};
 use crate::topology::{End, Node, NodeId, TopologyError};
 use lookup::traits::Row as PartRow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -50,6 +50,12 @@ impl Network {
         let mut stored: BTreeMap<u32, StoredTable> = BTreeMap::new();
         let mut links = Vec::new();
         let mut egress: BTreeMap<u16, Slot<NodeId>> = BTreeMap::new();
+        let Settings { kind, max_names, .. } = network.settings;
+        let mut rib = Loading::new(kind, max_names, network.settings.hasher());
+        let refused = |error| match error {
+            RibError::TooManyNames { max, .. } => RestoreError::TooManyNames { max },
+            other => NetworkError::from(other).into(),
+        };
         for row in decoded {
             match row? {
                 Row::Network { .. } => return Err(RestoreError::NoNetwork),
@@ -70,12 +76,7 @@ impl Network {
                 }
                 Row::Link(link) => links.push(link),
                 Row::HostPort(end) => _ = network.host_ports.insert(end),
-                Row::Name(name, attachment) => {
-                    network.rib.upsert(&name, attachment).map_err(|error| match error {
-                        RibError::TooManyNames { max, .. } => RestoreError::TooManyNames { max },
-                        other => NetworkError::from(other).into(),
-                    })?;
-                }
+                Row::Name(name, attachment) => rib.add(&name, &attachment).map_err(refused)?,
                 Row::Table { id, tenants, valid_version, design } => {
                     let table = stored.entry(id).or_default();
                     table.of = Some((tenants, design));
@@ -91,6 +92,7 @@ impl Network {
                 Row::Egress { index, slot } => _ = egress.insert(index, slot),
             }
         }
+        network.rib = rib.finish().map_err(refused)?;
         for link in links {
             network.topology.add_link(link.a, link.b, link.cost)?;
             network.topology.set_up(link.a, link.up)?;

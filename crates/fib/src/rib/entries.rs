@@ -58,6 +58,11 @@ impl Entries {
         Self { kind, names, records: Vec::new(), free: Vec::new(), wide: Vec::new(), free_wide: Vec::new() }
     }
 
+    /// Numbers in use or free.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     /// Adds a name; returns its number.
     pub(super) fn insert(&mut self, name: &Name, attachment: &Attachment) -> u32 {
         let record = self.record(attachment);

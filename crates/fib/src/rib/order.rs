@@ -24,6 +24,13 @@ fn place(chunk: &[u32], entries: &Entries, name: &Name) -> Result<usize, usize> 
     chunk.binary_search_by(|&number| entries.bytes(number).cmp(name.as_bytes()))
 }
 
+fn push(chunk: &mut Vec<u32>, at: usize, number: u32) {
+    if chunk.len() == chunk.capacity() {
+        chunk.reserve_exact(CHUNK / 8);
+    }
+    chunk.insert(at, number);
+}
+
 impl Order {
     /// The key of the chunk that has a name, or would have it.
     fn key_of(&self, name: &Name) -> Option<Name> {
@@ -32,12 +39,22 @@ impl Order {
 
     /// Adds the number of a name that is not there.
     pub(super) fn insert(&mut self, entries: &Entries, name: &Name, number: u32) {
+        // Names that come in their order fill one chunk after the other.
+        if let Some(mut last) = self.chunks.last_entry()
+            && last.get().last().is_some_and(|&last| entries.bytes(last) < name.as_bytes())
+        {
+            let chunk = last.get_mut();
+            if chunk.len() + 1 < CHUNK {
+                push(chunk, chunk.len(), number);
+            } else {
+                chunk.shrink_to_fit();
+                self.chunks.insert(Some(name.clone()), vec![number]);
+            }
+            return;
+        }
         let chunk = self.chunks.entry(self.key_of(name)).or_default();
         let at = place(chunk, entries, name).unwrap_or_else(|at| at);
-        if chunk.len() == chunk.capacity() {
-            chunk.reserve_exact(CHUNK / 8);
-        }
-        chunk.insert(at, number);
+        push(chunk, at, number);
         if chunk.len() == CHUNK {
             let upper = chunk.split_off(CHUNK / 2);
             chunk.shrink_to_fit();
