@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
 pub(crate) const TESTS: [(&str, fn()); 4] = [

@@ -7,11 +7,12 @@ use super::EtcdAddress;
 use crate::store::StoreError;
 use api::etcd::v3::kv_client::KvClient;
 use api::etcd::v3::lease_client::LeaseClient;
+use api::etcd::v3::request_op::Request;
 use api::etcd::v3::watch_client::WatchClient;
 use api::etcd::v3::watch_request::RequestUnion;
 use api::etcd::v3::{
-    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
-    WatchCreateRequest, WatchRequest, WatchResponse,
+    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest,
+    TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use api::tls::Foreign;
 use bytes::Bytes;
@@ -25,6 +26,9 @@ use tonic::{Code, Status, Streaming};
 
 /// How long one member may take for an answer before the next is asked. A new leader of etcd's own takes about a second.
 const ANSWER: Duration = Duration::from_secs(2);
+
+/// As [`ANSWER`], for a page of rows: etcd counts all rows of the range, which may be all of ten million.
+const PAGE_ANSWER: Duration = Duration::from_secs(30);
 
 /// Pause after all members failed.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -124,11 +128,21 @@ impl Client {
         patience: Duration,
         request: impl Fn(Channel) -> F,
     ) -> Result<T, StoreError> {
+        self.ask_within(ANSWER, patience, request).await
+    }
+
+    /// As [`Client::ask`], where a member may take so long for an answer.
+    async fn ask_within<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        answer_within: Duration,
+        patience: Duration,
+        request: impl Fn(Channel) -> F,
+    ) -> Result<T, StoreError> {
         let began = Instant::now();
         let mut n_failed = 0;
         loop {
             let at = self.current.load(Relaxed) % self.channels.len();
-            let answer = tokio::time::timeout(ANSWER.min(patience), request(self.channels[at].clone())).await;
+            let answer = tokio::time::timeout(answer_within.min(patience), request(self.channels[at].clone())).await;
             let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status)) => status,
@@ -161,7 +175,8 @@ impl Client {
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
-        self.range_within(request, PATIENCE).await
+        let patience = if request.limit > 0 { PAGE_ANSWER } else { PATIENCE };
+        self.range_within(request, patience).await
     }
 
     pub(super) async fn range_within(
@@ -174,7 +189,8 @@ impl Client {
             return self.ask(patience, async |_| Ok(model.range(&request)?)).await;
         }
         let ask = async |channel| Ok(kv(channel).range(request.clone()).await?.into_inner());
-        self.ask(patience, ask).await
+        let answer_within = if request.limit > 0 { PAGE_ANSWER } else { ANSWER };
+        self.ask_within(answer_within, patience, ask).await
     }
 
     /// The events of a range from a revision on.
@@ -211,6 +227,9 @@ impl Client {
             return self.ask(PATIENCE, async |_| Ok(model.txn(&request)?)).await;
         }
         let ask = async |channel| Ok(kv(channel).txn(request.clone()).await?.into_inner());
+        if matches!(&request.success[..], [RequestOp { request: Some(Request::RequestRange(_)) }]) {
+            return self.ask_within(PAGE_ANSWER, PAGE_ANSWER, ask).await;
+        }
         self.ask(PATIENCE, ask).await
     }
 

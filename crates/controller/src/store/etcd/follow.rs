@@ -3,7 +3,7 @@
 use super::client::{Client, PATIENCE};
 use super::codec::{Seal, Telling};
 use super::keys::Keys;
-use super::pages::{PAGE_ROWS, Page, paged};
+use super::pages::{PAGE_ROWS, Pages, Width, paged};
 use super::{EtcdOptions, Fault, lead};
 use crate::store::{RowChange, StoreError};
 use api::etcd::v3::event::EventType;
@@ -104,10 +104,10 @@ impl Follower {
     /// The rows as of a position, in the order of kind and key. Blocks, so it must not be called from a task. An error if etcd
     /// has compacted what was there then: take another position.
     pub fn rows(&self, position: Position) -> impl Iterator<Item = Result<RowChange, StoreError>> {
-        paged(self.keys.rows().0, move |key| {
-            let (range_end, limit, revision) = (self.keys.rows().1, PAGE_ROWS, position.revision);
-            let range = RangeRequest { key, range_end, limit, revision };
-            Page::of(&self.client.address, &self.keys, &self.runtime.block_on(self.client.range(range))?)
+        let pages = Pages::new(&self.keys, &[], Some(Width::FIRST), PAGE_ROWS);
+        paged(&self.client.address, pages, move |(key, range_end)| {
+            let range = RangeRequest { key, range_end, limit: PAGE_ROWS as i64, revision: position.revision };
+            self.runtime.block_on(self.client.range(range))
         })
     }
 

@@ -43,7 +43,12 @@ impl Keys {
     }
 
     pub(super) fn row(&self, kind: u8, key: &[u8]) -> Bytes {
-        self.key(&[b"rows/", &[kind][..], key].concat())
+        self.row_at(&[&[kind], key].concat())
+    }
+
+    /// That of kind and key.
+    pub(super) fn row_at(&self, kind_and_key: &[u8]) -> Bytes {
+        self.key(&[b"rows/", kind_and_key].concat())
     }
 
     /// Kind and key of a row, from its whole key.

@@ -38,7 +38,7 @@ use client::Client;
 use codec::{CHUNK, Seal};
 use keys::{Keys, delete, put, range};
 use lead::{Background, Lease, not_leader};
-use pages::{PAGE_ROWS, Page, after, paged};
+use pages::{PAGE_ROWS, Pages, Width, after, paged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -96,6 +96,8 @@ pub struct EtcdStore {
     seal: Seal,
     /// Applies the journal of the last commit.
     applying: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
+    /// How far apart rows were that were read last.
+    width: Mutex<Option<Width>>,
     term: u64,
 }
 
@@ -130,6 +132,7 @@ impl EtcdStore {
             lost,
             seal,
             applying: Mutex::default(),
+            width: Mutex::new(Some(Width::FIRST)),
             term,
         };
         store.recover()?;
@@ -150,7 +153,7 @@ impl EtcdStore {
         loop {
             let found = self.range((from, to.clone()), 1)?;
             let Some(kv) = found.kvs.last() else { break };
-            from = after(&kv.key);
+            from = after(&kv.key).into();
             journal.extend_from_slice(&kv.value);
             if !found.more {
                 break;
@@ -213,16 +216,11 @@ impl EtcdStore {
     }
 
     /// What is in a range.
-    fn range(&self, keys: (Bytes, Bytes), limit: i64) -> Result<RangeResponse, StoreError> {
-        match self.guarded(vec![range(keys, limit)])?.responses.into_iter().next().and_then(|op| op.response) {
+    fn range(&self, keys: (Bytes, Bytes), limit: usize) -> Result<RangeResponse, StoreError> {
+        match self.guarded(vec![range(keys, limit as i64)])?.responses.into_iter().next().and_then(|op| op.response) {
             Some(Response::ResponseRange(range)) => Ok(range),
             _ => Err(self.client.failed(Fault::Other, "it answered something else than was asked")),
         }
-    }
-
-    /// The rows from a key on, at most `limit`.
-    fn rows_from(&self, from: Bytes, limit: i64) -> Result<Page, StoreError> {
-        Page::of(&self.client.address, &self.keys, &self.range((from, self.keys.rows().1), limit)?)
     }
 
     /// An operation for each row, of which each is there once: etcd takes no key twice.
@@ -347,25 +345,26 @@ async fn guarded(
 impl Store for EtcdStore {
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
         let mut settled = Some(self.settle());
-        Box::new(paged(self.keys.rows().0, move |from| {
+        let pages = Pages::new(&self.keys, &[], Some(Width::FIRST), PAGE_ROWS);
+        Box::new(paged(&self.client.address, pages, move |keys| {
             settled.take().unwrap_or(Ok(()))?;
-            self.rows_from(from, PAGE_ROWS)
+            self.range(keys, PAGE_ROWS)
         }))
     }
 
     fn rows_after(&self, after_row: Option<(u8, &[u8])>, n_rows: usize) -> Result<Vec<RowChange>, StoreError> {
         self.settle()?;
-        let from = after_row.map_or(self.keys.rows().0, |(kind, key)| after(&self.keys.row(kind, key)));
+        let from = after_row.map_or(Vec::new(), |(kind, key)| after(&[&[kind], key].concat()));
+        let mut width = self.width.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = Pages::new(&self.keys, &from, *width, PAGE_ROWS.min(n_rows));
         let mut rows = Vec::new();
-        let mut next = Some(from);
-        while let Some(from) = next
+        while let Some(keys) = pages.range()
             && rows.len() < n_rows
         {
-            let limit = (n_rows - rows.len()).min(PAGE_ROWS as usize) as i64;
-            let page = self.rows_from(from, limit)?;
-            rows.extend(page.rows);
-            next = page.next;
+            let found = self.range(keys, PAGE_ROWS.min(n_rows - rows.len()))?;
+            rows.extend(pages.take(&self.client.address, &found)?);
         }
+        *width = pages.width();
         Ok(rows)
     }
 
