@@ -72,7 +72,7 @@ pub(super) struct Put {
 /// The controller.
 pub(super) trait Control {
     /// Starts the switches. They get what the controller knows so far as whole images.
-    fn start_switches(&mut self) -> Result<()>;
+    fn start_switches(&mut self, stop: &Stop) -> Result<()>;
     /// Adds names, or moves them.
     fn put(&mut self, names: &[Put]) -> Result<()>;
     /// Removes names.

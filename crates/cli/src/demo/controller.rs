@@ -110,6 +110,24 @@ impl<'a> RemoteControl<'a> {
         }
     }
 
+    /// Waits until every controller but the one that leads follows: switches that start before would all begin with that one.
+    fn wait_for_followers(&mut self, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        for i in (0..self.clients.len()).filter(|i| *i != self.leader).collect::<Vec<_>>() {
+            while !status(controller_status(i)).is_ok_and(|status| status["position"].is_u64()) {
+                self.site.processes.check()?;
+                if stop.load(Ordering::Relaxed) {
+                    bail!("interrupted");
+                }
+                if Instant::now() > deadline {
+                    bail!("{} does not follow the controller that leads", controller_name(i));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a controller follows another one.
     fn follows(&mut self, i: usize) -> Result<bool> {
         let mut client = self.client(i)?;
@@ -194,7 +212,8 @@ fn link_end(layout: &Layout, end: End) -> LinkEnd {
 }
 
 impl Control for RemoteControl<'_> {
-    fn start_switches(&mut self) -> Result<()> {
+    fn start_switches(&mut self, stop: &Stop) -> Result<()> {
+        self.wait_for_followers(stop)?;
         let Site { layout, directory, switches, processes, .. } = &mut self.site;
         for (name, file) in layout.topology.switches.iter().zip(*switches) {
             processes.start(directory, name, &["switch".as_ref(), "--config".as_ref(), file.as_os_str()])?;

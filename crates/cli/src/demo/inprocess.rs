@@ -298,7 +298,7 @@ fn name(mac: &Mac) -> Name {
 }
 
 impl Control for LocalControl<'_> {
-    fn start_switches(&mut self) -> Result<()> {
+    fn start_switches(&mut self, _: &Stop) -> Result<()> {
         for switch in 0..self.nodes.len() {
             for message in self.network.attach(self.nodes[switch], &Report::default())? {
                 self.post(self.nodes[switch], message);

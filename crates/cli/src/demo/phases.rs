@@ -166,7 +166,7 @@ impl Run<'_> {
         self.control.put(&puts)?;
         self.check_stop()?;
         (self.progress)(format!("{n} switches start, and get their tables"));
-        self.control.start_switches()?;
+        self.control.start_switches(self.stop)?;
         self.control.wait_in_step(self.stop)?;
         Ok(Names { live, next_index: self.n_names })
     }

@@ -18,7 +18,7 @@ use super::wire::Wires;
 struct NoControl;
 
 impl Control for NoControl {
-    fn start_switches(&mut self) -> Result<()> {
+    fn start_switches(&mut self, _: &Stop) -> Result<()> {
         Ok(())
     }
     fn put(&mut self, _: &[Put]) -> Result<()> {

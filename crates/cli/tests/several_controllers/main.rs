@@ -227,6 +227,36 @@ fn copied_there_and_back(directory: &Path, store: &str, other: &str) {
     }
 }
 
+/// A controller of another network, with the prefix of this one by mistake, says so and harms nothing, not even when it could
+/// lead.
+async fn another_network_has_the_same_prefix() {
+    let cluster = Cluster::start(1, &[]);
+    let store = cluster.address("site");
+    let mut site = Site::new(|_| store.clone());
+    let config = site.directory.path().join("1.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("name_kind = \"mac\"", "name_kind = \"ipv4\"")).unwrap();
+    site.start(0);
+    let (_, mut client) = site.wait_for_leader().await;
+    add_full_mesh(&mut client, 2).await;
+    let put = |i| v1::PutNamesRequest { names: vec![record(i, "h1")], only_new: true };
+    client.put_names(put(1)).await.unwrap();
+
+    let log = site.directory.path().join("1.log");
+    let stderr = std::fs::File::create(&log).unwrap();
+    let mut other = Command::new(FIBULA).args(["controller", "--config"]).arg(&config).stderr(stderr).spawn().unwrap();
+    let says = || std::fs::read_to_string(&log).unwrap_or_default();
+    eventually("it says what differs", async || says().contains("the kind of name is mac in the store")).await;
+    client.put_names(put(2)).await.unwrap();
+    site.kill(0);
+    let ended = tokio::task::spawn_blocking(move || other.wait().unwrap());
+    assert!(!ended.await.unwrap().success());
+    site.start(0);
+    let (_, mut client) = site.wait_for_leader().await;
+    assert_eq!(names(&mut client).await.len(), 2);
+    client.put_names(put(3)).await.unwrap();
+}
+
 /// Frames of real hosts while names change, through switches that three controllers serve.
 fn network_goes_on_when_the_leader_is_killed() {
     let arguments = ["--json", "demo", "--topology", "ring", "--controllers", "3", "--names", "500", "--seconds", "3"];
@@ -240,19 +270,29 @@ fn network_goes_on_when_the_leader_is_killed() {
     assert!(report["names_added"].as_u64() > Some(0) && report["frames_delivered"].as_u64() > Some(0), "{report}");
 }
 
+fn in_runtime(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(test);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+}
+
 fn main() -> ExitCode {
     let without = !member::is_installed();
     if without {
-        eprintln!("3 tests are ignored: they need etcd (Debian: etcd-server)");
+        eprintln!("4 tests are ignored: they need etcd (Debian: etcd-server)");
     }
-    let test = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(leaders_are_killed());
-        runtime.shutdown_timeout(Duration::from_secs(1));
+    let killed = || {
+        in_runtime(leaders_are_killed());
         Ok(())
     };
     let name = "killed_leaders_lose_nothing_acknowledged_and_switches_move_on";
-    let killed = Trial::test(name, test).with_ignored_flag(without);
+    let killed = Trial::test(name, killed).with_ignored_flag(without);
+    let other = || {
+        in_runtime(another_network_has_the_same_prefix());
+        Ok(())
+    };
+    let name = "another_network_with_the_same_prefix_is_refused_and_harms_nothing";
+    let other = Trial::test(name, other).with_ignored_flag(without);
     let histories = || {
         history::hold_over_many_seeds();
         Ok(())
@@ -270,5 +310,5 @@ fn main() -> ExitCode {
         Ok(())
     };
     let judge = Trial::test("wrong_histories_are_found", judge);
-    libtest_mimic::run(&Arguments::from_args(), vec![killed, histories, demo, judge]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, histories, demo, judge]).exit_code()
 }

@@ -27,8 +27,9 @@ use tonic::{Code, Status, Streaming};
 /// How long one member may take for an answer before the next is asked. A new leader of etcd's own takes about a second.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// As [`ANSWER`], for a page of rows: etcd counts all rows of the range, which may be all of ten million.
-const PAGE_ANSWER: Duration = Duration::from_secs(30);
+/// As [`ANSWER`] and [`PATIENCE`], for a page of rows: etcd counts all rows of the range, which may be all of ten million.
+const PAGE_ANSWER: Duration = Duration::from_secs(10);
+const PAGE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pause after all members failed.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -175,7 +176,7 @@ impl Client {
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
-        let patience = if request.limit > 0 { PAGE_ANSWER } else { PATIENCE };
+        let patience = if request.limit > 0 { PAGE_PATIENCE } else { PATIENCE };
         self.range_within(request, patience).await
     }
 
@@ -228,7 +229,7 @@ impl Client {
         }
         let ask = async |channel| Ok(kv(channel).txn(request.clone()).await?.into_inner());
         if matches!(&request.success[..], [RequestOp { request: Some(Request::RequestRange(_)) }]) {
-            return self.ask_within(PAGE_ANSWER, PAGE_ANSWER, ask).await;
+            return self.ask_within(PAGE_ANSWER, PAGE_PATIENCE, ask).await;
         }
         self.ask(PATIENCE, ask).await
     }
