@@ -142,11 +142,12 @@ impl State {
             values.iter().rev().find(|value| value.revision <= as_of).and_then(|value| value.kv.clone())
         };
         let mut kvs: Vec<KeyValue> = self.within(key, range_end).filter_map(|(_, values)| then(values)).collect();
+        let count = kvs.len() as i64;
         let more = *limit > 0 && kvs.len() > *limit as usize;
         if more {
             kvs.truncate(*limit as usize);
         }
-        RangeResponse { header: Some(ResponseHeader { revision: self.revision }), kvs, more }
+        RangeResponse { header: Some(ResponseHeader { revision: self.revision }), kvs, more, count }
     }
 
     fn carry_out(&mut self, request: &TxnRequest) -> Result<TxnResponse, Failure> {

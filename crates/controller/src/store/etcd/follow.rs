@@ -3,7 +3,7 @@
 use super::client::{Client, PATIENCE};
 use super::codec::{Seal, Telling};
 use super::keys::Keys;
-use super::pages::{PAGE_ROWS, Pages, Width, paged};
+use super::pages::{PAGE_ROWS, Pages, paged};
 use super::{EtcdOptions, Fault, lead};
 use crate::store::{RowChange, StoreError};
 use api::etcd::v3::event::EventType;
@@ -104,7 +104,7 @@ impl Follower {
     /// The rows as of a position, in the order of kind and key. Blocks, so it must not be called from a task. An error if etcd
     /// has compacted what was there then: take another position.
     pub fn rows(&self, position: Position) -> impl Iterator<Item = Result<RowChange, StoreError>> {
-        let pages = Pages::new(&self.keys, &[], Some(Width::FIRST), PAGE_ROWS);
+        let pages = Pages::new(&self.keys, &[], None, PAGE_ROWS);
         paged(&self.client.address, pages, move |(key, range_end)| {
             let range = RangeRequest { key, range_end, limit: PAGE_ROWS as i64, revision: position.revision };
             self.runtime.block_on(self.client.range(range))

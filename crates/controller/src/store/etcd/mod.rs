@@ -132,7 +132,7 @@ impl EtcdStore {
             lost,
             seal,
             applying: Mutex::default(),
-            width: Mutex::new(Some(Width::FIRST)),
+            width: Mutex::default(),
             term,
         };
         store.recover()?;
@@ -345,7 +345,7 @@ async fn guarded(
 impl Store for EtcdStore {
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
         let mut settled = Some(self.settle());
-        let pages = Pages::new(&self.keys, &[], Some(Width::FIRST), PAGE_ROWS);
+        let pages = Pages::new(&self.keys, &[], None, PAGE_ROWS);
         Box::new(paged(&self.client.address, pages, move |keys| {
             settled.take().unwrap_or(Ok(()))?;
             self.range(keys, PAGE_ROWS)
