@@ -74,8 +74,7 @@ impl HashIndex {
                 .filter(|&number| number != EMPTY)
                 .for_each(|number| self.occupy(hash_of(number), number));
         }
-        self.occupy(hash, number);
-        self.len += 1;
+        self.insert_next(hash, number);
     }
 
     /// Adds a number that is not in it, for which there is room. In the order of the hashes this writes place after place.

@@ -198,10 +198,10 @@ impl Run<'_> {
         let mut next_moved = 0;
         let mut next_host = 0;
         let (begun, lasts) = (Instant::now(), until.saturating_duration_since(Instant::now()));
-        let mut may_lose = [true; 2];
+        let (mut may_lose_follower, mut may_lose_leader) = (true, true);
         for round in 0.. {
             // However slow the machine, make at least one change of each kind.
-            let enough = churn.host_moves > 0 && may_lose == [false; 2] && Instant::now() >= until;
+            let enough = churn.host_moves > 0 && !may_lose_follower && !may_lose_leader && Instant::now() >= until;
             if enough || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -233,16 +233,16 @@ impl Run<'_> {
             lock(targets).live = names.live.iter().map(|&(mac, _)| mac).collect();
 
             let mut lost = None;
-            if may_lose[0] && begun.elapsed() >= lasts / 4 {
-                may_lose[0] = false;
+            if may_lose_follower && begun.elapsed() >= lasts / 4 {
+                may_lose_follower = false;
                 lost = self.control.lose_follower()?;
             }
             let begun_round = Instant::now();
             let puts: Vec<Put> = added.iter().chain(&moves).map(|&(mac, switch)| far_put(mac, switch)).collect();
             self.control.put(&puts)?;
             // In the middle: what was just put is acknowledged, and not all switches have it.
-            if may_lose[1] && begun.elapsed() >= lasts / 2 && lost.is_none() {
-                may_lose[1] = false;
+            if may_lose_leader && begun.elapsed() >= lasts / 2 && lost.is_none() {
+                may_lose_leader = false;
                 churn.leaderless = self.control.lose_leader(&puts[..1], self.stop)?;
             }
             self.control.wait_in_step(self.stop)?;
