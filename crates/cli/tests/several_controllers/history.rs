@@ -1,14 +1,14 @@
 //! Whatever stands still, is cut off or dies: all changes that were answered have one order, that in which they were made.
 //!
 //! Operators change a few names through controllers as processes, and write down when they asked, what, and what they were
-//! told. Meanwhile controllers are killed, stopped (SIGSTOP) and continued, ended (SIGTERM), and cut off from etcd, some so that
-//! their requests arrive and the answers do not. At the end each name's history must have an order in which every answer is
+//! told. Meanwhile controllers are killed, stopped (SIGSTOP) and continued, ended (SIGTERM), cut off from etcd, some so that
+//! their requests arrive and the answers do not, and their dates are set forward and back. At the end each name's history must have an order in which every answer is
 //! right, no change comes before one that was answered before it was asked, and the last one gives what is found. (Wing and
 //! Gong, "Testing and verifying concurrent objects", 1993.)
 
 use crate::member::Cluster;
 use crate::proxy::{Passes, Proxy};
-use crate::site::{N_CONTROLLERS, Site, signal};
+use crate::site::{N_CONTROLLERS, Site, clock_library, signal};
 use crate::support::{Client, PATIENCE, add_full_mesh, mac, record};
 use api::v1;
 use lookup::testkit::{Rng, seed};
@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use time::format_description::well_known::Rfc3339;
 use tonic::Code;
 
 const N_NAMES: u32 = 10;
@@ -177,6 +178,13 @@ struct Counts {
     answered: usize,
     unsure: usize,
     faults: BTreeMap<&'static str, u32>,
+    /// Records of audits with a date that is not the true one.
+    misdated: usize,
+}
+
+/// Of faults.
+fn n_kinds() -> u64 {
+    if clock_library().is_some() { 6 } else { 5 }
 }
 
 async fn fault(rng: &mut Rng, site: &Arc<Mutex<Site>>, proxies: &[Vec<Proxy>], counts: &mut Counts) {
@@ -185,7 +193,7 @@ async fn fault(rng: &mut Rng, site: &Arc<Mutex<Site>>, proxies: &[Vec<Proxy>], c
     let leader = (0..N_CONTROLLERS).find(leads).filter(|_| rng.below(4) > 0);
     let who = leader.unwrap_or_else(|| rng.below(N_CONTROLLERS as u64) as usize);
     let id = || site.lock().unwrap().running[who].as_ref().map(std::process::Child::id);
-    let what = match rng.below(5) {
+    let what = match rng.below(n_kinds()) {
         0 => {
             if let Some(child) = &mut site.lock().unwrap().running[who] {
                 let _ = child.kill();
@@ -212,11 +220,19 @@ async fn fault(rng: &mut Rng, site: &Arc<Mutex<Site>>, proxies: &[Vec<Proxy>], c
             proxies[who].iter().for_each(|proxy| proxy.set(Passes::All));
             "cut off"
         }
-        _ => {
+        4 => {
             proxies[who].iter().for_each(|proxy| proxy.set(Passes::Requests));
             pause(500 + rng.below(4000)).await;
             proxies[who].iter().for_each(|proxy| proxy.set(Passes::All));
             "without answers"
+        }
+        _ => {
+            // By seconds, as by a time server, to years, as by a dead battery.
+            let seconds = 10_i64.pow(1 + rng.below(8) as u32);
+            let back = rng.below(2) == 0;
+            site.lock().unwrap().set_clock(who, if back { -seconds } else { seconds });
+            pause(rng.below(2000)).await;
+            "set to another date"
         }
     };
     *counts.faults.entry(what).or_default() += 1;
@@ -276,6 +292,7 @@ async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
     }
     ended.store(true, Relaxed);
     keeper.await.unwrap();
+    counts.misdated = misdated(&site.lock().unwrap());
     for (name, changes) in &*history.lock().unwrap() {
         counts.answered += changes.iter().filter(|change| change.answered.is_some()).count();
         counts.unsure += changes.iter().filter(|change| change.answered.is_none()).count();
@@ -285,6 +302,19 @@ async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
         }
     }
     Ok(counts)
+}
+
+/// Records of the controllers' audits that were not written in the last minutes, by their dates.
+fn misdated(site: &Site) -> usize {
+    let now = time::OffsetDateTime::from(api::clock::now());
+    let audits = (0..N_CONTROLLERS).map(|i| site.directory.path().join(format!("audit{i}.jsonl")));
+    let texts = audits.map(|audit| std::fs::read_to_string(audit).unwrap_or_default());
+    let is_other = |record: &str| {
+        let record: serde_json::Value = serde_json::from_str(record).ok()?;
+        let date = time::OffsetDateTime::parse(record["time"].as_str()?, &Rfc3339).ok()?;
+        Some((now - date).abs() > Duration::from_secs(600))
+    };
+    texts.map(|text| text.lines().filter(|record| is_other(record) == Some(true)).count()).sum()
 }
 
 /// A client of the one that leads, once it has put these names.
@@ -331,7 +361,12 @@ pub(crate) fn hold_over_many_seeds() {
         sum
     });
     println!("{n_runs} runs: {sum:?}");
-    assert!(sum.answered as u64 > 20 * n_runs && sum.faults.len() == 5, "{sum:?}");
+    assert!(sum.answered as u64 > 20 * n_runs && sum.faults.len() as u64 == n_kinds(), "{sum:?}");
+    if n_kinds() == 6 {
+        assert!(sum.misdated > 0, "no controller took the date that was set: {sum:?}");
+    } else {
+        println!("no dates were set: that needs libfaketime");
+    }
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
@@ -349,6 +384,7 @@ fn add(sum: &mut Counts, done: Option<Result<Result<Counts, String>, tokio::task
     };
     sum.answered += counts.answered;
     sum.unsure += counts.unsure;
+    sum.misdated += counts.misdated;
     counts.faults.into_iter().for_each(|(what, n)| *sum.faults.entry(what).or_default() += n);
 }
 

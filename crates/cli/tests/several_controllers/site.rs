@@ -5,6 +5,7 @@ use api::v1;
 use socket2::Socket;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ impl Site {
                 audit.display()
             );
             std::fs::write(directory.path().join(format!("{i}.toml")), text).unwrap();
+            std::fs::write(directory.path().join(format!("clock{i}")), "+0\n").unwrap();
         }
         Site { directory, ports, running: (0..N_CONTROLLERS).map(|_| None).collect(), _reserved: reserved }
     }
@@ -44,7 +46,22 @@ impl Site {
         let config = self.directory.path().join(format!("{i}.toml"));
         let mut command = Command::new(FIBULA);
         command.args(["controller", "--config"]).arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(library) = clock_library() {
+            // Dates alone: what waits does so by the monotonic clock, which no administrator sets.
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME_TIMESTAMP_FILE", self.directory.path().join(format!("clock{i}")));
+            command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         self.running[i] = Some(command.spawn().unwrap());
+    }
+
+    /// Sets the date of a controller so many seconds before or after the true one, if there is what does so.
+    pub(crate) fn set_clock(&self, i: usize, seconds: i64) {
+        // Renamed into place: it is read while it is set.
+        let [new, file] = ["new", "clock"].map(|name| self.directory.path().join(format!("{name}{i}")));
+        std::fs::write(&new, format!("{seconds:+}\n")).unwrap();
+        std::fs::rename(new, file).unwrap();
     }
 
     pub(crate) fn kill(&mut self, i: usize) {
@@ -121,6 +138,15 @@ impl Drop for Site {
             .into_iter()
             .for_each(|i| self.kill(i));
     }
+}
+
+/// libfaketime, by which a process has a date of its own.
+pub(crate) fn clock_library() -> Option<PathBuf> {
+    let mut folders = std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    folders.find_map(|folder| {
+        let library = folder.join("faketime/libfaketimeMT.so.1");
+        library.exists().then_some(library)
+    })
 }
 
 /// Sends a process a signal, unless it has just ended.
