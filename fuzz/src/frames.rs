@@ -19,6 +19,7 @@ use switch::daemon::config::{self, Config};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::flow::{self, Flows};
 use switch::gateway;
+use switch::links::Hello;
 use switch::plane::PlaneWriter;
 use switch::port::Role;
 use switch::shim;
@@ -128,7 +129,7 @@ impl Rig {
         Rig { worker: workers.remove(0), monitor, ends, _replica: replica }
     }
 
-    /// Runs the worker until nothing comes any more. Every frame is sent or counted as dropped.
+    /// Runs the worker until nothing comes any more. Every frame is sent, a hello, or counted as dropped.
     fn settle(&mut self) {
         while self.worker.poll_once() > 0 {}
         for (_, end) in &mut self.ends {
@@ -138,7 +139,11 @@ impl Rig {
         }
         let counts = self.monitor.status().total;
         let all = counts.received + counts.originated;
-        assert_eq!(all, counts.sent + counts.dropped_total(), "a frame is not accounted for: {counts:?}");
+        let went = counts.sent + counts.hellos + counts.dropped_total();
+        assert_eq!(all, went, "a frame is not accounted for: {counts:?}");
+        for (_, hello) in self.monitor.links().take_heard().0 {
+            assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        }
     }
 }
 
@@ -217,6 +222,10 @@ fn frames() -> Vec<(u8, Vec<u8>)> {
 /// The same with a VLAN tag, and as they look between switches.
 fn varied() -> Vec<(u8, Vec<u8>)> {
     let mut all = frames();
+    let hears = Some((5, PortId(8)));
+    let (cluster, interval_ms, multiplier) = (7, 100, 3);
+    let hello = Hello { switch: "s2".to_owned(), port: PortId(8), session: 9, hears, cluster, interval_ms, multiplier };
+    all.push((2, hello.encode()));
     for (port, frame) in frames() {
         all.push((port, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat()));
         all.push((2, [&frame[..12], &shim::ETHER_TYPE[..], &[5, 0], &frame[12..]].concat()));

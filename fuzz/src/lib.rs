@@ -5,7 +5,7 @@
 //! | `southbound` | messages of a controller, one after another | a refused message changes nothing that is served; what is held can be saved and loaded |
 //! | `saved` | the saved image of a switch | what loads can be saved, and loads again as the same |
 //! | `files` | files of FIBs, filters, counting filters, prefixes | what was read is written as the same bytes |
-//! | `frames` | frames on the ports of a switch | every frame is sent or counted as dropped |
+//! | `frames` | frames on the ports of a switch | every frame is sent, a hello that means the same when written, or counted as dropped |
 //! | `flows` | the same, with connection tracking, load balancer and source NAT | as above |
 //! | `gateway` | the same, with IP routing and connection tracking | as above |
 //! | `text` | lists of names, configuration files, topologies | what is read means the same when written |

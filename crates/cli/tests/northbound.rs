@@ -30,9 +30,15 @@ async fn names_can_be_added_moved_shown_and_removed() {
     assert!(done(&["name", "list"]).contains("h2"));
     assert_eq!(done(&["-j", "name", "count"]), "{\"names\":1,\"max_names\":1000000}\n");
     assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
-    assert_eq!(done(&["-j", "link", "list"]), "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"up\":true}\n");
+    assert_eq!(
+        done(&["-j", "link", "list"]),
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"up\":true,\"state\":\"up\"}\n"
+    );
     assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7"]), "1 link set\n");
-    assert_eq!(done(&["-j", "link", "list"]), "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"up\":false}\n");
+    assert_eq!(
+        done(&["-j", "link", "list"]),
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"up\":false,\"state\":\"down\"}\n"
+    );
     assert!(done(&["-j", "switch", "show", "s1"]).contains("\"connected\":false"));
     assert_eq!(done(&["host", "del", "h2"]), "1 host removed\n");
     assert_eq!(done(&["link", "del", "s1:2"]), "1 link removed\n");
@@ -68,7 +74,10 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
     assert_eq!(stdout(&import("link", "a,b,cost\ns1:7,t1:1\nt1:2, t2:1, 5\n")), "2 links added\n");
     assert_eq!(stdout(&import("link", "")), "0 links added\n");
     assert_eq!((listed("switch"), listed("link")), (4, 3));
-    assert!(stdout(&site.fibula(&["-j", "link", "list"])).contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"up":true}"#));
+    assert!(
+        stdout(&site.fibula(&["-j", "link", "list"]))
+            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"up":true,"state":"up"}"#)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ mod support;
 
 use api::v1::from_switch::Body;
 use api::v1::{self, Ack, FromSwitch, Hello, Resync, ToSwitch};
-use fib::action::{Action, PortId};
+use fib::action::PortId;
 use fib::messages::{Report, Uplink};
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
@@ -45,8 +45,8 @@ impl Manual {
     }
 
     /// Applies and acknowledges messages until the replica maps the name to `action`.
-    async fn apply_until(&mut self, replica: &mut Replica<MemoryTables>, name: &Name, action: Action) {
-        while replica.action(name) != action {
+    async fn apply_until(&mut self, replica: &mut Replica<MemoryTables>, name: &Name, port: PortId) {
+        while replica.action(name).port() != Some(port) {
             let ToSwitch { sequence, message, .. } = self.next().await;
             replica.receive(&message).unwrap();
             self.send(Body::Ack(Ack { sequence })).await;
@@ -75,6 +75,132 @@ async fn put(client: &Client, index: u32, host: &str) {
     client.clone().put_names(v1::PutNamesRequest { names, only_new: false }).await.unwrap();
 }
 
+/// What a switch sees at its trunks: port, state, whether that is down, and the neighbour.
+fn trunks(seen: &[(u32, &str, bool, Option<(&str, u32)>)]) -> Body {
+    let trunk = |&(port, state, down, neighbour): &(u32, &str, bool, Option<(&str, u32)>)| v1::SeenTrunk {
+        port,
+        state: state.to_owned(),
+        down,
+        neighbour: neighbour.map(|(switch, port)| v1::LinkEnd { switch: switch.to_owned(), port }),
+    };
+    Body::Trunks(v1::TrunkReport { trunks: seen.iter().map(trunk).collect() })
+}
+
+/// Whether each link is cut, and what was found.
+async fn links(client: &Client) -> (Vec<bool>, v1::LinkList) {
+    let list = client.clone().list_links(v1::ListLinksRequest {}).await.unwrap().into_inner();
+    (list.links.iter().map(|link| link.cut).collect(), list)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart() {
+    let site = Site::new("value_mode = \"egress\"");
+    let controller = site.start();
+    let mut client = site.client().await;
+    // s1-s2, s1-s3, s2-s3: port j of switch i leads to switch j.
+    add_full_mesh(&mut client, 3).await;
+    put(&client, 2, "h2").await;
+    let mut replica = replica();
+    let mut one = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
+    let two = Manual::attach(&site, hello("s2", report(&self::replica()))).await.unwrap();
+    one.apply_until(&mut replica, &name(2), PortId(2)).await;
+    assert_eq!(replica.action(&name(2)).to_string(), "port:2 (or 3)", "the alternate is over s3");
+
+    // Nothing is known of a trunk where nobody says hello.
+    one.send(trunks(&[(2, "silent", false, None), (3, "silent", false, None)])).await;
+    two.send(trunks(&[(1, "up", false, Some(("s1", 2)))])).await;
+    put(&client, 3, "h2").await;
+    assert_eq!(links(&client).await.0, [false; 3]);
+    // One end says that it is down; the other end still thinks that it is up.
+    one.send(trunks(&[(2, "no_carrier", true, None), (3, "up", false, Some(("s3", 1)))])).await;
+    one.apply_until(&mut replica, &name(2), PortId(3)).await;
+    assert_eq!(links(&client).await.0, [true, false, false]);
+    let whole = trunks(&[(2, "up", false, Some(("s2", 1))), (3, "up", false, Some(("s3", 1)))]);
+    // After a restart nobody has said anything yet.
+    drop(controller);
+    let _controller = site.start();
+    let client = site.client().await;
+    assert_eq!(links(&client).await.0, [true, false, false]);
+    let mut one = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
+    // Not proven by a trunk that has not come up.
+    one.send(trunks(&[(2, "silent", false, None)])).await;
+    put(&client, 4, "h2").await;
+    assert_eq!(links(&client).await.0, [true, false, false]);
+    one.send(whole).await;
+    one.apply_until(&mut replica, &name(2), PortId(2)).await;
+    assert_eq!(links(&client).await.0, [false; 3]);
+
+    // A cable in the wrong port: no frames of that link come out at its other end.
+    one.send(trunks(&[(2, "up", false, Some(("s3", 7)))])).await;
+    one.apply_until(&mut replica, &name(2), PortId(3)).await;
+    let (cut, list) = links(&client).await;
+    assert_eq!(cut, [true, false, false]);
+    let trouble = "s1:2 is joined to s3:7, and was declared to lead to s2:1: the cable is elsewhere, or the link";
+    assert_eq!(list.troubles, [trouble]);
+    one.send(trunks(&[(2, "several", true, Some(("s9", 1))), (8, "foreign", true, Some(("x", 1)))])).await;
+    eventually("both troubles are told", async || links(&client).await.1.troubles.len() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or_at_once() {
+    for auto in ["off", "confirm", "on"] {
+        let site = Site::new(&format!("auto_links = \"{auto}\""));
+        let _controller = site.start();
+        let mut client = site.client().await;
+        add_full_mesh(&mut client, 2).await;
+        client.add_switch(v1::AddSwitchRequest { name: "s3".to_owned(), tenants: vec![] }).await.unwrap();
+        let attach = async |name| Manual::attach(&site, hello(name, report(&replica()))).await.unwrap();
+        let (one, three) = (attach("s1").await, attach("s3").await);
+        // Ports 5 and 6 of s1; h1 is at a port of its own, and port 9 leads to nobody that says so.
+        let host_port = HOST_PORT;
+        one.send(trunks(&[
+            (5, "up", false, Some(("s3", 1))),
+            (6, "one_way", false, Some(("s3", 2))),
+            (host_port, "up", false, Some(("s3", 3))),
+            (9, "up", false, Some(("nobody", 1))),
+        ]))
+        .await;
+        three
+            .send(trunks(&[
+                (1, "up", false, Some(("s1", 5))),
+                (2, "up", false, Some(("s1", 6))),
+                (3, "up", false, Some(("s1", host_port))),
+            ]))
+            .await;
+        let ends = |link: &v1::Link| {
+            let [a, b] = [&link.a, &link.b].map(|end| end.as_ref().unwrap());
+            format!("{}:{} {}:{}", a.switch, a.port, b.switch, b.port)
+        };
+        match auto {
+            "off" => {
+                put(&client, 1, "h1").await;
+                eventually("both have reported", async || links(&client).await.1.troubles.len() == 1).await;
+                assert!(links(&client).await.1.found.is_empty());
+                assert_eq!(
+                    client.accept_links(v1::AcceptLinksRequest { cost: 1 }).await.unwrap().into_inner().changed,
+                    0
+                );
+            }
+            "confirm" => {
+                eventually("the cable is found", async || links(&client).await.1.found.len() == 1).await;
+                assert_eq!(ends(&links(&client).await.1.found[0]), "s1:5 s3:1");
+                let accepted = client.accept_links(v1::AcceptLinksRequest { cost: 4 }).await.unwrap().into_inner();
+                assert_eq!(accepted.changed, 1);
+            }
+            _ => {}
+        }
+        if auto != "off" {
+            eventually("it is a link", async || links(&client).await.0.len() == 2).await;
+            let list = links(&client).await.1;
+            assert_eq!(
+                (ends(&list.links[1]), list.links[1].cost),
+                ("s1:5 s3:1".to_owned(), if auto == "on" { 1 } else { 4 })
+            );
+            assert!(list.found.is_empty());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn switch_that_missed_a_message_gets_what_it_lacks() {
     let site = Site::new("");
@@ -84,7 +210,7 @@ async fn switch_that_missed_a_message_gets_what_it_lacks() {
     let mut replica = replica();
     let mut switch = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
     put(&client, 1, "h1").await;
-    switch.apply_until(&mut replica, &name(1), Action::Port(PortId(HOST_PORT as u16))).await;
+    switch.apply_until(&mut replica, &name(1), PortId(HOST_PORT as u16)).await;
 
     // All messages of one change are lost, and those of the next do not fit.
     put(&client, 2, "h2").await;
@@ -107,8 +233,8 @@ async fn switch_that_missed_a_message_gets_what_it_lacks() {
         assert!(answered == lost.answered || received.is_ok(), "{received:?}");
         switch.send(Body::Ack(Ack { sequence: next.sequence })).await;
     }
-    switch.apply_until(&mut replica, &name(2), Action::Port(PortId(2))).await;
-    switch.apply_until(&mut replica, &name(3), Action::Port(PortId(2))).await;
+    switch.apply_until(&mut replica, &name(2), PortId(2)).await;
+    switch.apply_until(&mut replica, &name(3), PortId(2)).await;
     let start = Instant::now();
     while in_step(&client).await == 0 {
         assert!(start.elapsed() < PATIENCE, "not in step");
@@ -139,7 +265,7 @@ async fn slow_switch_blocks_neither_changes_nor_other_switches() {
     eventually("the others in step", async || in_step(&client).await == 2).await;
     for (switch, port) in others.iter().zip([HOST_PORT as u16, 2]) {
         let replica = switch.replica();
-        assert!((0..N_NAMES).all(|i| replica.action(&name(i)) == Action::Port(PortId(port))));
+        assert!((0..N_NAMES).all(|i| replica.action(&name(i)).port() == Some(PortId(port))));
     }
 }
 
@@ -169,7 +295,7 @@ async fn a_report_of_60_mib_is_answered_while_others_make_changes() {
     let mut replica = replica();
     let mut switch = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
     put(&client, 0, "h1").await;
-    switch.apply_until(&mut replica, &name(0), Action::Port(PortId(HOST_PORT as u16))).await;
+    switch.apply_until(&mut replica, &name(0), PortId(HOST_PORT as u16)).await;
 
     let n_changes = Arc::new(AtomicU32::new(0));
     let (changing, counted) = (client.clone(), Arc::clone(&n_changes));
@@ -229,9 +355,9 @@ async fn switch_that_cannot_hold_its_table_serves_the_old_one_and_says_why() {
     };
     eventually("a reason", async || reason().await.contains("max_table_bytes")).await;
     eventually("the other in step", async || in_step(&client).await == 1).await;
-    assert_eq!(small.replica().action(&name(1)), Action::Port(PortId(2)), "the old table serves");
+    assert_eq!(small.replica().action(&name(1)).port(), Some(PortId(2)), "the old table serves");
     assert!(small.status().cannot_follow.contains("max_table_bytes"));
-    assert_eq!(large.replica().action(&name(20_009)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(large.replica().action(&name(20_009)).port(), Some(PortId(HOST_PORT as u16)));
     let shown = site.fibula(&["-j", "switch", "show", "s1"]);
     assert!(support::stdout(&shown).contains("max_table_bytes"), "{}", support::stdout(&shown));
 
@@ -240,7 +366,7 @@ async fn switch_that_cannot_hold_its_table_serves_the_old_one_and_says_why() {
     assert_eq!((reason().await, small.status().cannot_follow), (String::new(), String::new()));
     put(&client, 2, "h2").await;
     eventually("both in step", async || in_step(&client).await == 2).await;
-    assert_eq!(small.replica().action(&name(2)), Action::Port(PortId(2)));
+    assert_eq!(small.replica().action(&name(2)).port(), Some(PortId(2)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +398,7 @@ async fn second_stream_of_a_switch_replaces_the_first() {
     tokio::time::timeout(PATIENCE, ended).await.expect("the first stream ends");
     put(&client, 1, "h1").await;
     eventually("the second stream in step", async || in_step(&client).await == 1).await;
-    assert_eq!(switch.replica().action(&name(1)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(switch.replica().action(&name(1)).port(), Some(PortId(HOST_PORT as u16)));
 }
 
 async fn memory_of_first(client: &Client) -> Option<v1::MemoryUse> {
@@ -336,7 +462,7 @@ async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     let image = state.join("image");
     let saved = std::fs::read(&image).unwrap();
     let replica = Replica::load(Limits::default(), MemoryTables::default(), &saved).unwrap();
-    assert_eq!(replica.action(&name(1)), Action::Port(PortId(2)));
+    assert_eq!(replica.action(&name(1)).port(), Some(PortId(2)));
     assert_eq!(start().terminate(), Some(0));
 
     // A damaged image is set aside; the switch starts empty.
@@ -364,7 +490,7 @@ async fn switch_removed_and_added_again_comes_back_by_itself() {
     client.add_host(v1::Host { name: "h2".to_owned(), switch: "s2".to_owned(), port: HOST_PORT }).await.unwrap();
     put(&client, 2, "h2").await;
     eventually("in step again", async || in_step(&client).await == 1).await;
-    assert_eq!(switch.replica().action(&name(2)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(switch.replica().action(&name(2)).port(), Some(PortId(HOST_PORT as u16)));
     assert_eq!(switch.replica().tables().valid.len(), 1);
 }
 
@@ -397,6 +523,6 @@ async fn switch_follows_a_controller_whose_store_was_set_back() {
     put(&client, 9, "h1").await;
     eventually("in step with the older state", async || in_step(&client).await == 1).await;
     let replica = switch.replica();
-    assert_eq!(replica.action(&name(9)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(replica.action(&name(9)).port(), Some(PortId(HOST_PORT as u16)));
     assert_eq!(replica.tables().valid.len(), 2, "the names of the backup, and the new one");
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use api::v1;
-use fib::action::{Action, PortId};
+use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::os::unix::fs::FileExt;
@@ -130,5 +130,5 @@ async fn bit_that_flips_in_the_memory_of_a_switch_is_found_and_mended() {
     let verified = site.fibula(&["switch", "verify", "s1"]);
     assert_eq!((exit_code(&verified), stderr(&verified)), (0, String::new()));
     let name = Name::parse(NameKind::Mac, &mac(7)).unwrap();
-    assert_eq!(replica.action(&name), Action::Port(PortId(2)));
+    assert_eq!(replica.action(&name).port(), Some(PortId(2)));
 }

@@ -24,6 +24,10 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();
             ("set_link", format!("{}{cost}{state}", place(end)))
         }
+        Change::SeeLinks { links } => {
+            let word = |(end, cut): &(Place, bool)| format!("{} {}", place(end), if *cut { "cut" } else { "whole" });
+            ("see_links", some(links, word))
+        }
         Change::RemoveLink { end } => ("remove_link", place(end)),
         Change::PutNames { records, only_new } => {
             let what = if *only_new { "add_names" } else { "put_names" };

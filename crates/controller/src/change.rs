@@ -44,17 +44,51 @@ pub struct Place {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
-    AddSwitch { name: String, tenants: Vec<u32> },
-    AddSwitches { names: Vec<String> },
-    RemoveSwitch { name: String },
-    AddHosts { hosts: Vec<(String, Place)> },
-    RemoveHost { name: String },
-    AddLink { a: Place, b: Place, cost: u32, up: bool },
-    AddLinks { links: Vec<(Place, Place, u32, bool)> },
-    SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
-    RemoveLink { end: Place },
-    PutNames { records: Vec<Record>, only_new: bool },
-    RemoveNames { names: Vec<String>, ignore_missing: bool },
+    AddSwitch {
+        name: String,
+        tenants: Vec<u32>,
+    },
+    AddSwitches {
+        names: Vec<String>,
+    },
+    RemoveSwitch {
+        name: String,
+    },
+    AddHosts {
+        hosts: Vec<(String, Place)>,
+    },
+    RemoveHost {
+        name: String,
+    },
+    AddLink {
+        a: Place,
+        b: Place,
+        cost: u32,
+        up: bool,
+    },
+    AddLinks {
+        links: Vec<(Place, Place, u32, bool)>,
+    },
+    SetLink {
+        end: Place,
+        cost: Option<u32>,
+        up: Option<bool>,
+    },
+    /// What switches found: ends of links, and whether these are cut.
+    SeeLinks {
+        links: Vec<(Place, bool)>,
+    },
+    RemoveLink {
+        end: Place,
+    },
+    PutNames {
+        records: Vec<Record>,
+        only_new: bool,
+    },
+    RemoveNames {
+        names: Vec<String>,
+        ignore_missing: bool,
+    },
 }
 
 impl Change {
@@ -382,6 +416,11 @@ impl State {
                     return Ok(Outcome::unchanged(1));
                 }
                 Ok(Outcome { changed: Changed { changed: 1, unchanged: 0 }, rows: Vec::new(), effects })
+            }
+            Change::SeeLinks { links } => {
+                let link = |(place, cut): &(Place, bool)| Ok((self.end(place)?, *cut));
+                let links = links.iter().map(link).collect::<Result<Vec<_>, Refusal>>()?;
+                Ok(Outcome::many(links.len(), self.network.set_cut(&links)?))
             }
             Change::RemoveLink { end } => {
                 let end = self.end(&end)?;

@@ -1,6 +1,7 @@
 //! `controller.toml`.
 
 use crate::store::{EtcdAddress, EtcdTls};
+use crate::trunks::AutoLinks;
 use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -139,6 +140,9 @@ pub struct Config {
     /// How long the next phase of a change waits at most for the switches of the one before, in milliseconds.
     #[serde(default = "default_phase_timeout")]
     pub phase_timeout_ms: u64,
+    /// What becomes of cables between switches that nobody declared: off, confirm or on.
+    #[serde(default)]
+    pub auto_links: AutoLinks,
     /// What peers may take.
     #[serde(default)]
     pub limits: Limits,

@@ -27,6 +27,7 @@ mod south;
 mod status;
 pub mod store;
 mod told;
+mod trunks;
 mod verify;
 mod writer;
 
@@ -55,6 +56,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::Server;
+pub use trunks::AutoLinks;
 
 /// Jobs that may wait for the writer; requests beyond wait in their connections.
 const QUEUED_JOBS: usize = 4096;
@@ -180,6 +182,7 @@ impl Controller {
         };
 
         let shared = Shared::new();
+        shared.trunks.set_auto(config.auto_links);
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));

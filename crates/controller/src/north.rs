@@ -365,16 +365,38 @@ impl Northbound for North {
     }
 
     async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
-        let links = self.read(|state| {
+        let shared = Arc::clone(&self.shared);
+        let list = self.read(move |state| {
             let end = |end| {
                 let Place { switch, port } = state.place(end);
                 Some(v1::LinkEnd { switch, port: port.0.into() })
             };
-            let link =
-                |link: &fib::topology::Link| v1::Link { a: end(link.a), b: end(link.b), cost: link.cost, up: link.up };
-            state.network.topology().links().map(link).collect()
+            let link = |link: &fib::topology::Link| {
+                let fib::topology::Link { a, b, cost, up, cut } = *link;
+                v1::Link { a: end(a), b: end(b), cost, up, cut }
+            };
+            let topology = state.network.topology();
+            let found = shared.trunks.found(&state.network);
+            let found =
+                found.into_iter().map(|(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, up: false, cut: false });
+            v1::LinkList {
+                links: topology.links().map(link).collect(),
+                found: found.collect(),
+                troubles: shared.trunks.troubles(&state.network),
+            }
         });
-        Ok(Response::new(v1::LinkList { links: links.await? }))
+        Ok(Response::new(list.await?))
+    }
+
+    async fn accept_links(&self, request: Request<v1::AcceptLinksRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        let cost = request.into_inner().cost.max(1);
+        let shared = Arc::clone(&self.shared);
+        let found = self.read(move |state| {
+            let link = |(a, b)| (state.place(a), state.place(b), cost, true);
+            shared.trunks.found(&state.network).into_iter().map(link).collect()
+        });
+        self.change(&peer, Change::AddLinks { links: found.await? }).await.map(Response::new)
     }
 }
 
@@ -429,15 +451,15 @@ impl From<v1::RemoveHostRequest> for Change {
 
 impl TryFrom<v1::Link> for Change {
     type Error = Status;
-    fn try_from(v1::Link { a, b, cost, up }: v1::Link) -> Result<Change, Status> {
+    fn try_from(v1::Link { a, b, cost, up, .. }: v1::Link) -> Result<Change, Status> {
         Ok(Change::AddLink { a: end(a)?, b: end(b)?, cost, up })
     }
 }
 
 impl TryFrom<v1::LinkList> for Change {
     type Error = Status;
-    fn try_from(v1::LinkList { links }: v1::LinkList) -> Result<Change, Status> {
-        let link = |v1::Link { a, b, cost, up }| Ok((end(a)?, end(b)?, cost, up));
+    fn try_from(v1::LinkList { links, .. }: v1::LinkList) -> Result<Change, Status> {
+        let link = |v1::Link { a, b, cost, up, .. }| Ok((end(a)?, end(b)?, cost, up));
         Ok(Change::AddLinks { links: links.into_iter().map(link).collect::<Result<_, Status>>()? })
     }
 }
@@ -495,7 +517,7 @@ fn to_wire_part(Part { rows, end }: Part) -> v1::BackupPart {
     v1::BackupPart { rows: rows.into_iter().map(row).collect(), end }
 }
 
-fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
+pub(crate) fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
     let v1::LinkEnd { switch, port } =
         end.ok_or_else(|| Status::invalid_argument("the link has no end; give switch and port of both"))?;
     place(switch, port)

@@ -3,6 +3,7 @@
 use crate::change::Refusal;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
+use crate::trunks::Trunks;
 use api::seam::{Mistake, mistaken};
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     /// Whether the writer waits until less waits for the switches.
     pub(crate) wants_room: AtomicBool,
     pub(crate) sizes: Sizes,
+    /// What switches see at their trunks.
+    pub(crate) trunks: Trunks,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -91,6 +94,7 @@ impl Shared {
             parked: Notify::new(),
             wants_room: AtomicBool::new(false),
             sizes: Sizes::default(),
+            trunks: Trunks::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),

@@ -9,7 +9,7 @@ use api::gate::{Attempt, Gate, Peer, Turned};
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
-use api::v1::{FromSwitch, Hello, ToSwitch};
+use api::v1::{FromSwitch, Hello, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
 use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::pin::Pin;
@@ -57,17 +57,7 @@ impl Southbound for South {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
-        if let Err(reason) = peer.may_attach_as(&clip(&switch)) {
-            let from = peer.address();
-            self.gate.turn_away(&Attempt {
-                turned: Turned::Name,
-                peer: Some(&peer),
-                from,
-                what: "attach",
-                reason: &reason,
-            });
-            return Err(Status::permission_denied(reason));
-        }
+        self.check(&peer, &switch, "attach")?;
         if self.shared.drained.load(Relaxed) {
             return Err(Status::unavailable("this controller is drained; go on to another one"));
         }
@@ -102,6 +92,31 @@ impl Southbound for South {
             Arc::clone(&self.shared),
         ));
         Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outgoing))))
+    }
+
+    async fn see_trunks(&self, request: Request<SeeTrunksRequest>) -> Result<Response<SeeTrunksReply>, Status> {
+        let peer = Peer::of(&request)?;
+        let SeeTrunksRequest { switch, report } = request.into_inner();
+        self.check(&peer, &switch, "see_trunks")?;
+        if self.shared.leader().is_some() {
+            return Err(crate::north::status_of(&self.shared.not_leader()));
+        }
+        let (reply, done) = oneshot::channel();
+        let trunks = report.unwrap_or_default().trunks;
+        self.jobs.send(Job::Trunks { switch, trunks, reply: Some(reply) }).await.map_err(|_| stopping())?;
+        done.await.map_err(|_| stopping())?;
+        Ok(Response::new(SeeTrunksReply {}))
+    }
+}
+
+impl South {
+    /// Only the switch itself may speak for it.
+    fn check(&self, peer: &Peer, switch: &str, what: &'static str) -> Result<(), Status> {
+        peer.may_attach_as(&clip(switch)).map_err(|reason| {
+            let from = peer.address();
+            self.gate.turn_away(&Attempt { turned: Turned::Name, peer: Some(peer), from, what, reason: &reason });
+            Status::permission_denied(reason)
+        })
     }
 }
 
@@ -209,6 +224,9 @@ pub(crate) fn hear(
         Some(Body::Verified(verified)) => {
             session.verified(verified);
             Ok(Heard::All)
+        }
+        Some(Body::Trunks(report)) => {
+            Ok(Heard::Job(Job::Trunks { switch: switch.to_owned(), trunks: report.trunks, reply: None }))
         }
         Some(Body::Memory(memory)) => {
             session.set_memory(memory);

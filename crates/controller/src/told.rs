@@ -74,9 +74,13 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
         Change::AddLink { a, b, cost, up } => Wire::AddLink(link(a, b, cost, up)),
         Change::AddLinks { links } => {
             let links = links.into_iter().map(|(a, b, cost, up)| link(a, b, cost, up)).collect();
-            Wire::AddLinks(v1::LinkList { links })
+            Wire::AddLinks(v1::LinkList { links, ..v1::LinkList::default() })
         }
         Change::SetLink { end: one, cost, up } => Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, up }),
+        Change::SeeLinks { links } => {
+            let link = |(one, cut)| v1::SeenLink { end: end(one), cut };
+            Wire::SeeLinks(v1::SeenLinks { links: links.into_iter().map(link).collect() })
+        }
         Change::RemoveLink { end: one } => Wire::RemoveLink(v1::RemoveLinkRequest { end: end(one) }),
         Change::PutNames { records, only_new } => {
             let names = records.into_iter().map(Record::into).collect();
@@ -90,7 +94,7 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
 }
 
 fn link(a: Place, b: Place, cost: u32, up: bool) -> v1::Link {
-    v1::Link { a: end(a), b: end(b), cost, up }
+    v1::Link { a: end(a), b: end(b), cost, up, cut: false }
 }
 
 fn end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
@@ -109,6 +113,10 @@ fn change_of(told: v1::ToldChange) -> Option<Change> {
         Wire::AddLinks(links) => links.try_into().ok()?,
         Wire::SetLink(request) => request.try_into().ok()?,
         Wire::RemoveLink(request) => request.try_into().ok()?,
+        Wire::SeeLinks(v1::SeenLinks { links }) => {
+            let link = |v1::SeenLink { end, cut }| Some((crate::north::end(end).ok()?, cut));
+            Change::SeeLinks { links: links.into_iter().map(link).collect::<Option<_>>()? }
+        }
         Wire::PutNames(request) => request.try_into().ok()?,
         Wire::RemoveNames(request) => request.into(),
     })
@@ -139,7 +147,8 @@ mod tests {
             Change::AddLink { a: a.clone(), b: b.clone(), cost: 3, up: false },
             Change::AddLinks { links: vec![(a.clone(), b.clone(), 3, true), (b.clone(), a.clone(), 1, false)] },
             Change::SetLink { end: a.clone(), cost: Some(4), up: None },
-            Change::SetLink { end: a, cost: None, up: Some(false) },
+            Change::SetLink { end: a.clone(), cost: None, up: Some(false) },
+            Change::SeeLinks { links: vec![(a.clone(), true), (b.clone(), false)] },
             Change::RemoveLink { end: b },
             Change::PutNames {
                 records: vec![record(None), record(Some("10.0.0.7")), record(Some("fd00::7"))],

@@ -31,10 +31,12 @@ use crate::shared::Shared;
 use crate::store::RowChange;
 use crate::store::{Commit, Store, StoreError};
 use crate::told::{self, Telling};
+use crate::trunks::AutoLinks;
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
+use api::v1::SeenTrunk;
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError, Settings};
@@ -96,6 +98,13 @@ pub(crate) enum Job {
     /// The switch cannot hold what it is sent: nothing is made for it until it reports again.
     Stuck {
         session: Arc<Session>,
+    },
+    /// The switch said what it sees at its trunks.
+    Trunks {
+        switch: String,
+        trunks: Vec<SeenTrunk>,
+        /// For the switch of another controller: answered when what follows from it is committed.
+        reply: Option<oneshot::Sender<()>>,
     },
     /// Choose another hash key.
     Rekey {
@@ -178,6 +187,8 @@ struct Group {
     rows: Vec<crate::store::RowChange>,
     effects: Vec<Effects>,
     replies: Vec<(oneshot::Sender<Result<Changed, Refusal>>, Changed)>,
+    /// Switches of other controllers whose reports are taken.
+    seen: Vec<oneshot::Sender<()>>,
     /// What those that follow are told; none: to read all rows.
     telling: Option<Telling>,
     after: Vec<Job>,
@@ -329,11 +340,54 @@ impl Writer {
                     }
                 }
             }
+            Job::Trunks { switch, trunks, reply } => {
+                // One that was removed meanwhile has no links.
+                if let Ok(node) = self.state.node(&switch) {
+                    self.shared.trunks.report(node, trunks);
+                    self.see(node, group)?;
+                }
+                group.seen.extend(reply.filter(|_| self.store.is_some()));
+            }
             Job::Follow(commit) => self.follow(&commit, group),
             Job::Replace { state, number } => self.replace(*state, number),
-            Job::Lead { store, settings } => self.lead(store, *settings)?,
+            Job::Lead { store, settings } => {
+                self.lead(store, *settings)?;
+                // What was heard while another one led.
+                for node in self.shared.trunks.nodes() {
+                    self.see(node, group)?;
+                }
+            }
             Job::Stop => group.stop = true,
             later => group.after.push(later),
+        }
+        Ok(())
+    }
+
+    /// Carries out what follows from what a switch sees at its trunks. The controller that leads does so.
+    fn see(&mut self, node: NodeId, group: &mut Group) -> Result<(), StoreError> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        let (network, place) = (&self.state.network, |end| self.state.place(end));
+        let mut changes = Vec::new();
+        let links = self.shared.trunks.changed_at(network, node);
+        if !links.is_empty() {
+            let links = links.into_iter().map(|(end, cut)| (place(end), cut)).collect();
+            changes.push(Change::SeeLinks { links });
+        }
+        if self.shared.trunks.auto() == AutoLinks::On {
+            let found = self.shared.trunks.found(network);
+            if !found.is_empty() {
+                let links = found.into_iter().map(|(a, b)| (place(a), place(b), 1, true)).collect();
+                changes.push(Change::AddLinks { links });
+            }
+        }
+        for change in changes {
+            let (what, detail) = crate::audit::summary(&change);
+            tracing::info!(what, detail, "links are otherwise than they were");
+            // Nobody waits for an answer.
+            let (reply, _) = oneshot::channel();
+            self.take(Job::Change { change, reply }, group)?;
         }
         Ok(())
     }
@@ -467,6 +521,7 @@ impl Writer {
             // The messages are made next, and need the room.
             group.rows = Vec::new();
         }
+        group.seen.into_iter().for_each(|reply| _ = reply.send(()));
         self.shared.committed.fetch_add(1, AcqRel);
         self.publish_sizes();
         self.shared.pending_pushes.fetch_add(1, AcqRel);
@@ -538,7 +593,12 @@ impl Writer {
             Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}
-            Job::Change { .. } | Job::Follow(_) | Job::Replace { .. } | Job::Lead { .. } | Job::Stop => {
+            Job::Change { .. }
+            | Job::Trunks { .. }
+            | Job::Follow(_)
+            | Job::Replace { .. }
+            | Job::Lead { .. }
+            | Job::Stop => {
                 unreachable!("taken before the commit")
             }
         }

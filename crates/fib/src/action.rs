@@ -34,6 +34,13 @@ pub enum Action {
     Drop,
     /// Send it out of this port.
     Port(PortId),
+    /// Send it out of this port; while that is down, out of the other one.
+    Protected {
+        /// The port.
+        port: PortId,
+        /// The other one.
+        alternate: PortId,
+    },
     /// Deliver it here: the exact table of local names gives the port.
     /// (Egress value mode only, where the FIB's value names a switch and not a port.)
     Local,
@@ -48,11 +55,22 @@ pub enum Action {
     Punt,
 }
 
+impl Action {
+    /// The port that it sends to, as long as that is up.
+    pub fn port(self) -> Option<PortId> {
+        match self {
+            Action::Port(port) | Action::Protected { port, .. } => Some(port),
+            Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => None,
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Drop => f.write_str("drop"),
             Action::Port(port) => write!(f, "port:{port}"),
+            Action::Protected { port, alternate } => write!(f, "port:{port} (or {alternate})"),
             Action::Local => f.write_str("local"),
             Action::Tunnel { node, remote } => write!(f, "tunnel:{node}@{remote}"),
             Action::Punt => f.write_str("punt"),
@@ -62,7 +80,7 @@ impl fmt::Display for Action {
 
 impl FromStr for Action {
     type Err = ActionError;
-    /// Parses what `Display` writes; a bare number is a port.
+    /// Parses what `Display` writes, but no alternates, which a controller finds; a bare number is a port.
     fn from_str(text: &str) -> Result<Action, ActionError> {
         let error = || ActionError { got: crate::name::clip(text) };
         Ok(match text.trim() {

@@ -301,6 +301,11 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action) {
             put_ip(out, Some(*remote));
         }
         Action::Punt => out.push(4),
+        Action::Protected { port, alternate } => {
+            out.push(5);
+            out.extend_from_slice(&port.0.to_le_bytes());
+            out.extend_from_slice(&alternate.0.to_le_bytes());
+        }
     }
 }
 
@@ -323,7 +328,8 @@ pub fn actions_in_memory(actions: &[Action]) -> Vec<u8> {
         let mut record = [0; 24];
         match action {
             Action::Drop => {}
-            Action::Port(port) => {
+            // Other readers do not know which ports are down.
+            Action::Port(port) | Action::Protected { port, .. } => {
                 record[0] = 1;
                 record[2..4].copy_from_slice(&port.0.to_le_bytes());
             }
@@ -452,6 +458,7 @@ impl<'a> Input<'a> {
                 Action::Tunnel { node, remote }
             }
             4 => Action::Punt,
+            5 => Action::Protected { port: PortId(self.u16()?), alternate: PortId(self.u16()?) },
             other => return Err(DecodeError::Unknown { field: "action", got: other.into() }),
         })
     }

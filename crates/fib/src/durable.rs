@@ -225,7 +225,7 @@ impl Row {
                 put_u32(out, link.b.node.0);
                 out.extend_from_slice(&link.b.port.0.to_le_bytes());
                 put_u32(out, link.cost);
-                out.push(link.up.into());
+                out.push(u8::from(link.up) | u8::from(link.cut) << 1);
                 (3, end_key(link.a))
             }
             Row::HostPort(end) => (4, end_key(*end)),
@@ -301,12 +301,15 @@ impl Row {
                     .collect::<Result<_, DecodeError>>()?;
                 Row::Switch(id, SwitchRow { name, tenants, table, local_version, actions_version, ports })
             }
-            3 => Row::Link(Link {
-                a: be_end(&mut key_input)?,
-                b: End { node: NodeId(input.u32()?), port: PortId(input.u16()?) },
-                cost: input.u32()?,
-                up: input.u8()? != 0,
-            }),
+            3 => {
+                let a = be_end(&mut key_input)?;
+                let b = End { node: NodeId(input.u32()?), port: PortId(input.u16()?) };
+                let (cost, state) = (input.u32()?, input.u8()?);
+                if state > 3 {
+                    return Err(DecodeError::Unknown { field: "state of a link", got: state.into() });
+                }
+                Row::Link(Link { a, b, cost, up: state & 1 != 0, cut: state & 2 != 0 })
+            }
             4 => Row::HostPort(be_end(&mut key_input)?),
             5 => {
                 let name = Name::from_bytes(names, key_input.take(key.len())?)?;
@@ -380,7 +383,7 @@ mod tests {
                 next_table: 4,
             },
             Row::Switch(NodeId(2), switch),
-            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, up: false }),
+            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, up: false, cut: true }),
             Row::HostPort(end(1, 9)),
             Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
             Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) },

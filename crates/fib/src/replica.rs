@@ -363,6 +363,11 @@ pub struct Replica<T: Tables> {
 }
 
 impl<T: Tables> Replica<T> {
+    /// The network that it is of; 0 as long as nothing was received.
+    pub fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
     /// A replica that holds nothing: it drops everything and reports so.
     pub fn new(limits: Limits, tables: T) -> Replica<T> {
         Replica {

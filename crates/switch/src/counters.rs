@@ -1,5 +1,5 @@
-//! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent or dropped
-//! for one of the reasons here: `received + originated == sent + dropped`, exactly.
+//! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent, a hello of a
+//! neighbour, or dropped for one of the reasons here: `received + originated == sent + hellos + dropped`, exactly.
 
 use netio::Counter;
 
@@ -127,10 +127,12 @@ pub struct WorkerCounters {
     pub sent: Counter,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: Counter,
-    /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
+    /// Hellos, and questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: Counter,
     /// Frames to unknown names that were sent on all the same.
     pub aliens: Counter,
+    /// Hellos of neighbours at trunks.
+    pub hellos: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,
     drops: [Counter; DropReason::ALL.len()],
@@ -144,6 +146,7 @@ impl Default for WorkerCounters {
             answered: Counter::default(),
             originated: Counter::default(),
             aliens: Counter::default(),
+            hellos: Counter::default(),
             sleeps: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
         }
@@ -176,6 +179,7 @@ impl WorkerCounters {
             answered: self.answered.get(),
             originated: self.originated.get(),
             aliens: self.aliens.get(),
+            hellos: self.hellos.get(),
             sleeps: self.sleeps.get(),
             drops: std::array::from_fn(|i| self.drops[i].get()),
         }
@@ -191,10 +195,12 @@ pub struct Counts {
     pub sent: u64,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: u64,
-    /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
+    /// Hellos, and questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: u64,
     /// Frames to unknown names, sent to a port or a server for them.
     pub aliens: u64,
+    /// Hellos of neighbours at trunks, which go no further.
+    pub hellos: u64,
     /// Times a worker slept.
     pub sleeps: u64,
     drops: [u64; DropReason::ALL.len()],
@@ -228,6 +234,7 @@ impl std::ops::AddAssign for Counts {
         self.received += other.received;
         self.sent += other.sent;
         self.answered += other.answered;
+        self.hellos += other.hellos;
         self.originated += other.originated;
         self.aliens += other.aliens;
         self.sleeps += other.sleeps;

@@ -10,6 +10,7 @@ use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
 use crate::kernel::{Kernel, KernelStatus};
+use crate::links::Links;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
@@ -228,18 +229,20 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
     }
+    let links = Arc::<Links>::default();
     let workers = queues
         .into_iter()
         .enumerate()
         .map(|(i, ports)| {
             let stage = settings.flows.as_ref().map(|flows| flows.stage(i));
             let router = gateway.as_ref().map(Gateway::router);
-            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage, router, aliens.clone())
+            let (shared, aliens, links) = (shared.clone(), aliens.clone(), links.clone());
+            Worker::new(i, ports, settings.max_frame + shim::LEN, shared, stage, router, aliens, links)
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
     let kernel = settings.shown_to.kernel().cloned();
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel }, writer))
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -288,6 +291,7 @@ pub struct Monitor {
     ports: Vec<WatchedPort>,
     workers: Vec<Arc<WorkerCounters>>,
     kernel: Option<Arc<Kernel>>,
+    links: Arc<Links>,
 }
 
 /// A data plane at one moment.
@@ -327,6 +331,17 @@ pub struct PortStatus {
 }
 
 impl Monitor {
+    /// What the workers share with the keeper of trunks.
+    pub fn links(&self) -> &Arc<Links> {
+        &self.links
+    }
+
+    /// The trunks: the index, the number, and the name of the device of each.
+    pub fn trunks(&self) -> impl Iterator<Item = (u8, PortId, &str)> {
+        let trunks = (0..).zip(&self.ports).filter(|(_, port)| port.role == Role::Trunk);
+        trunks.map(|(i, port)| (i, port.id, port.devices.first().map_or("", |(name, ..)| name)))
+    }
+
     /// Reads all counters. They may be of moments a burst apart.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
@@ -392,6 +407,16 @@ impl Dataplane {
     /// Counters and ports.
     pub fn status(&self) -> Status {
         self.monitor.status()
+    }
+
+    /// What reads the counters.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// Wakes the worker that sends hellos.
+    pub fn wake_first(&self) {
+        self.wakers.iter().take(1).for_each(Waker::wake);
     }
 
     /// Workers that still run: all, unless one has panicked or poll(2) has failed.

@@ -18,6 +18,7 @@
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
+//! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
 //! | [`maglev`] | servers by digest, in proportion to weights |
 //! | [`worker`] | the loop |
@@ -40,6 +41,7 @@ pub mod exact;
 pub mod flow;
 pub mod gateway;
 pub mod kernel;
+pub mod links;
 pub mod maglev;
 pub mod parse;
 pub mod plane;

@@ -34,7 +34,7 @@ impl Site {
     fn new(here: &Name, there: &Name, keys: &str, ports: &[(u16, &str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut toml = format!(
-            "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\nstatus = '127.0.0.1:0'\n{keys}\n",
+            "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\nstatus = '127.0.0.1:0'\n{keys}\n[links]\nhello_ms = 0\n",
             directory.path().display()
         );
         for (id, device, role) in ports {

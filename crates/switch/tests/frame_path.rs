@@ -116,6 +116,67 @@ fn in_egress_mode_local_means_the_exact_table_and_other_values_a_port() {
 }
 
 #[test]
+fn while_a_trunk_is_down_frames_take_the_alternate_and_no_longer() {
+    let mut rig = Rig::new(NameKind::Mac);
+    let protected = |port, alternate| Action::Protected { port: PortId(port), alternate: PortId(alternate) };
+    rig.writer.set_actions(&[
+        Action::Drop,
+        protected(TRUNK_8, TRUNK_9),
+        protected(TRUNK_9, 77),
+        protected(TRUNK_8, HOST_2),
+    ]);
+    for (i, value) in [(5, 1), (6, 2), (7, 3)] {
+        rig.writer.valid().put(mac(i), None);
+        rig.route(&mac(i), value);
+    }
+    let links = rig.monitor.links().clone();
+    let index = |id| rig.monitor.trunks().find(|(_, port, _)| *port == PortId(id)).unwrap().0;
+    let (eight, nine) = (index(TRUNK_8), index(TRUNK_9));
+    let go =
+        |rig: &mut Rig, i: u64| rig.exchange(HOST_1, &to_mac(i)).into_iter().map(|(port, _)| port).collect::<Vec<_>>();
+    assert_eq!([5, 6, 7].map(|i| go(&mut rig, i)), [[TRUNK_8], [TRUNK_9], [TRUNK_8]]);
+    links.set_down(eight, true);
+    // What has no alternate goes where it may still arrive; a host is no alternate.
+    assert_eq!([5, 6, 7].map(|i| go(&mut rig, i)), [[TRUNK_9], [TRUNK_9], [TRUNK_8]]);
+    // It came from there: back is not round.
+    rig.assert_dropped(TRUNK_9, &with_shim(&to_mac(5), 9), DropReason::InputPort);
+    links.set_down(nine, true);
+    assert_eq!([5, 6].map(|i| go(&mut rig, i)), [[TRUNK_8], [TRUNK_9]]);
+    links.set_down(eight, false);
+    assert_eq!(go(&mut rig, 5), [TRUNK_8]);
+}
+
+#[test]
+fn hellos_leave_by_their_trunk_and_go_no_further_when_they_come() {
+    use fibula_switch::links::Hello;
+    let mut rig = Rig::new(NameKind::Mac);
+    let links = rig.monitor.links().clone();
+    let index = |id| rig.monitor.trunks().find(|(_, port, _)| *port == PortId(id)).unwrap().0;
+    let nine = index(TRUNK_9);
+    let (hears, cluster, interval_ms, multiplier) = (None, 0, 100, 3);
+    let hello = Hello { switch: "s2".to_owned(), port: PortId(4), session: 9, hears, cluster, interval_ms, multiplier };
+    links.send([(nine, hello.encode()), (250, hello.encode())]);
+    assert_eq!(rig.run(), [(TRUNK_9, hello.encode())]);
+    assert_eq!((rig.counts().originated, rig.counts().sent), (1, 1));
+
+    assert!(rig.exchange(TRUNK_9, &hello.encode()).is_empty());
+    assert_eq!((links.take_heard(), rig.counts().hellos), ((vec![(nine, hello.clone())], 0), 1));
+    // A host says nothing as a switch, and what is no hello is a multicast as before.
+    rig.assert_dropped(HOST_1, &hello.encode(), DropReason::Multicast);
+    let mut wrong = hello.encode();
+    wrong[18] = 99;
+    rig.assert_dropped(TRUNK_9, &wrong, DropReason::Multicast);
+    assert!(links.take_heard().0.is_empty());
+    // A flood is bounded.
+    for _ in 0..2000 {
+        assert!(rig.exchange(TRUNK_9, &hello.encode()).is_empty());
+    }
+    let (heard, lost) = links.take_heard();
+    assert_eq!(heard.len() as u64 + lost, 2000);
+    assert!(lost > 0 && rig.counts().hellos == 2001);
+}
+
+#[test]
 fn a_name_that_moves_is_delivered_at_its_new_port() {
     let mut rig = Rig::new(NameKind::Mac);
     rig.add(&mac(5), 1);

@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 28] = [
+const ACCESS: [(&str, Needs); 30] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -42,9 +42,11 @@ const ACCESS: [(&str, Needs); 28] = [
     ("/fibula.v1.Northbound/RemoveHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLinks", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/AcceptLinks", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/SetLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Southbound/Attach", Needs::Switch),
+    ("/fibula.v1.Southbound/SeeTrunks", Needs::Switch),
     ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),

@@ -86,10 +86,9 @@ pub(super) trait Control {
         let _ = (names, stop);
         Ok(None)
     }
-    /// Takes a link into or out of use.
-    fn set_link(&mut self, link: usize, up: bool) -> Result<()>;
-    /// Waits until both ends of a restored trunk are in use again.
-    fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()>;
+    /// After the cable of a link was pulled or plugged in, returns when the controller knows: because the switches told it,
+    /// or, where they do not watch their cables, because it is told here.
+    fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()>;
     /// Waits until every switch has confirmed all changes so far. Fails after a bounded time, or when a part of the
     /// network has ended.
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()>;

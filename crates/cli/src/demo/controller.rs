@@ -16,8 +16,8 @@ use api::identity::Kind;
 use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
-    AddSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord,
-    PutNamesRequest, RemoveNamesRequest, SetLinkRequest, Switch,
+    AddSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListLinksRequest, ListSwitchesRequest, NameBatch,
+    NameRecord, PutNamesRequest, RemoveNamesRequest, Switch,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -190,7 +190,7 @@ impl<'a> RemoteControl<'a> {
                 }
                 for (link, ends) in topology.links.iter().zip(&site.layout.trunks) {
                     let [a, b] = ends.map(|end| Some(link_end(site.layout, end)));
-                    client.add_link(Link { a, b, cost: link.cost, up: true }).await?;
+                    client.add_link(Link { a, b, cost: link.cost, up: true, cut: false }).await?;
                 }
                 Ok::<_, tonic::Status>(())
             })
@@ -247,12 +247,29 @@ impl Control for RemoteControl<'_> {
         self.ask(remove).context("removing names at the controller")
     }
 
-    fn set_link(&mut self, link: usize, up: bool) -> Result<()> {
-        let end = Some(link_end(self.site.layout, self.site.layout.trunks[link][0]));
-        let set = async |mut client: NorthboundClient<Channel>| {
-            client.set_link(SetLinkRequest { end: end.clone(), cost: None, up: Some(up) }).await.map(drop)
+    fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()> {
+        let ends = self.site.layout.trunks[link].map(|end| Some(link_end(self.site.layout, end)));
+        let list = async |mut client: NorthboundClient<Channel>| {
+            client.list_links(ListLinksRequest {}).await.map(tonic::Response::into_inner)
         };
-        self.ask(set).context("telling the controller of a link")
+        let deadline = Instant::now() + STEP_TIMEOUT;
+        loop {
+            let links = self.ask(list).context("asking the controller for its links")?.links;
+            let Some(known) = links.iter().find(|known| ends.contains(&known.a)) else {
+                bail!("the controller does not know a link that it was told of");
+            };
+            if known.cut != up {
+                return Ok(());
+            }
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                let (what, seconds) = (if up { "plugged in" } else { "pulled" }, STEP_TIMEOUT.as_secs());
+                bail!("{seconds} s after a cable was {what}, the controller does not know");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn lose_follower(&mut self) -> Result<Option<Instant>> {
@@ -276,24 +293,6 @@ impl Control for RemoteControl<'_> {
         self.find_leader(stop)?;
         self.put(names)?;
         Ok(Some(killed.elapsed()))
-    }
-
-    fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()> {
-        let deadline = Instant::now() + STEP_TIMEOUT;
-        for end in self.site.layout.trunks[link] {
-            while !port_is_up(&status(status_address(end.switch))?, end.port) {
-                if stop.load(Ordering::Relaxed) {
-                    bail!("interrupted");
-                }
-                if Instant::now() > deadline {
-                    let switch = &self.site.layout.topology.switches[end.switch];
-                    let seconds = STEP_TIMEOUT.as_secs();
-                    bail!("port {} of {switch} is still down {seconds} s after its trunk was restored", end.port);
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        Ok(())
     }
 
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()> {
@@ -364,13 +363,6 @@ impl Control for RemoteControl<'_> {
     }
 }
 
-/// Whether the switch that serves `status` can use the port.
-fn port_is_up(status: &serde_json::Value, port: u16) -> bool {
-    let ports = status["ports"].as_array().into_iter().flatten();
-    ports.into_iter().any(|p| p["id"] == port && p["up"] == true)
-}
-
-/// The status of a switch, as its daemon serves it.
 fn status(address: SocketAddr) -> Result<serde_json::Value> {
     let mut stream = TcpStream::connect_timeout(&address, STATUS_TIMEOUT)?;
     stream.set_read_timeout(Some(STATUS_TIMEOUT))?;

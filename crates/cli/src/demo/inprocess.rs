@@ -328,13 +328,9 @@ impl Control for LocalControl<'_> {
         Ok(())
     }
 
-    fn set_link(&mut self, link: usize, up: bool) -> Result<()> {
+    fn link_changed(&mut self, link: usize, up: bool, _: &Stop) -> Result<()> {
         let effects = self.network.set_link_up(self.end(self.layout.trunks[link][0]), up)?;
         self.deliver(effects);
-        Ok(())
-    }
-
-    fn wait_trunk(&mut self, _: usize, _: &Stop) -> Result<()> {
         Ok(())
     }
 

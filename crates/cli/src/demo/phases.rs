@@ -117,7 +117,7 @@ impl Run<'_> {
         self.settle();
 
         if let Some(link) = self.layout.topology.redundant_link() {
-            self.begin(Phase::Cut, "a link is cut and restored")?;
+            self.begin(Phase::Cut, "a cable is pulled and plugged in again, and nobody says so")?;
             findings.cut = Some(self.cut(&names, link, Duration::from_secs_f64(seconds * 0.1))?);
             self.settle();
         }
@@ -306,14 +306,13 @@ impl Run<'_> {
         pause(rest / 2, self.stop);
         let begun = Instant::now();
         self.backend.set_trunk(link, false)?;
-        self.control.set_link(link, false)?;
+        self.control.link_changed(link, false, self.stop)?;
         self.control.wait_in_step(self.stop)?;
         let converged = Instant::now();
         pause(rest, self.stop);
         let restored = Instant::now();
         self.backend.set_trunk(link, true)?;
-        self.control.wait_trunk(link, self.stop)?;
-        self.control.set_link(link, true)?;
+        self.control.link_changed(link, true, self.stop)?;
         self.control.wait_in_step(self.stop)?;
         pause(rest / 2, self.stop);
         Ok((begun, converged, restored))

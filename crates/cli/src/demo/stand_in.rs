@@ -27,10 +27,7 @@ impl Control for NoControl {
     fn remove(&mut self, _: &[Mac]) -> Result<()> {
         Ok(())
     }
-    fn set_link(&mut self, _: usize, _: bool) -> Result<()> {
-        Ok(())
-    }
-    fn wait_trunk(&mut self, _: usize, _: &Stop) -> Result<()> {
+    fn link_changed(&mut self, _: usize, _: bool, _: &Stop) -> Result<()> {
         Ok(())
     }
     fn wait_in_step(&mut self, _: &Stop) -> Result<()> {

@@ -47,7 +47,15 @@ pub(crate) enum Verb {
         #[arg(long)]
         state: Option<State>,
     },
-    /// List all links
+    /// Add all links that switches found and nobody declared
+    ///
+    /// `link list` shows them with the state `found`.
+    Accept {
+        /// Their length in the shortest paths
+        #[arg(long, default_value_t = 1)]
+        cost: u32,
+    },
+    /// List all links, and those that switches found
     List,
 }
 
@@ -62,19 +70,27 @@ struct LinkRow {
     a: String,
     b: String,
     cost: u32,
+    /// Whether it carries frames.
     up: bool,
+    /// up; down, by an operator; cut, as the switches found; found by the switches, and not declared.
+    state: &'static str,
 }
 
 impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Add { a, b, cost, down } => {
-                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down };
+                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down, cut: false };
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
             Verb::Import { file } => {
                 let links = records(&file, "a,b,cost", read)?;
-                print_changed(out, answer(client.add_links(v1::LinkList { links }).await)?, "link", "added")
+                print_changed(
+                    out,
+                    answer(client.add_links(v1::LinkList { links, ..v1::LinkList::default() }).await)?,
+                    "link",
+                    "added",
+                )
             }
             Verb::Del { end } => {
                 let request = v1::RemoveLinkRequest { end: Some(end.into()) };
@@ -85,12 +101,28 @@ impl Verbs for Verb {
                 let request = v1::SetLinkRequest { end: Some(end.into()), cost, up };
                 print_changed(out, answer(client.set_link(request).await)?, "link", "set")
             }
+            Verb::Accept { cost } => {
+                let request = v1::AcceptLinksRequest { cost };
+                print_changed(out, answer(client.accept_links(request).await)?, "link", "added")
+            }
             Verb::List => {
-                let links = answer(client.list_links(v1::ListLinksRequest {}).await)?.links;
+                let v1::LinkList { links, found, troubles } = answer(client.list_links(v1::ListLinksRequest {}).await)?;
                 let end =
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
-                let row = |v1::Link { a, b, cost, up }| LinkRow { a: end(a), b: end(b), cost, up };
-                out.rows(&links.into_iter().map(row).collect::<Vec<_>>())
+                let row = |(state, link): (&'static str, v1::Link)| {
+                    let v1::Link { a, b, cost, up, cut } = link;
+                    LinkRow { a: end(a), b: end(b), cost, up: up && !cut, state }
+                };
+                let state = |link: &v1::Link| match (link.up, link.cut) {
+                    (false, _) => "down",
+                    (true, true) => "cut",
+                    (true, false) => "up",
+                };
+                let declared = links.into_iter().map(|link| (state(&link), link));
+                let all = declared.chain(found.into_iter().map(|link| ("found", link)));
+                out.rows(&all.map(row).collect::<Vec<_>>())?;
+                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+                Ok(())
             }
         }
     }
@@ -108,5 +140,5 @@ fn read(text: &str) -> Result<v1::Link, String> {
     if let Some(more) = fields.next() {
         return Err(format!("`{more}` is too much: write switch:port,switch:port[,cost]"));
     }
-    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true })
+    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true, cut: false })
 }

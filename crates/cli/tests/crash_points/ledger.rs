@@ -67,7 +67,7 @@ impl Request {
             }
             Request::RemoveHost(name) => client.remove_host(v1::RemoveHostRequest { name }).await.map(drop),
             Request::AddLink(a, b, cost) => {
-                client.add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true }).await.map(drop)
+                client.add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, cut: false }).await.map(drop)
             }
             Request::SetLink(a, b, cost) => {
                 client.set_link(v1::SetLinkRequest { end: end(a, b), cost: Some(cost), up: None }).await.map(drop)

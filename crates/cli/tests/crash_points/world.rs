@@ -6,7 +6,7 @@ use crate::process::{Binary, Daemon, Started, is_kill, never};
 use crate::site::{Crash, Of};
 use crate::support::{Client, HOST_PORT, PATIENCE, Site, mac};
 use api::{audit, v1};
-use fib::action::{Action, PortId};
+use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use rand::rngs::StdRng;
@@ -282,7 +282,7 @@ impl World {
         for (name, at) in &names {
             let port = if *at == switch { HOST_PORT } else { *at };
             let got = replica.action(&parsed(*name));
-            assert_eq!(got, Action::Port(PortId(port as u16)), "after {}: s{switch}, {}", self.after, mac(*name));
+            assert_eq!(got.port(), Some(PortId(port as u16)), "after {}: s{switch}, {}", self.after, mac(*name));
         }
         let is_valid = |name: &Name| names.keys().any(|known| parsed(*known) == *name);
         assert_eq!(replica.tables().valid.len(), names.len(), "after {}: valid at s{switch}", self.after);
@@ -333,7 +333,7 @@ impl World {
             if !replica.tables().valid.contains_key(&parsed(name)) {
                 continue;
             }
-            let Action::Port(port) = replica.action(&parsed(name)) else { panic!("after {what}: {}", mac(name)) };
+            let Some(port) = replica.action(&parsed(name)).port() else { panic!("after {what}: {}", mac(name)) };
             let at = if u32::from(port.0) == HOST_PORT { 3 } else { u32::from(port.0) };
             assert!(self.ledger.places(name).contains(&at), "after {what}: {} was never at s{at}", mac(name));
             self.totals.checks += 1;

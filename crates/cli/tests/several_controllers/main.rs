@@ -10,6 +10,7 @@ mod site;
 mod support;
 
 use api::v1;
+use fib::action::PortId;
 use fib::replica::{Limits, MemoryTables, Replica};
 use libtest_mimic::{Arguments, Trial};
 use member::Cluster;
@@ -18,9 +19,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Client, FIBULA, add_full_mesh, eventually, exit_code, mac, record, stderr};
 use switch::daemon::agent;
+use switch::daemon::links::Trunk;
+use switch::links::{LinkState, Neighbour};
 
 const N_KILLS: usize = 4;
 
@@ -100,9 +103,48 @@ async fn leaders_are_killed() {
         site.start(leader);
     }
     followers_serve(&site, next).await;
+    links_are_as_switches_see_them(&mut site, &switches).await;
 
     (0..N_CONTROLLERS).for_each(|i| site.kill(i));
     copied_there_and_back(site.directory.path(), &store, &cluster.address("other"));
+}
+
+/// What a switch sees at its trunks counts, whichever controller serves it; also what it saw while nobody led.
+async fn links_are_as_switches_see_them(site: &mut Site, switches: &[(String, Arc<agent::Shared<MemoryTables>>); 3]) {
+    // Port `j` of switch `i` leads to switch `j`.
+    let see = |i: usize, cut: bool| {
+        let (others, now) = ((1..=3_u16).filter(|j| usize::from(*j) != i), Instant::now());
+        let trunk = |j: u16| Trunk {
+            port: PortId(j),
+            state: if cut { LinkState::NoCarrier } else { LinkState::Up },
+            since: now,
+            is_down: cut,
+            neighbour: (!cut).then(|| Neighbour { switch: format!("s{j}"), port: PortId(i as u16) }),
+        };
+        switches[i - 1].1.set_trunks(others.map(trunk).collect());
+    };
+    let cut = async |client: &Client| {
+        let links = client.clone().list_links(v1::ListLinksRequest {}).await;
+        links.map_or(9, |links| links.into_inner().links.iter().filter(|link| link.cut).count())
+    };
+    for i in 1..=3 {
+        (1..=3).for_each(|all| see(all, false));
+        let (_, client) = site.wait_for_leader().await;
+        eventually("all links are whole", async || cut(&client).await == 0).await;
+        see(i, true);
+        eventually("both links of one switch are cut", async || cut(&client).await == 2).await;
+    }
+    let (leader, _) = site.wait_for_leader().await;
+    site.kill(leader);
+    see(3, false);
+    let (_, client) = site.wait_for_leader().await;
+    eventually("the next one knows what is whole again", async || cut(&client).await == 0).await;
+    for i in (0..N_CONTROLLERS).filter(|i| *i != leader) {
+        let follower = site.client(i).await;
+        eventually("and the others follow", async || cut(&follower).await == 0).await;
+        assert_eq!(site.status(i).unwrap()["strayed"], 0);
+    }
+    site.start(leader);
 }
 
 /// What is acknowledged can be read everywhere at once, changes are refused where they cannot be made, and a switch that goes

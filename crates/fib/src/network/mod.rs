@@ -560,7 +560,11 @@ impl Network {
                 ValueMode::Egress => Action::Local,
             };
         }
-        self.routes.next_hop(node, attachment.switch).map_or(Action::Drop, Action::Port)
+        let hop = self.routes.hop(node, attachment.switch).map(|hop| match self.settings.mode {
+            ValueMode::Port => self.routes.hop_by(node, hop.port),
+            ValueMode::Egress => hop,
+        });
+        hop.map_or(Action::Drop, Action::from)
     }
 
     /// The FIBs of `nodes`, all derived from the skeletons together: what `fibula bench build` measures. Switches that do

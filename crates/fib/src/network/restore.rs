@@ -96,6 +96,7 @@ impl Network {
         for link in links {
             network.topology.add_link(link.a, link.b, link.cost)?;
             network.topology.set_up(link.a, link.up)?;
+            network.topology.set_cut(link.a, link.cut)?;
         }
         if egress.keys().copied().ne(1..=egress.len() as u16) {
             return Err(RestoreError::Gap { what: "egress indices" });

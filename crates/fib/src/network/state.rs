@@ -59,13 +59,16 @@ impl Network {
         let mut actions = vec![Action::Drop];
         match self.settings.mode {
             // A retired index keeps its meaning, for cells that are not updated yet.
-            ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| slot.value)),
+            ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| match slot.value {
+                Action::Port(port) => self.routes.hop_by(node, port).into(),
+                other => other,
+            })),
             ValueMode::Egress => {
-                let next_hops = self.routes.next_hops(node, egress);
-                actions.extend(self.egress.slots().iter().zip(next_hops).map(|(slot, next_hop)| match slot.value {
+                let hops = self.routes.hops_to(node, egress);
+                actions.extend(self.egress.slots().iter().zip(hops).map(|(slot, hop)| match slot.value {
                     _ if slot.retired_at.is_some() => Action::Drop,
                     here if here == node => Action::Local,
-                    _ => next_hop.map_or(Action::Drop, Action::Port),
+                    _ => hop.map_or(Action::Drop, Action::from),
                 }));
             }
         }

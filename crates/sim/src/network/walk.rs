@@ -18,7 +18,7 @@ pub(super) fn port(action: Action, local: Option<PortId>) -> Option<PortId> {
     match action {
         Action::Local => local,
         Action::Port(port) if port.0 >= HOSTS => local.filter(|local| *local == port),
-        Action::Port(port) => Some(port),
+        Action::Port(port) | Action::Protected { port, .. } => Some(port),
         _ => None,
     }
 }
@@ -54,7 +54,7 @@ fn walk(world: &World, packet: &Packet, at: usize, switches: &impl Switches, hop
         let Some(port) = switches.port(node, at) else { return (Fate::Dropped, hops) };
         let out = End { node: world.nodes[node], port };
         match topology.link(out) {
-            Ok(link) if link.up && came_in != Some(port) => {
+            Ok(link) if link.carries() && came_in != Some(port) => {
                 let far = if link.a == out { link.b } else { link.a };
                 (node, came_in) = (world.index(far.node), Some(far.port));
             }

@@ -117,7 +117,7 @@ impl System {
                 let port = match replica.action(&name(n)) {
                     Action::Local => local,
                     Action::Port(port) if port.0 >= HOSTS => local.filter(|local| *local == port),
-                    Action::Port(port) => Some(port),
+                    Action::Port(port) | Action::Protected { port, .. } => Some(port),
                     _ => None,
                 };
                 let Some(port) = port else {
@@ -128,7 +128,7 @@ impl System {
                 if port.0 >= HOSTS {
                     if out == place.end() { break } else { return frame("arrives at the wrong host") }
                 }
-                let Some(link) = topology.link(out).ok().filter(|link| link.up) else {
+                let Some(link) = topology.link(out).ok().filter(|link| link.carries()) else {
                     return frame("leaves by no link");
                 };
                 let far = if link.a == out { link.b } else { link.a };
@@ -180,7 +180,7 @@ fn agent_of(system: &System, i: usize) -> u64 {
     let replica = agent.shared.replica();
     (0..NAMES).fold(0, |sum, n| {
         let code = match replica.action(&name(n)) {
-            Action::Port(port) => u64::from(port.0) + 2,
+            Action::Port(port) | Action::Protected { port, .. } => u64::from(port.0) + 2,
             Action::Local => 1,
             _ => 0,
         };

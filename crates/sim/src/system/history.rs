@@ -51,6 +51,7 @@ impl History {
                 let action = place.map(|(node, _)| network.action(node, &name));
                 let local = place.filter(|(node, place)| place.switch == *node).map(|(_, place)| place.port);
                 let is_egress = network.settings().mode == ValueMode::Egress;
+                let action = if is_egress { action } else { action.map(without_alternate) };
                 let egress = place.map(|(_, place)| place.switch).filter(|_| is_egress);
                 let right = Right { action, local, gateway, egress };
                 if of.last().is_none_or(|(_, last)| *last != right) {
@@ -74,11 +75,13 @@ impl History {
     }
 
     /// Whether a switch may do this with a name. In egress mode, a switch that gets what it lacks, piece by piece, may know
-    /// the place of a name as of one of these changes and the path there as of another.
+    /// the place of a name as of one of these changes and the path there as of another. In port mode, it may know the port as
+    /// of one and the alternates of ports as of another.
     pub(super) fn allows(&self, switch: usize, name: usize, got: Action, since: u64, until: u64) -> bool {
         self.between(switch, name, since, until).iter().any(|(_, right)| {
             let path = right.egress.and_then(|place| self.0[switch].paths.get(&place));
             right.action == Some(got)
+                || right.egress.is_none() && right.action == Some(without_alternate(got))
                 || path.is_some_and(|path| between(path, since, until).iter().any(|(_, action)| *action == got))
         })
     }
@@ -94,7 +97,7 @@ impl OfSwitch {
         for place in all {
             let path = match network.topology().node(place) {
                 Ok(_) if place == node => Action::Local,
-                Ok(_) => network.routes().next_hop(node, place).map_or(Action::Drop, Action::Port),
+                Ok(_) => network.routes().hop(node, place).map_or(Action::Drop, Action::from),
                 Err(_) => Action::Drop,
             };
             let of = self.paths.entry(place).or_default();
@@ -103,6 +106,10 @@ impl OfSwitch {
             }
         }
     }
+}
+
+fn without_alternate(action: Action) -> Action {
+    action.port().map_or(action, Action::Port)
 }
 
 /// What held from one change to another.

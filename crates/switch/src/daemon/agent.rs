@@ -9,6 +9,8 @@
 //! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
 //! one that it prefers answers again, and goes there.
 
+use super::links::Trunk;
+use crate::links::Neighbour;
 use api::client::ConnectError;
 use api::clock;
 use api::crash::step;
@@ -16,14 +18,17 @@ use api::identity::Kind;
 use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
-use api::v1::{Ack, FromSwitch, GetStatusRequest, Hello, MemoryUse, Refused, Resync, ToSwitch, Verified};
+use api::v1::{
+    Ack, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest, SeenTrunk,
+    ToSwitch, TrunkReport, Verified,
+};
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
@@ -129,18 +134,40 @@ pub struct Shared<T: Tables> {
     status: Mutex<LinkStatus>,
     n_changes: watch::Sender<u64>,
     unsaved: AtomicBool,
+    /// The network that the replica is of; 0: not known yet.
+    cluster: AtomicU64,
+    /// What is seen at the trunks; empty until they are watched.
+    trunks: watch::Sender<Vec<Trunk>>,
 }
 
 impl<T: Tables> Shared<T> {
     /// Shares `replica`.
     pub fn new(replica: Replica<T>) -> Arc<Self> {
+        let cluster = replica.cluster();
         let status = LinkStatus { serving_change: replica.change(), ..LinkStatus::default() };
         Arc::new(Self {
             replica: Mutex::new(replica),
             status: Mutex::new(status),
             n_changes: watch::Sender::new(0),
             unsaved: AtomicBool::new(false),
+            cluster: AtomicU64::new(cluster),
+            trunks: watch::Sender::new(Vec::new()),
         })
+    }
+
+    /// The network that the replica is of; 0: not known yet. Does not wait for the replica.
+    pub fn cluster(&self) -> u64 {
+        self.cluster.load(Relaxed)
+    }
+
+    /// What is seen at the trunks.
+    pub fn trunks(&self) -> Vec<Trunk> {
+        self.trunks.borrow().clone()
+    }
+
+    /// Says what is seen at the trunks, to the controller as well.
+    pub fn set_trunks(&self, trunks: Vec<Trunk>) {
+        self.trunks.send_replace(trunks);
     }
 
     /// The replica, locked: hold it shortly, messages wait meanwhile.
@@ -252,18 +279,67 @@ pub async fn run_with<T: Tables + Send>(
     memory: Memory,
     home_every: Duration,
 ) {
+    // Both run for ever.
+    tokio::join!(
+        follow(&switch, &controller, tls.as_ref(), &shared, &memory, home_every),
+        tell_leader(&switch, &controller, tls.as_ref(), &shared)
+    );
+}
+
+/// Keeps one of several controllers, whichever leads, told of the trunks: this switch may be served by another one, which changes
+/// nothing in the network.
+async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Arc<Tls>>, shared: &Shared<T>) {
+    let controllers: Vec<&str> = controllers_of(controllers).collect();
+    let mut trunks = shared.trunks.subscribe();
+    if controllers.len() == 1 {
+        return;
+    }
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
+        let mut is_told = seen.is_empty();
+        for controller in &controllers {
+            if is_told {
+                break;
+            }
+            let report = Some(TrunkReport { trunks: seen.clone() });
+            let request = SeeTrunksRequest { switch: switch.to_owned(), report };
+            let told = async {
+                let channel = connect(controller, tls, SHORT).await.ok()?;
+                api::client::southbound(channel).see_trunks(request).await.ok()
+            };
+            is_told = matches!(tokio::time::timeout(2 * SHORT.connect, told).await, Ok(Some(_)));
+        }
+        let again = if is_told { None } else { Some(tokio::time::Instant::now() + jitter(pause)) };
+        pause = if is_told { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        tokio::select! {
+            changed = trunks.changed() => if changed.is_err() { return },
+            () = until(again) => {}
+        }
+    }
+}
+
+/// Keeps the replica in step with a controller, for ever.
+async fn follow<T: Tables + Send>(
+    switch: &str,
+    controller: &str,
+    tls: Option<&Arc<Tls>>,
+    shared: &Shared<T>,
+    memory: &Memory,
+    home_every: Duration,
+) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
-    let controllers = in_order_for(&switch, controllers_of(&controller));
+    let controllers = in_order_for(switch, controllers_of(controller));
     let (mut nth, mut n_sent_on) = (0, 0_u32);
     loop {
         let controller = controllers[nth];
         // After a round in vain all are busy rather than gone.
         let within = if pause == FIRST_PAUSE { SHORT.connect } else { LONG.connect };
         let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
-        let home = home(&controllers[..nth], tls.as_ref(), home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
-        let channel = connect(controller, tls.as_ref(), patience);
-        let Err(error) = session(&switch, controller, channel, &shared, &memory, home).await;
+        let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
+        let channel = connect(controller, tls, patience);
+        let Err(error) = session(switch, controller, channel, shared, memory, home).await;
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
             (nth, n_sent_on) = (0, n_sent_on + 1);
@@ -396,9 +472,20 @@ async fn session<T: Tables>(
     // While it may not hold what it is sent: when it reports again.
     let mut retry: Option<tokio::time::Instant> = None;
     let mut home = pin!(home);
+    let mut trunks = shared.trunks.subscribe();
+    // Also what was seen before this stream.
+    trunks.mark_changed();
     loop {
         let next = tokio::select! {
             () = &mut home => return Err(StreamError::Home),
+            Ok(()) = trunks.changed() => {
+                let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
+                if !seen.is_empty() {
+                    let trunks = Body::Trunks(TrunkReport { trunks: seen });
+                    to_controller.send(wrap(trunks)).await.map_err(|_| StreamError::Closed)?;
+                }
+                continue;
+            }
             _ = tell.tick() => {
                 // What the controller does not read in time, it need not know.
                 let _ = to_controller.try_send(wrap(Body::Memory(memory())));
@@ -443,6 +530,12 @@ async fn session<T: Tables>(
         };
         to_controller.send(wrap(answer)).await.map_err(|_| StreamError::Closed)?;
     }
+}
+
+/// A trunk, as the controller is told of it.
+fn seen(Trunk { port, state, is_down, neighbour, .. }: &Trunk) -> SeenTrunk {
+    let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
+    SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour }
 }
 
 /// What to do about a message.
@@ -502,7 +595,12 @@ impl Following {
             return Ok(Step::Nothing);
         }
         let ToSwitch { sequence, message, answered, .. } = message;
-        let received = step("agent.apply", || shared.replica().receive(&message));
+        let received = step("agent.apply", || {
+            let mut replica = shared.replica();
+            let received = replica.receive(&message);
+            shared.cluster.store(replica.cluster(), Relaxed);
+            received
+        });
         shared.lock_status().received_bytes += message.len() as u64;
         match received {
             Ok(received) => {

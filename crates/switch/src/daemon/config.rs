@@ -6,6 +6,7 @@ use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
+use crate::links::Timing;
 use crate::maglev::MAX_WEIGHT;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::source::CheckSource;
@@ -69,6 +70,9 @@ pub struct Config {
     /// How frames of ports come, unless they say otherwise.
     #[serde(default)]
     pub driver: Driver,
+    /// How trunks are watched.
+    #[serde(default)]
+    pub links: Links,
     /// What ports of DPDK have in common.
     #[serde(default)]
     pub dpdk: dpdk::Section,
@@ -87,6 +91,48 @@ pub struct Config {
     /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
+}
+
+/// How trunks are watched.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Links {
+    /// Milliseconds between two hellos at each trunk; 0: none are said, and carriers alone are followed.
+    #[serde(default = "default_hello_ms")]
+    pub hello_ms: u16,
+    /// A link is down when so many hellos in a row did not come.
+    #[serde(default = "default_multiplier")]
+    pub multiplier: u8,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { hello_ms: default_hello_ms(), multiplier: default_multiplier() }
+    }
+}
+
+impl Links {
+    /// The times of hellos.
+    pub fn timing(&self) -> Timing {
+        Timing { interval_ms: self.hello_ms, multiplier: self.multiplier }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.hello_ms != 0 && !HELLO_MS.contains(&self.hello_ms) {
+            let (least, most) = (HELLO_MS.start(), HELLO_MS.end());
+            return Err(format!(
+                "links.hello_ms = {} is out of range; write {least} to {most}, or 0 for no hellos",
+                self.hello_ms
+            ));
+        }
+        if self.multiplier < 2 {
+            return Err(format!(
+                "links.multiplier = {} would take one lost frame for a cut; write 2 to 255",
+                self.multiplier
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// One port.
@@ -203,6 +249,9 @@ pub struct AlienServer {
 /// Access lists by their files.
 pub type AccessLists = HashMap<PathBuf, Arc<AccessList>>;
 
+/// Between hellos: no more often than a thread wakes in time, no more seldom than operators wait.
+const HELLO_MS: std::ops::RangeInclusive<u16> = 5..=10_000;
+
 /// More threads than this are a typing error.
 const MAX_WORKERS: usize = 64;
 
@@ -306,6 +355,7 @@ impl Config {
             return Err(why.to_owned());
         }
         config.limits.check()?;
+        config.links.check()?;
         config.flow_settings()?;
         config.gateway_settings()?;
         config.aliens()?;
@@ -502,6 +552,14 @@ fn is_device_name(name: &str) -> bool {
 
 fn default_table_bytes() -> usize {
     fib::replica::Limits::default().max_table_bytes
+}
+
+fn default_hello_ms() -> u16 {
+    Timing::default().interval_ms
+}
+
+fn default_multiplier() -> u8 {
+    Timing::default().multiplier
 }
 
 fn default_workers() -> usize {

@@ -2,6 +2,7 @@
 
 use crate::acl::AclStatus;
 use crate::daemon::agent::{LinkStatus, Shared};
+use crate::daemon::links::Trunk;
 use crate::daemon::saved::Saver;
 use crate::dataplane::{Dataplane, PortStatus};
 use crate::directory::{Directory, DirectoryCounts};
@@ -152,13 +153,16 @@ impl StatusSource for Page {
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
                 "answered": plane.total.answered, "originated": plane.total.originated, "aliens": plane.total.aliens,
+                "hellos": plane.total.hellos,
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
             if let Some(KernelStatus { memory, error, forwarded }) = plane.kernel {
                 status["kernel"] = json!({"table": memory, "forwarded": forwarded, "error": error});
             }
-            status["ports"] = plane.ports.iter().map(|port| port_json(port, kind)).collect();
+            let trunks = self.shared.trunks();
+            let link_of = |port: &PortStatus| trunks.iter().find(|trunk| trunk.port == port.id);
+            status["ports"] = plane.ports.iter().map(|port| port_json(port, kind, link_of(port))).collect();
         }
         status.to_string()
     }
@@ -223,6 +227,13 @@ impl StatusSource for Page {
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
+        text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
+        let trunks = self.shared.trunks();
+        let linked = plane.ports.iter().filter_map(|port| {
+            let trunk = trunks.iter().find(|trunk| trunk.port == port.id)?;
+            Some((format!("{},state=\"{}\"", label(port), trunk.state.name()), (!trunk.is_down).into()))
+        });
+        text.gauge("fibula_link_up", "1: the link of the trunk carries frames, as far as is known.", linked);
         let with_acl = || plane.ports.iter().filter_map(|port| Some((label(port), port.acl.as_ref()?)));
         if with_acl().next().is_some() {
             let rules = with_acl().map(|(label, (list, _))| (label, list.rules as u64));
@@ -264,7 +275,7 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
 }
 
 /// A port; names are of `kind`, if there are any yet.
-fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
+fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     let mut page = json!({
@@ -274,6 +285,11 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
         "retry_seconds": port.last_failure.as_ref().filter(|_| !port.up).map(|failure| failure.wait.as_secs()),
         "check_source": check_source, "counters": counters,
     });
+    if let Some(Trunk { state, since, is_down, neighbour, .. }) = link {
+        let neighbour = neighbour.as_ref().map(ToString::to_string);
+        let seconds = since.elapsed().as_secs_f64();
+        page["link"] = json!({"state": state.name(), "down": is_down, "for_seconds": seconds, "neighbour": neighbour});
+    }
     if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {
         page["acl"] = json!({
             "file": path, "rules": rules, "read_unix_seconds": unix_seconds(*read_at), "error": error,

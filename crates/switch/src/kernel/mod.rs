@@ -166,8 +166,17 @@ struct Trunk {
     attached: Weak<Attached>,
     /// What is attached there, unless everything is handed on.
     program: Option<Program>,
-    /// Whether frames may be sent there.
+    /// Whether its device works.
     is_up: bool,
+    /// Whether its link carries frames.
+    is_linked: bool,
+}
+
+impl Trunk {
+    /// Whether frames may be sent there.
+    fn is_open(&self) -> bool {
+        self.is_up && self.is_linked
+    }
 }
 
 #[derive(Debug)]
@@ -175,6 +184,7 @@ struct State {
     /// By slot.
     trunks: Vec<Trunk>,
     table: Option<InKernel>,
+    actions: Vec<Action>,
     error: Option<String>,
 }
 
@@ -241,14 +251,15 @@ impl Kernel {
         program: Option<Vec<u8>>,
     ) -> Result<Arc<Self>, KernelError> {
         let n = ports.len() as u32;
-        let trunks = ports.iter().map(|&id| Trunk { id, attached: Weak::new(), program: None, is_up: true }).collect();
+        let trunk = |&id| Trunk { id, attached: Weak::new(), program: None, is_up: true, is_linked: true };
+        let trunks = ports.iter().map(trunk).collect();
         Ok(Arc::new(Self {
             memory,
             program,
             ports,
             counts: Map::per_cpu(COUNTS * 8, n).map_err(KernelError::Maps)?,
             interfaces: Map::interfaces(n).map_err(KernelError::Maps)?,
-            state: Mutex::new(State { trunks, table: None, error: None }),
+            state: Mutex::new(State { trunks, table: None, actions: Vec::new(), error: None }),
         }))
     }
 
@@ -270,7 +281,7 @@ impl Kernel {
         let mut state = self.state();
         let trunk = &mut state.trunks[slot as usize];
         trunk.attached = Arc::downgrade(to);
-        if trunk.is_up
+        if trunk.is_open()
             && let Err(error) = self.interfaces.set(slot, &to.ifindex().to_ne_bytes())
         {
             tracing::warn!(port = %trunk.id, "the kernel sends no frames to this port, the workers do: {error}");
@@ -287,20 +298,36 @@ impl Kernel {
         }
     }
 
-    /// Has the kernel send frames to a trunk, or not while it is down: then the workers count them.
+    /// Has the kernel send frames to a trunk, or not while its device does not work: then to the alternates, if there are,
+    /// and to the workers, which count.
     pub fn set_up(&self, id: PortId, is_up: bool) {
+        self.set(id, |trunk| trunk.is_up = is_up);
+    }
+
+    /// The same while its link carries no frames.
+    pub fn set_linked(&self, id: PortId, is_linked: bool) {
+        self.set(id, |trunk| trunk.is_linked = is_linked);
+    }
+
+    fn set(&self, id: PortId, set: impl FnOnce(&mut Trunk)) {
         let Some(slot) = self.slot(id) else { return };
         let mut state = self.state();
         let trunk = &mut state.trunks[slot as usize];
-        if std::mem::replace(&mut trunk.is_up, is_up) == is_up {
+        let was_open = trunk.is_open();
+        set(trunk);
+        let is_open = trunk.is_open();
+        if is_open == was_open {
             return;
         }
-        let done = match trunk.attached.upgrade().filter(|_| is_up) {
+        let done = match trunk.attached.upgrade().filter(|_| is_open) {
             Some(attached) => self.interfaces.set(slot, &attached.ifindex().to_ne_bytes()),
             None => self.interfaces.remove(slot),
         };
         if let Err(error) = done {
-            tracing::warn!(port = %id, is_up, "the kernel was not told of the port: {error}");
+            tracing::warn!(port = %id, is_open, "the kernel was not told of the port: {error}");
+        }
+        if let Some(table) = &state.table {
+            self.lead(&table.leads_words, &state.actions, &state.trunks);
         }
     }
 
@@ -308,6 +335,7 @@ impl Kernel {
     /// logged, and said by the status; the workers forward then.
     pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
         let mut state = self.state();
+        state.actions = actions.to_vec();
         let shown = self.move_table(spec, actions, fib, &state.trunks).and_then(|table| {
             for (slot, trunk) in (0..).zip(&mut state.trunks) {
                 if let Some(attached) = trunk.attached.upgrade() {
@@ -325,7 +353,8 @@ impl Kernel {
 
     /// The actions of the table changed.
     pub fn show_actions(&self, actions: &[Action]) {
-        let state = self.state();
+        let mut state = self.state();
+        state.actions = actions.to_vec();
         if let Some(table) = &state.table {
             self.lead(&table.leads_words, actions, &state.trunks);
         }
@@ -369,8 +398,12 @@ impl Kernel {
 
     /// Says where values lead.
     fn lead(&self, leads: &Words, actions: &[Action], trunks: &[Trunk]) {
+        let to = |id: PortId| self.slot(id).map_or(0, |slot| lead_to(slot, &trunks[slot as usize]));
+        let is_open = |id: PortId| self.slot(id).is_some_and(|slot| trunks[slot as usize].is_open());
         let lead = |action: &Action| match action {
-            Action::Port(id) => self.slot(*id).map_or(0, |slot| lead_to(slot, &trunks[slot as usize])),
+            Action::Port(id) => to(*id),
+            Action::Protected { port, alternate } if !is_open(*port) && is_open(*alternate) => to(*alternate),
+            Action::Protected { port, .. } => to(*port),
             Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
         };
         let of_actions = actions.iter().map(lead).chain(std::iter::repeat(0));

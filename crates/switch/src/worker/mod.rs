@@ -40,6 +40,7 @@ use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
+use crate::links::Links;
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
@@ -69,7 +70,19 @@ enum Fate {
     Alien(u8),
     /// Sends it back out of the port it came from, as an answer.
     Answer,
+    /// The keeper of trunks has what it says.
+    Hello,
     Drop(DropReason),
+}
+
+/// What a frame is found to be before anything is looked up.
+enum Parsed {
+    /// It has a name.
+    Name,
+    /// It was turned into an answer.
+    Answer,
+    /// See [`Fate::Hello`].
+    Hello,
 }
 
 /// Where the name of a frame leads.
@@ -130,6 +143,7 @@ pub struct Worker<T> {
     earlier: Box<Work<T>>,
     is_in_flight: bool,
     leads: Leads,
+    links: Arc<Links>,
     aliens: Aliens,
     trunks: PortSet,
     /// Ports with staged frames.
@@ -147,6 +161,7 @@ impl<T: Table> Worker<T> {
         stage: Option<SharedStage>,
         router: Option<Router>,
         aliens: Aliens,
+        links: Arc<Links>,
     ) -> io::Result<Self> {
         let mut trunks = PortSet::default();
         (0..).zip(&ports).filter(|(_, port)| port.role == Role::Trunk).for_each(|(i, _)| trunks.insert(i));
@@ -172,6 +187,7 @@ impl<T: Table> Worker<T> {
             earlier: Work::new(),
             is_in_flight: false,
             leads: Leads::default(),
+            links,
             aliens,
             trunks,
             dirty: PortSet::default(),
@@ -194,6 +210,9 @@ impl<T: Table> Worker<T> {
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
             self.revive_ports(Instant::now());
+        }
+        if self.index == 0 && self.links.is_sending() {
+            self.send_hellos();
         }
         let mut received = 0;
         for entry in 0..self.ports.len() {
@@ -254,7 +273,7 @@ impl<T: Table> Worker<T> {
     }
 
     fn forward_burst(&mut self, entry: usize) {
-        let epoch = self.shared.epoch();
+        let epoch = self.shared.epoch().wrapping_add(self.links.version());
         let plane = self.shared.plane.load();
         self.refresh_table(&plane);
         self.counters.received.add(self.work.burst.len() as u64);
@@ -447,14 +466,15 @@ impl<T: Table> Worker<T> {
                 if frame[0] & 1 != 0 {
                     return match from_trunk {
                         true if frame[..6] == [0xff; 6] => Err(DropReason::Broadcast),
+                        true if self.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
                         true => Err(DropReason::Multicast),
-                        false => answer(packet, type_at, &self.shared.neighbours).map(|()| false),
+                        false => answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer),
                     };
                 }
-                field?.extract(frame, type_at, &mut self.work.names).map(|()| true)
+                field?.extract(frame, type_at, &mut self.work.names).map(|()| Parsed::Name)
             });
             match parsed {
-                Ok(true) => {
+                Ok(Parsed::Name) => {
                     if TRACKED && self.work.names.name_len(n) <= Route::NAME_BYTES {
                         let exit = self.work.tracking.routes[i].exit_of(self.work.names.word(n), from_trunk);
                         if let Some(exit) = exit.filter(|&exit| usize::from(exit) != entry) {
@@ -465,7 +485,8 @@ impl<T: Table> Worker<T> {
                     }
                     self.work.owners[n] = i as u8;
                 }
-                Ok(false) => self.work.fates[i] = Fate::Answer,
+                Ok(Parsed::Answer) => self.work.fates[i] = Fate::Answer,
+                Ok(Parsed::Hello) => self.work.fates[i] = Fate::Hello,
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }
@@ -509,7 +530,7 @@ impl<T: Table> Worker<T> {
             true => u32::MAX,
             false => table.members(&plane.valid, &work.names, &work.digests, &work.searches),
         };
-        self.leads.follow(&plane.actions, &self.ports, &self.port_index);
+        self.leads.follow(&plane.actions, &self.links, &self.ports, &self.port_index);
         let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);
@@ -595,6 +616,11 @@ impl<T: Table> Worker<T> {
                     self.counters.answered.add(1);
                     (entry, Ok(()))
                 }
+                Fate::Hello => {
+                    self.counters.hellos.add(1);
+                    self.pool.put(packet);
+                    continue;
+                }
                 Fate::Drop(reason) => (entry, Err(reason)),
             };
             if let Err(reason) = changed {
@@ -642,6 +668,25 @@ impl<T: Table> Worker<T> {
         self.counters.sent.add(sent);
     }
 
+    /// Sends what the keeper of trunks says. A trunk that is down sends nothing.
+    #[cold]
+    fn send_hellos(&mut self) {
+        // What is in flight was staged for none of these ports yet, and has its turn after this.
+        for (exit, frame) in self.links.take_frames() {
+            let Some(mut packet) = self.pool.take() else { break };
+            let port = self.ports.get_mut(usize::from(exit));
+            let port = port.filter(|port| port.health.is_up() && !port.staged.is_full() && packet.fill(&frame).is_ok());
+            let Some(port) = port else {
+                self.pool.put(packet);
+                continue;
+            };
+            port.staged.push(packet);
+            self.dirty.insert(exit);
+            self.counters.originated.add(1);
+        }
+        self.flush();
+    }
+
     fn port_failed(&mut self, index: usize, error: &NetError) {
         let port = &mut self.ports[index];
         if !port.health.is_up() {
@@ -649,6 +694,7 @@ impl<T: Table> Worker<T> {
             return;
         }
         self.n_down += 1;
+        self.leads.forget();
         port.health.failed(error, port.retry.failed(Instant::now(), error.is_transient()));
         self.next_revival = self.earliest_revival();
     }
@@ -664,6 +710,7 @@ impl<T: Table> Worker<T> {
                     port.retry.revived(now);
                     port.health.revived();
                     self.n_down -= 1;
+                    self.leads.forget();
                 }
                 // The reason may have changed: the interface was down before, and is missing now.
                 Err(error) => port.health.failed(&error, port.retry.failed(now, error.is_transient())),

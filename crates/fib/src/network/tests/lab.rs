@@ -162,7 +162,7 @@ impl Lab {
             let replica = &self.replicas[&at];
             let local = replica.tables().local.get(name).copied();
             let port = match replica.action(name) {
-                Action::Port(port) => port,
+                Action::Port(port) | Action::Protected { port, .. } => port,
                 Action::Local => match local {
                     Some(port) => port,
                     None => return Fate::Dropped,
@@ -171,7 +171,7 @@ impl Lab {
             };
             let out = End { node: at, port };
             match self.network.topology.link(out) {
-                Ok(link) if link.up && came_in != Some(port) => {
+                Ok(link) if link.carries() && came_in != Some(port) => {
                     let far = if link.a == out { link.b } else { link.a };
                     (at, came_in) = (far.node, Some(far.port));
                 }

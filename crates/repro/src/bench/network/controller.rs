@@ -89,7 +89,7 @@ impl Controller {
                 let names = (0..network.n_switches).map(Network::switch).collect();
                 client.add_switches(AddSwitchesRequest { names }).await?;
                 client.add_hosts(network.hosts()).await?;
-                client.add_links(LinkList { links: network.links().collect() }).await?;
+                client.add_links(LinkList { links: network.links().collect(), ..LinkList::default() }).await?;
                 Ok(())
             })
             .map_err(|error: tonic::Status| failed("registering switches", &error))

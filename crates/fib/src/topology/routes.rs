@@ -1,0 +1,482 @@
+//! The next hop of every switch to every other, and the one that it takes while the link to the first is down.
+//!
+//! Cost: routes of V switches and E links take V Dijkstra runs (twice as many if links cost differently),
+//! O(V (V + E) log V), and 12 bytes per pair of switches. A next hop is an array read.
+//!
+//! **Equal-cost paths**: of the neighbours on a shortest path, the one with the largest hash with (source, destination) is
+//! taken. So the choice is a function of the ids alone: neither the order in which links arrived nor a restart
+//! changes it, and a link that comes or goes moves only the destinations that use it.
+//!
+//! **Alternates** are loop-free (RFC 5286, inequality 1): a neighbour from which the shortest path to the destination does not
+//! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and nobody else knows, what S sends to N arrives.
+//! Not every pair has one: in a ring, those on the near half have none. Of several, one at another neighbour than the next hop's
+//! is taken, since that one may be what is gone; then that of the shortest path; then by hash, as above.
+//!
+//! A switch that holds only some tenants' names ([`Node::transit`](super::Node::transit) false) carries no frames of others:
+//! paths start and end at it and never lead through it.
+
+use super::{NodeId, Topology};
+use crate::action::{Action, PortId};
+use lookup::hash::mix64;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Neighbours of a switch that can be alternates of a port as a whole: the first ones, by port.
+const MAX_COMMON: usize = 64;
+
+/// Where frames go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// The port of the shortest path.
+    pub port: PortId,
+    /// The port while that one is down, if there is one that makes no loop.
+    pub alternate: Option<PortId>,
+}
+
+impl From<Hop> for Action {
+    fn from(Hop { port, alternate }: Hop) -> Action {
+        alternate.map_or(Action::Port(port), |alternate| Action::Protected { port, alternate })
+    }
+}
+
+impl Topology {
+    /// Shortest paths between all pairs over the links that carry frames.
+    pub fn routes(&self) -> Routes {
+        self.routes_by(is_loop_free)
+    }
+
+    fn routes_by(&self, is_loop_free: fn(u64, u64, u64) -> bool) -> Routes {
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let index: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+        let transit: Vec<bool> = self.nodes.values().map(|node| node.transit).collect();
+        let neighbours: Vec<Vec<Neighbour>> = ids
+            .iter()
+            .map(|id| {
+                self.links_of(*id)
+                    .filter(|(_, _, link)| link.carries())
+                    .map(|(near, far, link)| (near.port, index[&far.node], link.cost))
+                    .collect()
+            })
+            .collect();
+        let n = ids.len();
+        let mut next = vec![None; n * n];
+        let mut alternate = vec![None; n * n];
+        let mut hops = vec![u32::MAX; n * n];
+        let mut search = Search { distance: vec![u64::MAX; n], order: Vec::with_capacity(n) };
+        let mut costs = self.links.values().map(|link| link.cost);
+        let first = costs.next();
+        let is_uniform = costs.all(|cost| Some(cost) == first);
+        let back = distances_back(&neighbours, &transit, is_uniform, &mut search);
+        // Of each neighbour: those that are alternates for all that goes through it.
+        let mut common: Vec<Vec<u64>> = neighbours.iter().map(|of| vec![u64::MAX; of.len()]).collect();
+        let mut loop_free = Vec::new();
+        for to in 0..n {
+            search.to(to, &neighbours, &transit, is_uniform);
+            let Search { distance, order } = &search;
+            hops[to * n + to] = 0;
+            for &from in order.iter().filter(|from| **from != to) {
+                let weight = |k: usize| {
+                    let (port, via, _) = neighbours[from][k];
+                    (preference(ids[from], ids[to], ids[via], port), port)
+                };
+                let mut choice: Option<usize> = None;
+                loop_free.clear();
+                for (k, (_, via, cost)) in neighbours[from].iter().enumerate() {
+                    // One that carries no frames of others, or from which no path leads there.
+                    if !(*via == to || transit[*via]) || distance[*via] == u64::MAX {
+                        continue;
+                    }
+                    if is_loop_free(distance[*via], back[from][k], distance[from]) {
+                        loop_free.push(k);
+                    }
+                    let is_shortest = distance[*via].checked_add(u64::from(*cost)) == Some(distance[from]);
+                    if is_shortest && choice.is_none_or(|chosen| weight(k) > weight(chosen)) {
+                        choice = Some(k);
+                    }
+                }
+                let Some(chosen) = choice else { continue };
+                let (port, via, _) = neighbours[from][chosen];
+                next[from * n + to] = Some(port);
+                hops[from * n + to] = hops[via * n + to] + 1;
+                let others = loop_free.iter().copied().filter(|k| *k != chosen);
+                common[from][chosen] &= others.clone().filter(|k| *k < MAX_COMMON).fold(0, |set, k| set | 1 << k);
+                let best = others.min_by_key(|k| {
+                    let (_, peer, cost) = neighbours[from][*k];
+                    (peer == via, distance[peer] + u64::from(cost), Reverse(weight(*k)))
+                });
+                alternate[from * n + to] = best.map(|k| neighbours[from][k].0);
+            }
+        }
+        let mut of_ports = BTreeMap::new();
+        for (from, (of, common)) in neighbours.iter().zip(&common).enumerate() {
+            for ((port, via, _), common) in of.iter().zip(common).filter(|(_, common)| **common != u64::MAX) {
+                let others = of.iter().enumerate().take(MAX_COMMON).filter(|(k, _)| common >> k & 1 != 0);
+                let best = others.min_by_key(|(_, (other, peer, cost))| {
+                    (peer == via, *cost, Reverse((preference(ids[from], ids[*via], ids[*peer], *other), *other)))
+                });
+                if let Some((_, (alternate, ..))) = best {
+                    of_ports.insert((ids[from], *port), *alternate);
+                }
+            }
+        }
+        Routes { index, next, alternate, of_ports, hops }
+    }
+}
+
+/// Whether no shortest path leads from a neighbour back: by its distance to the destination, the one from there to the switch that
+/// asks, and that one's distance to the destination.
+fn is_loop_free(from_neighbour: u64, back: u64, from_here: u64) -> bool {
+    from_neighbour < from_here.saturating_add(back)
+}
+
+/// A port, the switch at its other end, and the cost of the link.
+type Neighbour = (PortId, usize, u32);
+
+/// The distances of all switches to one, and those with a path in the order of their distances.
+struct Search {
+    distance: Vec<u64>,
+    order: Vec<usize>,
+}
+
+impl Search {
+    /// Links cost the same both ways, so the search starts at the destination.
+    fn to(&mut self, to: usize, neighbours: &[Vec<Neighbour>], transit: &[bool], is_uniform: bool) {
+        self.distance.fill(u64::MAX);
+        self.distance[to] = 0;
+        self.order.clear();
+        if is_uniform {
+            self.breadth_first(to, neighbours, transit);
+        } else {
+            self.shortest_first(to, neighbours, transit);
+        }
+    }
+
+    fn shortest_first(&mut self, to: usize, neighbours: &[Vec<Neighbour>], transit: &[bool]) {
+        let mut open = BinaryHeap::from([(Reverse(0u64), to)]);
+        while let Some((Reverse(d), node)) = open.pop() {
+            // It was reached by a shorter path since it was put there; paths of one length are put there once.
+            if d > self.distance[node] {
+                continue;
+            }
+            self.order.push(node);
+            if !(node == to || transit[node]) {
+                continue;
+            }
+            for (_, peer, cost) in &neighbours[node] {
+                let through = d + u64::from(*cost);
+                if through < self.distance[*peer] {
+                    self.distance[*peer] = through;
+                    open.push((Reverse(through), *peer));
+                }
+            }
+        }
+    }
+
+    /// Where all links cost the same, the order of discovery is that of distances.
+    fn breadth_first(&mut self, to: usize, neighbours: &[Vec<Neighbour>], transit: &[bool]) {
+        self.order.push(to);
+        let mut at = 0;
+        while let Some(&node) = self.order.get(at) {
+            at += 1;
+            if !(node == to || transit[node]) {
+                continue;
+            }
+            for (_, peer, cost) in &neighbours[node] {
+                if self.distance[*peer] == u64::MAX {
+                    self.distance[*peer] = self.distance[node] + u64::from(*cost);
+                    self.order.push(*peer);
+                }
+            }
+        }
+    }
+}
+
+/// How far each neighbour of a switch is from it: as far as the link to it is long, unless a detour is shorter.
+fn distances_back(
+    neighbours: &[Vec<Neighbour>],
+    transit: &[bool],
+    is_uniform: bool,
+    search: &mut Search,
+) -> Vec<Vec<u64>> {
+    let of = |(to, of): (usize, &Vec<Neighbour>)| {
+        if is_uniform {
+            return of.iter().map(|(_, _, cost)| u64::from(*cost)).collect();
+        }
+        search.to(to, neighbours, transit, is_uniform);
+        of.iter().map(|(_, via, _)| search.distance[*via]).collect()
+    };
+    neighbours.iter().enumerate().map(of).collect()
+}
+
+/// The weight of one equal-cost choice, from ids alone.
+fn preference(from: NodeId, to: NodeId, via: NodeId, port: PortId) -> u64 {
+    let ends = u64::from(from.0) << 32 | u64::from(to.0);
+    let hop = u64::from(via.0) << 16 | u64::from(port.0);
+    // The constant keeps (0, 0) away from the fixed point of the mix.
+    mix64(mix64(ends.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ hop)
+}
+
+/// The next hops of one state of the topology.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Routes {
+    index: BTreeMap<NodeId, usize>,
+    next: Vec<Option<PortId>>,
+    alternate: Vec<Option<PortId>>,
+    /// The alternates that ports have for all destinations together.
+    of_ports: BTreeMap<(NodeId, PortId), PortId>,
+    hops: Vec<u32>,
+}
+
+impl Routes {
+    /// The port of `from` towards `to`; `None` when there is no path, or `from` is `to`, or one is unknown.
+    pub fn next_hop(&self, from: NodeId, to: NodeId) -> Option<PortId> {
+        self.next[self.pair(from, to)?]
+    }
+
+    /// The port of `from` towards `to`, and its alternate.
+    pub fn hop(&self, from: NodeId, to: NodeId) -> Option<Hop> {
+        self.hop_at(self.pair(from, to)?)
+    }
+
+    fn hop_at(&self, pair: usize) -> Option<Hop> {
+        Some(Hop { port: self.next[pair]?, alternate: self.alternate[pair] })
+    }
+
+    /// A port, with an alternate for all that leaves by it, if there is one.
+    pub fn hop_by(&self, from: NodeId, port: PortId) -> Hop {
+        Hop { port, alternate: self.of_ports.get(&(from, port)).copied() }
+    }
+
+    /// Whether, between two switches that both know, a path begins elsewhere.
+    pub fn differs_from(&self, other: &Routes) -> bool {
+        if self.index == other.index {
+            return self.next != other.next;
+        }
+        let (n, m) = (self.index.len(), other.index.len());
+        let both: Vec<(usize, usize)> =
+            self.index.iter().filter_map(|(node, at)| Some((*at, *other.index.get(node)?))).collect();
+        both.iter().any(|(a, b)| both.iter().any(|(to_a, to_b)| self.next[a * n + to_a] != other.next[b * m + to_b]))
+    }
+
+    /// Hops on the path taken: 0 for the switch itself; `None` when there is no path.
+    pub fn hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
+        Some(self.hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)
+    }
+
+    /// Destinations, prepared for [`Routes::hops_to`].
+    pub fn prepared(&self, destinations: impl IntoIterator<Item = NodeId>) -> Vec<Option<usize>> {
+        destinations.into_iter().map(|to| self.index.get(&to).copied()).collect()
+    }
+
+    /// [`Routes::hop`] of one switch towards prepared destinations, in their order. Cost: two reads each, where a call for
+    /// each searches two maps.
+    pub fn hops_to(&self, from: NodeId, to: &[Option<usize>]) -> impl Iterator<Item = Option<Hop>> {
+        let row = self.index.get(&from).map(|row| row * self.index.len());
+        to.iter().map(move |to| self.hop_at(row? + (*to)?))
+    }
+
+    fn pair(&self, from: NodeId, to: NodeId) -> Option<usize> {
+        Some(self.index.get(&from)? * self.index.len() + self.index.get(&to)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::End;
+    use super::super::tests::{end, net};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn shortest_path_wins_and_a_cut_reroutes() {
+        let mut topology = net(3, &[], &[(0, 1, 1), (1, 2, 1), (0, 2, 3)]);
+        let next = |t: &Topology| t.routes().next_hop(NodeId(0), NodeId(2));
+        assert_eq!(next(&topology), Some(PortId(0)));
+        assert_eq!(topology.routes().hops(NodeId(0), NodeId(2)), Some(2));
+        topology.set_up(end(2, 1), false).unwrap();
+        assert_eq!(next(&topology), Some(PortId(2)));
+        topology.set_up(end(0, 2), false).unwrap();
+        assert_eq!(next(&topology), None);
+        assert_eq!(topology.routes().hops(NodeId(0), NodeId(2)), None);
+        topology.set_up(end(1, 1), true).unwrap();
+        assert_eq!(next(&topology), Some(PortId(0)));
+        topology.set_cost(end(0, 0), 9).unwrap();
+        topology.set_up(end(0, 2), true).unwrap();
+        assert_eq!(next(&topology), Some(PortId(2)));
+    }
+
+    #[test]
+    fn restricted_switch_carries_no_transit() {
+        let routes = net(4, &[1], &[(0, 1, 1), (1, 2, 1), (0, 3, 5), (3, 2, 5)]).routes();
+        assert_eq!(routes.next_hop(NodeId(0), NodeId(2)), Some(PortId(2)));
+        assert_eq!(routes.next_hop(NodeId(0), NodeId(1)), Some(PortId(0)));
+        assert_eq!(routes.next_hop(NodeId(1), NodeId(2)), Some(PortId(1)));
+    }
+
+    /// In a ring of five: two hops away the other way round is as good as loop-free, one hop away it leads back.
+    #[test]
+    fn alternates_exist_where_no_neighbour_sends_back() {
+        let ring: Vec<_> = (0..5).map(|i| (i, (i + 1) % 5, 1)).collect();
+        let routes = net(5, &[], &ring).routes();
+        let hop = |to| routes.hop(NodeId(0), NodeId(to)).unwrap();
+        assert_eq!(
+            (hop(1), hop(4)),
+            (Hop { port: PortId(0), alternate: None }, Hop { port: PortId(4), alternate: None })
+        );
+        assert_eq!(
+            (hop(2), hop(3)),
+            (Hop { port: PortId(0), alternate: Some(PortId(4)) }, Hop { port: PortId(4), alternate: Some(PortId(0)) })
+        );
+        // Not all that leaves by port 0 may leave by port 4.
+        assert_eq!(routes.hop_by(NodeId(0), PortId(0)).alternate, None);
+
+        // A second link to the same neighbour serves, and a third switch serves better: the neighbour may be gone.
+        let routes = net(3, &[], &[(0, 1, 1), (0, 1, 1), (0, 2, 1), (2, 1, 1)]).routes();
+        let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
+        assert!(hop.port <= PortId(1) && hop.alternate == Some(PortId(2)), "{hop:?}");
+        assert_eq!(routes.hop_by(NodeId(0), hop.port), hop);
+        let routes = net(3, &[2], &[(0, 1, 1), (0, 1, 1), (0, 2, 1), (2, 1, 1)]).routes();
+        let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
+        assert!(hop.alternate.is_some_and(|other| other <= PortId(1)), "no frames of others through it: {hop:?}");
+    }
+
+    /// Cuts each link, lets its ends alone know, and follows what takes an alternate: whether it arrives, without leaving by the port
+    /// of entry; a port has an alternate only for destinations that have it.
+    fn go_round(topology: &Topology, routes: &Routes) -> Result<(), String> {
+        let by = |at: NodeId, port: PortId| topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
+        let nodes = || topology.nodes().map(|(node, _)| node);
+        let pairs = || nodes().flat_map(|from| nodes().map(move |to| (from, to)));
+        for cut in topology.links().filter(|link| link.carries()) {
+            for (of_ports, (from, goal)) in [false, true].into_iter().flat_map(|of| pairs().map(move |pair| (of, pair)))
+            {
+                let (mut at, mut entered, mut n_hops) = (from, None, 0);
+                while let Some(hop) = routes.hop(at, goal).filter(|_| at != goal) {
+                    let hop = if of_ports { routes.hop_by(at, hop.port) } else { hop };
+                    let is_cut = |port| [cut.a, cut.b].contains(&End { node: at, port });
+                    let Some(port) = Some(hop.port).filter(|port| !is_cut(*port)).or(hop.alternate) else { break };
+                    let (near, far, link) = by(at, port);
+                    let fails = |why: &str| Err(format!("{from} to {goal} with {} cut: {why} at {near}", cut.a));
+                    if is_cut(port) || !link.carries() {
+                        return fails("a dead link is taken");
+                    }
+                    if far.node != goal && !topology.node(far.node).unwrap().transit {
+                        return fails("it goes through one that carries nothing for others");
+                    }
+                    if entered == Some(near) {
+                        return fails("it leaves by the port of entry");
+                    }
+                    (at, entered, n_hops) = (far.node, Some(far), n_hops + 1);
+                    if n_hops > 2 * topology.nodes().count() {
+                        return fails("it loops");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn conditions_that_are_not_enough_are_found() {
+        let mutants: [(&str, fn(u64, u64, u64) -> bool); 4] = [
+            ("a path back of the same length", |near, back, here| near <= here + back),
+            ("any neighbour", |_, _, _| true),
+            ("the way back forgotten, and the longest taken", |near, _, here| near > here),
+            ("twice the way back", |near, back, here| near < here + 2 * back),
+        ];
+        let mut rng = lookup::testkit::Rng::new(7);
+        let mut found = [false; 4];
+        for _ in 0..200 {
+            let n = 3 + rng.below(5) as u32;
+            let mut link = || (rng.below(n.into()) as u32, rng.below(n.into()) as u32, 1 + rng.below(3) as u32);
+            let links: Vec<_> = (0..2 * n).map(|_| link()).filter(|(a, b, _)| a != b).collect();
+            let topology = net(n, &[], &links);
+            assert_eq!(go_round(&topology, &topology.routes()), Ok(()));
+            for ((_, mutant), found) in mutants.iter().zip(&mut found) {
+                *found |= go_round(&topology, &topology.routes_by(*mutant)).is_err();
+            }
+        }
+        assert_eq!(found, [true; 4], "{:?}", mutants.map(|(name, _)| name));
+    }
+
+    proptest! {
+        /// Distances against Floyd-Warshall; following next hops arrives, in as many hops as promised.
+        #[test]
+        fn next_hops_lead_to_the_destination_on_a_shortest_path(
+            n in 2u32..8,
+            restricted in proptest::collection::vec(0u32..8, 0..2),
+            links in proptest::collection::vec((0u32..8, 0u32..8, 1u32..4, any::<bool>()), 0..16),
+            same in proptest::option::of(1u32..4),
+        ) {
+            let link = |(a, b, cost, up)| (a % n, b % n, same.unwrap_or(cost), up);
+            let links: Vec<(u32, u32, u32, bool)> = links.into_iter().map(link).filter(|l| l.0 != l.1).collect();
+            let plain: Vec<_> = links.iter().map(|l| (l.0, l.1, l.2)).collect();
+            let mut topology = net(n, &restricted, &plain);
+            for (i, link) in links.iter().enumerate() {
+                topology.set_up(end(link.0, i as u16), link.3).unwrap();
+            }
+            let n = n as usize;
+            let transit = |i: usize| !restricted.contains(&(i as u32));
+            let mut dist = vec![vec![u64::MAX / 4; n]; n];
+            for (i, row) in dist.iter_mut().enumerate() {
+                row[i] = 0;
+            }
+            for (a, b, cost, up) in &links {
+                let (a, b) = (*a as usize, *b as usize);
+                if *up {
+                    dist[a][b] = dist[a][b].min(u64::from(*cost));
+                    dist[b][a] = dist[b][a].min(u64::from(*cost));
+                }
+            }
+            for k in (0..n).filter(|k| transit(*k)) {
+                for i in 0..n {
+                    for j in 0..n {
+                        dist[i][j] = dist[i][j].min(dist[i][k] + dist[k][j]);
+                    }
+                }
+            }
+            let routes = topology.routes();
+            for (from, row) in dist.iter().enumerate() {
+                for (to, expected) in row.iter().enumerate() {
+                    let (mut at, goal) = (NodeId(from as u32), NodeId(to as u32));
+                    let (mut length, mut hops) = (0, 0);
+                    while at != goal {
+                        let Some(port) = routes.next_hop(at, goal) else { break };
+                        let (_, far, link) = topology.links_of(at).find(|(near, _, _)| near.port == port).unwrap();
+                        prop_assert!(link.up);
+                        length += u64::from(link.cost);
+                        hops += 1;
+                        at = far.node;
+                        prop_assert!(at == goal || transit(at.0 as usize));
+                        prop_assert!(hops <= n as u32, "a loop");
+                    }
+                    if *expected < u64::MAX / 4 {
+                        prop_assert_eq!((at, length), (goal, *expected));
+                        prop_assert_eq!(routes.hops(NodeId(from as u32), goal), Some(hops));
+                    } else {
+                        prop_assert_eq!(routes.next_hop(NodeId(from as u32), goal), None);
+                    }
+                }
+                let (from, all) = (NodeId(from as u32), (0..=n as u32).map(NodeId));
+                let prepared: Vec<_> = routes.hops_to(from, &routes.prepared(all.clone())).collect();
+                prop_assert_eq!(prepared, all.map(|to| routes.hop(from, to)).collect::<Vec<_>>());
+            }
+            prop_assert_eq!(go_round(&topology, &routes), Ok(()));
+        }
+
+        #[test]
+        fn order_of_arrival_does_not_choose_the_path(
+            mut links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..3), 1..14),
+            seed in any::<u64>(),
+        ) {
+            links.retain(|l| l.0 != l.1);
+            let mut order: Vec<usize> = (0..links.len()).collect();
+            order.sort_by_key(|i| (*i as u64 + 1).wrapping_mul(seed | 1));
+            let mut shuffled = net(6, &[], &[]);
+            for i in order {
+                let (a, b, cost) = links[i];
+                shuffled.add_link(end(b, i as u16), end(a, i as u16), cost).unwrap();
+            }
+            prop_assert_eq!(shuffled.routes(), net(6, &[], &links).routes());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Keeps watch over the trunks: says hello, listens, follows carriers, and tells the workers, the kernel and the agent which
+//! links carry frames.
+
+use super::agent::Shared;
+use crate::dataplane::Dataplane;
+use crate::kernel::Kernel;
+use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
+use crate::plane::PlaneWriter;
+use fib::action::PortId;
+use netio::carrier::Carriers;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+/// How often it looks round where no hellos are said.
+const WITHOUT_HELLOS: Duration = Duration::from_secs(1);
+
+/// How often what follows carriers looks whether it is still needed.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// A trunk, as it is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trunk {
+    /// Its number.
+    pub port: PortId,
+    /// How it is.
+    pub state: LinkState,
+    /// Since when.
+    pub since: Instant,
+    /// Whether frames go round it, if they can.
+    pub is_down: bool,
+    /// Who is at the other end.
+    pub neighbour: Option<Neighbour>,
+}
+
+struct Watched {
+    index: u8,
+    port: PortId,
+    device: String,
+    session: Session,
+}
+
+/// See the module.
+pub(super) struct Keeper {
+    switch: String,
+    timing: Timing,
+    trunks: Vec<Watched>,
+    links: Arc<Links>,
+    plane: Weak<Dataplane>,
+    kernel: Option<Arc<Kernel>>,
+    shared: Arc<Shared<PlaneWriter>>,
+    carriers: Option<mpsc::UnboundedReceiver<io::Result<Vec<(String, bool)>>>>,
+    /// When it looked round last.
+    looked: Instant,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        switch: String,
+        timing: Timing,
+        plane: &Arc<Dataplane>,
+        kernel: Option<Arc<Kernel>>,
+        shared: Arc<Shared<PlaneWriter>>,
+    ) -> Self {
+        let now = Instant::now();
+        // Random, and not 0.
+        let own = RandomState::new().hash_one(&switch) | 1;
+        let trunk = |(index, port, device): (u8, PortId, &str)| {
+            let session = Session::new(port, own, timing, now);
+            Watched { index, port, device: device.to_owned(), session }
+        };
+        let trunks = plane.monitor().trunks().map(trunk).collect();
+        let carriers = follow_carriers();
+        if let Err(error) = &carriers {
+            tracing::warn!(
+                switch,
+                "carriers are not followed, and a cut cable is noticed by missing hellos alone: {error}"
+            );
+        }
+        let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
+        Self { switch, timing, trunks, links, plane, kernel, shared, carriers: carriers.ok(), looked: now }
+    }
+
+    /// Until the data plane ends.
+    pub(super) async fn run(mut self) {
+        if self.trunks.is_empty() {
+            return;
+        }
+        let every = match self.timing.interval_ms {
+            0 => WITHOUT_HELLOS,
+            interval_ms => Duration::from_millis(interval_ms.into()),
+        };
+        let mut tick = tokio::time::interval(every);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let links = self.links.clone();
+        loop {
+            let deadline = self.trunks.iter().filter_map(|trunk| trunk.session.deadline()).min();
+            let (mut says_all, mut carriers) = (false, Ok(Vec::new()));
+            tokio::select! {
+                _ = tick.tick() => says_all = self.timing.interval_ms > 0,
+                () = links.heard() => {}
+                said = next(&mut self.carriers) => carriers = said,
+                () = until(deadline) => {}
+            }
+            let Some(plane) = self.plane.upgrade() else { return };
+            let mut changed = BTreeSet::new();
+            let now = Instant::now();
+            self.excuse(now, every);
+            match carriers {
+                Ok(carriers) => self.follow_carriers(&carriers, now, &mut changed),
+                Err(error) => {
+                    tracing::warn!(switch = self.switch, "carriers are not followed any more: {error}");
+                    self.carriers = None;
+                }
+            }
+            self.listen(now, &mut changed);
+            for trunk in &mut self.trunks {
+                note(trunk.index, trunk.session.judge(now), &mut changed);
+            }
+            if !changed.is_empty() {
+                self.act(&changed);
+            }
+            // A neighbour learns at once what changed here.
+            let says = |index: &u8| says_all || changed.contains(index);
+            let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
+            let frames: Vec<_> = said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
+            if !frames.is_empty() {
+                self.links.send(frames);
+                plane.wake_first();
+            }
+        }
+    }
+
+    /// If this process stood still, so did its ears.
+    fn excuse(&mut self, now: Instant, every: Duration) {
+        let between = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
+        if let Some(stood_still) = between.checked_sub(2 * every) {
+            self.trunks.iter_mut().for_each(|trunk| trunk.session.excuse(stood_still + every));
+        }
+    }
+
+    fn follow_carriers(&mut self, carriers: &[(String, bool)], now: Instant, changed: &mut BTreeSet<u8>) {
+        for (device, has_carrier) in carriers {
+            for trunk in self.trunks.iter_mut().filter(|trunk| trunk.device == *device) {
+                note(trunk.index, trunk.session.carrier(*has_carrier, now), changed);
+            }
+        }
+    }
+
+    fn listen(&mut self, now: Instant, changed: &mut BTreeSet<u8>) {
+        let cluster = self.shared.cluster();
+        self.trunks.iter_mut().for_each(|trunk| trunk.session.joined(cluster));
+        let (hellos, lost) = self.links.take_heard();
+        if lost > 0 {
+            tracing::warn!(switch = self.switch, lost, "more hellos came than any neighbour sends; those were dropped");
+        }
+        for (index, hello) in hellos {
+            for trunk in self.trunks.iter_mut().filter(|trunk| trunk.index == index) {
+                note(index, trunk.session.hear(&hello, now), changed);
+            }
+        }
+    }
+
+    /// Tells everybody of trunks that changed: first those who forward.
+    fn act(&self, changed: &BTreeSet<u8>) {
+        let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
+        for trunk in those() {
+            let is_down = trunk.session.is_down();
+            self.links.set_down(trunk.index, is_down);
+            if let Some(kernel) = &self.kernel {
+                kernel.set_linked(trunk.port, !is_down);
+            }
+        }
+        let told = |trunk: &Watched| {
+            let (state, since) = trunk.session.state();
+            let (is_down, neighbour) = (trunk.session.is_down(), trunk.session.neighbour().cloned());
+            Trunk { port: trunk.port, state, since, is_down, neighbour }
+        };
+        self.shared.set_trunks(self.trunks.iter().map(told).collect());
+        for trunk in those() {
+            let Trunk { port, state, is_down, neighbour, .. } = told(trunk);
+            let neighbour = neighbour.map(|neighbour| neighbour.to_string()).unwrap_or_default();
+            let (switch, state) = (&self.switch, state.name());
+            if is_down {
+                tracing::warn!(switch, %port, state, neighbour, "the link is down; frames take alternates where there are");
+            } else {
+                tracing::info!(switch, %port, state, neighbour, "link");
+            }
+        }
+    }
+}
+
+fn note(index: u8, event: Event, changed: &mut BTreeSet<u8>) {
+    if event == Event::Changed {
+        changed.insert(index);
+    }
+}
+
+/// What is said of carriers, by a thread of its own: the first who must act does not wait for other tasks.
+fn follow_carriers() -> io::Result<mpsc::UnboundedReceiver<io::Result<Vec<(String, bool)>>>> {
+    let mut carriers = Carriers::open()?;
+    let (said, receiver) = mpsc::unbounded_channel();
+    std::thread::Builder::new().name("carriers".to_owned()).spawn(move || {
+        while !said.is_closed() {
+            let next = carriers.wait(LOOK_UP);
+            let failed = next.is_err();
+            if said.send(next).is_err() || failed {
+                return;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+async fn next<T>(from: &mut Option<mpsc::UnboundedReceiver<T>>) -> T {
+    if let Some(from) = from
+        && let Some(next) = from.recv().await
+    {
+        return next;
+    }
+    std::future::pending().await
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,119 @@
+//! Trunks that are watched: who is at their other end, and whether frames get there.
+//!
+//! ```text
+//!  worker ─► hellos that came ─► inbox ─► keeper ─► outbox ─► worker ─► hellos that leave
+//!  carrier (netlink) ────────────────────►   │
+//!                                            └─► down: a bit a port ─► workers take alternates
+//! ```
+//! Each trunk has a [`Session`], which decides from hellos ([`hello`]), the carrier and time whether it is up. None of it is on
+//! the path of other frames: a worker meets a hello where it would drop a multicast, and it looks for hellos to send and for
+//! trunks that went down by one load each a burst.
+//!
+//! The keeper (`daemon::links`) owns the sessions, so they need no lock.
+
+pub mod hello;
+mod session;
+
+pub use hello::Hello;
+pub use session::{Event, LinkState, Neighbour, Session, Timing};
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Hellos that wait for the keeper; of a flood the others are dropped.
+const INBOX: usize = 1024;
+
+/// What the keeper and the workers share.
+#[derive(Debug, Default)]
+pub struct Links {
+    /// The trunks that are down, by their indices among the ports.
+    down: [AtomicU64; 4],
+    /// Raised after `down` changed.
+    version: AtomicU32,
+    inbox: Mutex<Inbox>,
+    heard: Notify,
+    outbox: Mutex<Vec<(u8, Vec<u8>)>>,
+    is_sending: AtomicBool,
+}
+
+/// Hellos that came, with the indices of their ports.
+#[derive(Debug, Default)]
+struct Inbox {
+    hellos: Vec<(u8, Hello)>,
+    lost: u64,
+}
+
+impl Links {
+    /// Changes whenever a trunk goes down or comes up.
+    #[inline]
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether the keeper says that a port leads nowhere.
+    pub(crate) fn is_down(&self, index: u8) -> bool {
+        self.down[usize::from(index >> 6)].load(Ordering::Relaxed) >> (index & 63) & 1 != 0
+    }
+
+    /// Has the workers take alternates of a port, or not any more.
+    pub fn set_down(&self, index: u8, is_down: bool) {
+        let (word, bit) = (&self.down[usize::from(index >> 6)], 1 << (index & 63));
+        let before =
+            if is_down { word.fetch_or(bit, Ordering::Relaxed) } else { word.fetch_and(!bit, Ordering::Relaxed) };
+        if (before & bit != 0) != is_down {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then.
+    #[cold]
+    pub(crate) fn hear(&self, index: u8, frame: &[u8]) -> bool {
+        let Some(hello) = Hello::decode(frame) else { return false };
+        {
+            let mut inbox = lock(&self.inbox);
+            if inbox.hellos.len() < INBOX {
+                inbox.hellos.push((index, hello));
+            } else {
+                inbox.lost += 1;
+            }
+        }
+        self.heard.notify_one();
+        true
+    }
+
+    /// Waits until hellos came.
+    pub async fn heard(&self) {
+        self.heard.notified().await;
+    }
+
+    /// The hellos that came since, with the indices of their ports, and how many more there were.
+    pub fn take_heard(&self) -> (Vec<(u8, Hello)>, u64) {
+        let mut inbox = lock(&self.inbox);
+        (std::mem::take(&mut inbox.hellos), std::mem::take(&mut inbox.lost))
+    }
+
+    /// Has the first worker send frames out of ports. It has to be woken.
+    pub fn send(&self, frames: impl IntoIterator<Item = (u8, Vec<u8>)>) {
+        let mut outbox = lock(&self.outbox);
+        outbox.extend(frames);
+        self.is_sending.store(!outbox.is_empty(), Ordering::Release);
+    }
+
+    /// Whether there are frames to send.
+    #[inline]
+    pub(crate) fn is_sending(&self) -> bool {
+        self.is_sending.load(Ordering::Relaxed)
+    }
+
+    /// The frames to send.
+    pub(crate) fn take_frames(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut outbox = lock(&self.outbox);
+        self.is_sending.store(false, Ordering::Release);
+        std::mem::take(&mut outbox)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

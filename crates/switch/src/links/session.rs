@@ -1,0 +1,462 @@
+//! What one trunk knows of its other end. It decides from what it is told, with the time of that; it has no clock.
+//!
+//! A trunk is **up** while exactly one other switch says hello, hears this one in turn, and the carrier is there: a link that
+//! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row as its
+//! neighbour says did not come. It comes up at once the first time; after it went down it must be good for a while first, twice as
+//! long each time that it goes down again soon.
+//!
+//! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
+//! counts then. Two neighbours at one port (a bridge in between), the switch itself, or a switch of another network are down at
+//! once: frames would come twice, come back, or go astray.
+
+use super::hello::Hello;
+use fib::action::PortId;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How often a switch says hello, and how many may be lost in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// Between two hellos; 0: none are said, and only the carrier is watched.
+    pub interval_ms: u16,
+    /// Hellos in a row that may be lost.
+    pub multiplier: u8,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { interval_ms: 100, multiplier: 3 }
+    }
+}
+
+/// How long a link that went down must be good before it is up again, for each interval between hellos,
+const FIRST_HOLD: u32 = 3;
+/// at most,
+const LONGEST_HOLD: Duration = Duration::from_secs(10);
+/// and how long it must be up until that is forgotten.
+const FORGIVEN: Duration = Duration::from_secs(30);
+
+/// Others at one port that are told apart.
+const MAX_PEERS: usize = 8;
+
+/// The other end of a link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// The name of the switch.
+    pub switch: String,
+    /// Its port.
+    pub port: PortId,
+}
+
+impl fmt::Display for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.switch, self.port)
+    }
+}
+
+/// What is known of a trunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkState {
+    /// Nobody says hello.
+    Silent,
+    /// A neighbour says hello and does not hear us.
+    OneWay,
+    /// It is good again, and is watched for a while.
+    Settling,
+    /// It carries frames both ways.
+    Up,
+    /// The device has no carrier.
+    NoCarrier,
+    /// The switch hears itself.
+    Looped,
+    /// More than one other switch is there.
+    Several,
+    /// A switch of another network is there.
+    Foreign,
+    /// The carrier is there, and hellos are off.
+    Unwatched,
+}
+
+impl LinkState {
+    /// The name, as it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::OneWay => "one_way",
+            Self::Settling => "settling",
+            Self::Up => "up",
+            Self::NoCarrier => "no_carrier",
+            Self::Looped => "looped",
+            Self::Several => "several",
+            Self::Foreign => "foreign",
+            Self::Unwatched => "unwatched",
+        }
+    }
+}
+
+/// Something happened at a trunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Another state, another neighbour, or both.
+    Changed,
+    /// Nothing that others need to know.
+    Nothing,
+}
+
+/// Somebody who says hello.
+#[derive(Clone, Debug)]
+struct Peer {
+    is: Neighbour,
+    session: u64,
+    hears_us: bool,
+    is_foreign: bool,
+    heard: Instant,
+    /// It is gone when it was not heard for so long.
+    within: Duration,
+}
+
+/// What is known of one trunk.
+#[derive(Debug)]
+pub struct Session {
+    port: PortId,
+    /// This start of this switch.
+    own: u64,
+    timing: Timing,
+    cluster: u64,
+    has_carrier: bool,
+    peers: Vec<Peer>,
+    state: LinkState,
+    since: Instant,
+    was_up: bool,
+    /// Times that it went down, and not so long ago.
+    falls: u32,
+    /// Since when it is good.
+    good_since: Option<Instant>,
+}
+
+impl Session {
+    /// Of a port of the switch that started as `own`.
+    pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
+        let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
+        let (cluster, peers) = (0, Vec::new());
+        let (was_up, falls, good_since) = (false, 0, None);
+        Self { port, own, timing, cluster, has_carrier: true, peers, state, since: now, was_up, falls, good_since }
+    }
+
+    /// What is known, and since when.
+    pub fn state(&self) -> (LinkState, Instant) {
+        (self.state, self.since)
+    }
+
+    /// Who is there; of several the one that was there first.
+    pub fn neighbour(&self) -> Option<&Neighbour> {
+        self.peers.first().map(|peer| &peer.is)
+    }
+
+    /// Whether frames should take an alternate.
+    pub fn is_down(&self) -> bool {
+        match self.state {
+            LinkState::Up | LinkState::Unwatched => false,
+            LinkState::Silent | LinkState::OneWay | LinkState::Settling => self.was_up,
+            LinkState::NoCarrier | LinkState::Looped | LinkState::Several | LinkState::Foreign => true,
+        }
+    }
+
+    /// What it says at this port.
+    pub fn hello(&self, switch: &str) -> Hello {
+        let hears = match &self.peers[..] {
+            [peer] => Some((peer.session, peer.is.port)),
+            _ => None,
+        };
+        let Timing { interval_ms, multiplier } = self.timing;
+        let (switch, port, session, cluster) = (switch.to_owned(), self.port, self.own, self.cluster);
+        Hello { switch, port, session, hears, cluster, interval_ms, multiplier }
+    }
+
+    /// A hello came.
+    pub fn hear(&mut self, hello: &Hello, now: Instant) -> Event {
+        if self.timing.interval_ms == 0 {
+            return Event::Nothing;
+        }
+        // Whoever says hello seldom is not expected sooner; whoever says it often is heard as often as we look.
+        let interval = hello.interval_ms.max(self.timing.interval_ms);
+        let peer = Peer {
+            is: Neighbour { switch: hello.switch.clone(), port: hello.port },
+            session: hello.session,
+            hears_us: hello.hears == Some((self.own, self.port)),
+            is_foreign: self.cluster != 0 && hello.cluster != 0 && hello.cluster != self.cluster,
+            heard: now,
+            within: Duration::from_millis(u64::from(interval) * u64::from(hello.multiplier)),
+        };
+        // The same port of the same switch, be it after a new start of that switch.
+        let known = self.peers.iter().position(|known| known.is == peer.is);
+        match known {
+            Some(known) => self.peers[known] = peer,
+            None if self.peers.len() < MAX_PEERS => self.peers.push(peer),
+            None => {}
+        }
+        self.judge(now)
+    }
+
+    /// The carrier came or went.
+    pub fn carrier(&mut self, has_carrier: bool, now: Instant) -> Event {
+        self.has_carrier = has_carrier;
+        if !has_carrier {
+            // Whoever is at the other end of the next cable says so.
+            self.peers.clear();
+        }
+        self.judge(now)
+    }
+
+    /// The network that the switch belongs to.
+    pub fn joined(&mut self, cluster: u64) {
+        self.cluster = cluster;
+    }
+
+    /// This switch itself stood still for so long, so it cannot tell who was silent meanwhile.
+    pub fn excuse(&mut self, stood_still: Duration) {
+        self.peers.iter_mut().for_each(|peer| peer.heard += stood_still);
+    }
+
+    /// When to [judge](Self::judge) at the latest, without another event.
+    pub fn deadline(&self) -> Option<Instant> {
+        let gone = self.peers.iter().map(|peer| peer.heard + peer.within).min();
+        let settled = self.good_since.filter(|_| self.state == LinkState::Settling).map(|since| since + self.hold());
+        [gone, settled].into_iter().flatten().min()
+    }
+
+    /// How long it must be good before it is up.
+    fn hold(&self) -> Duration {
+        let Some(doublings) = self.falls.checked_sub(1) else { return Duration::ZERO };
+        let first = Duration::from_millis(self.timing.interval_ms.into()) * FIRST_HOLD;
+        first.saturating_mul(1 << doublings.min(16)).min(LONGEST_HOLD)
+    }
+
+    /// Looks at the time, and says whether anything changed.
+    pub fn judge(&mut self, now: Instant) -> Event {
+        let before = (self.state, self.neighbour().cloned());
+        self.peers.retain(|peer| now.saturating_duration_since(peer.heard) < peer.within);
+        let found = match &self.peers[..] {
+            _ if !self.has_carrier => LinkState::NoCarrier,
+            _ if self.timing.interval_ms == 0 => LinkState::Unwatched,
+            [] => LinkState::Silent,
+            [peer] if peer.session == self.own => LinkState::Looped,
+            [peer] if peer.is_foreign => LinkState::Foreign,
+            [peer] if peer.hears_us => LinkState::Up,
+            [_] => LinkState::OneWay,
+            _ => LinkState::Several,
+        };
+        let is_good = matches!(found, LinkState::Up | LinkState::Unwatched);
+        let was_good = matches!(self.state, LinkState::Up | LinkState::Unwatched);
+        let state = if !is_good {
+            if was_good && (self.was_up || found == LinkState::NoCarrier) {
+                // One that was good for long falls for the first time.
+                let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
+                self.falls = if is_old { 1 } else { self.falls + 1 };
+            }
+            self.good_since = None;
+            found
+        } else if was_good {
+            found
+        } else {
+            let since = *self.good_since.get_or_insert(now);
+            if now.saturating_duration_since(since) >= self.hold() { found } else { LinkState::Settling }
+        };
+        self.was_up |= state == LinkState::Up;
+        if state != self.state {
+            (self.state, self.since) = (state, now);
+        }
+        if before == (self.state, self.neighbour().cloned()) { Event::Nothing } else { Event::Changed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    /// Two ends of a cable, whose directions can be cut.
+    struct Cable {
+        now: Instant,
+        ends: [Session; 2],
+        cut: [bool; 2],
+    }
+
+    impl Cable {
+        fn new() -> Self {
+            let now = Instant::now();
+            let end = |i: u16| Session::new(PortId(10 + i), 100 + u64::from(i), Timing::default(), now);
+            Self { now, ends: [end(0), end(1)], cut: [false; 2] }
+        }
+
+        /// Each end says hello, and the time of one interval passes.
+        fn round(&mut self) {
+            for from in 0..2 {
+                let hello = self.ends[from].hello(["a", "b"][from]);
+                if !self.cut[from] {
+                    self.ends[1 - from].hear(&hello, self.now);
+                }
+            }
+            self.now += INTERVAL;
+            self.ends.iter_mut().for_each(|end| _ = end.judge(self.now));
+        }
+
+        fn rounds(&mut self, n: u32) -> [LinkState; 2] {
+            (0..n).for_each(|_| self.round());
+            self.states()
+        }
+
+        fn states(&self) -> [LinkState; 2] {
+            self.ends.each_ref().map(|end| end.state)
+        }
+
+        fn are_down(&self) -> [bool; 2] {
+            self.ends.each_ref().map(Session::is_down)
+        }
+    }
+
+    #[test]
+    fn two_ends_come_up_and_know_each_other() {
+        let mut cable = Cable::new();
+        assert_eq!((cable.states(), cable.are_down()), ([LinkState::Silent; 2], [false; 2]));
+        assert_eq!(cable.rounds(2), [LinkState::Up; 2]);
+        let of = |end: &Session| end.neighbour().map(ToString::to_string);
+        assert_eq!(cable.ends.each_ref().map(of), [Some("b:11".to_owned()), Some("a:10".to_owned())]);
+    }
+
+    #[test]
+    fn a_link_that_fails_in_one_direction_is_down_at_both_ends() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        cable.cut = [true, false];
+        // One may be lost; three intervals after the last one it is down.
+        assert_eq!(cable.rounds(1), [LinkState::Up; 2]);
+        assert_eq!(cable.rounds(1), [LinkState::Up, LinkState::Silent]);
+        assert_eq!(cable.rounds(1), [LinkState::OneWay, LinkState::Silent]);
+        assert_eq!(cable.are_down(), [true; 2]);
+    }
+
+    #[test]
+    fn one_without_carrier_is_down_at_once_and_the_other_soon() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        assert_eq!(cable.ends[0].carrier(false, cable.now), Event::Changed);
+        assert_eq!((cable.states()[0], cable.are_down()), (LinkState::NoCarrier, [true, false]));
+        cable.cut = [true; 2];
+        assert_eq!(cable.rounds(3)[1], LinkState::Silent);
+        assert_eq!(cable.are_down(), [true; 2]);
+        // Another carrier may be another cable: nothing is known of it.
+        cable.ends[0].carrier(true, cable.now);
+        assert_eq!((cable.states()[0], cable.are_down()[0]), (LinkState::Silent, true));
+    }
+
+    #[test]
+    fn a_link_that_flaps_is_held_down_longer_each_time_up_to_a_limit_and_forgiven() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let mut last = 0;
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            cable.cut = [true; 2];
+            cable.rounds(3);
+            assert_eq!(cable.are_down(), [true; 2]);
+            cable.cut = [false; 2];
+            let rounds = (1..1000).find(|_| cable.rounds(1) == [LinkState::Up; 2]).unwrap();
+            held.push(rounds);
+            assert!(rounds >= last, "{held:?}");
+            last = rounds;
+        }
+        assert!(held[0] <= 6 && held[3] >= 2 * held[1] && (100..=104).contains(&held[9]), "{held:?}");
+        cable.rounds(301);
+        cable.cut = [true; 2];
+        cable.rounds(3);
+        cable.cut = [false; 2];
+        assert_eq!((1..1000).find(|_| cable.rounds(1) == [LinkState::Up; 2]), Some(held[0]));
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_again_is_the_same_neighbour() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        cable.ends[1] = Session::new(PortId(11), 999, Timing::default(), cable.now);
+        let states: Vec<_> = (0..12).map(|_| cable.rounds(1)).collect();
+        assert!(states.iter().all(|states| states.iter().all(|state| *state != LinkState::Several)), "{states:?}");
+        assert_eq!(states.last(), Some(&[LinkState::Up; 2]));
+    }
+
+    #[test]
+    fn a_bridge_a_loop_and_another_network_are_told_apart_and_down() {
+        let hello = |switch: &str, session, cluster| Hello {
+            switch: switch.to_owned(),
+            port: PortId(1),
+            session,
+            hears: Some((100, PortId(10))),
+            cluster,
+            interval_ms: 100,
+            multiplier: 3,
+        };
+        let now = Instant::now();
+        let new = || {
+            let mut session = Session::new(PortId(10), 100, Timing::default(), now);
+            session.joined(7);
+            session
+        };
+        let mut end = new();
+        end.hear(&hello("b", 1, 7), now);
+        assert_eq!(end.state, LinkState::Up);
+        end.hear(&hello("c", 2, 7), now);
+        assert!(end.state == LinkState::Several && end.is_down() && end.hello("a").hears.is_none());
+        // The third one is gone again.
+        end.hear(&hello("b", 1, 7), now + 2 * INTERVAL);
+        end.judge(now + 4 * INTERVAL);
+        assert_eq!(end.state, LinkState::Settling);
+
+        for (hello, state) in [
+            (hello("a", 100, 7), LinkState::Looped),
+            (hello("x", 5, 8), LinkState::Foreign),
+            (hello("x", 5, 0), LinkState::Up),
+        ] {
+            let mut end = new();
+            end.hear(&hello, now);
+            assert_eq!((end.state, end.is_down()), (state, state != LinkState::Up));
+        }
+    }
+
+    #[test]
+    fn a_flood_of_neighbours_is_bounded() {
+        let now = Instant::now();
+        let mut end = Session::new(PortId(10), 100, Timing::default(), now);
+        for i in 1..100_000_u64 {
+            let hears = None;
+            let (interval_ms, multiplier, cluster) = (u16::MAX, u8::MAX, 0);
+            let hello =
+                Hello { switch: format!("s{i}"), port: PortId(1), session: i, hears, cluster, interval_ms, multiplier };
+            end.hear(&hello, now);
+        }
+        assert_eq!((end.peers.len(), end.state), (MAX_PEERS, LinkState::Several));
+    }
+
+    #[test]
+    fn without_hellos_the_carrier_alone_counts() {
+        let now = Instant::now();
+        let mut end = Session::new(PortId(1), 1, Timing { interval_ms: 0, multiplier: 3 }, now);
+        assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
+        end.carrier(false, now);
+        assert_eq!((end.state, end.is_down()), (LinkState::NoCarrier, true));
+        end.carrier(true, now);
+        assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
+    }
+
+    #[test]
+    fn a_switch_that_stood_still_blames_nobody() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let still = Duration::from_secs(60);
+        cable.now += still;
+        cable.ends[0].excuse(still);
+        assert_eq!(cable.ends[0].judge(cable.now), Event::Nothing);
+        cable.ends[1].judge(cable.now);
+        assert_eq!(cable.states(), [LinkState::Up, LinkState::Silent]);
+    }
+}
