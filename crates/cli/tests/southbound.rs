@@ -75,9 +75,11 @@ async fn put(client: &Client, index: u32, host: &str) {
     client.clone().put_names(v1::PutNamesRequest { names, only_new: false }).await.unwrap();
 }
 
-/// What a switch sees at its trunks: port, state, whether that is down, and the neighbour.
-fn trunks(seen: &[(u32, &str, bool, Option<(&str, u32)>)]) -> Body {
-    let trunk = |&(port, state, down, neighbour): &(u32, &str, bool, Option<(&str, u32)>)| v1::SeenTrunk {
+/// What a switch sees at a trunk: port, state, whether that is down, and the neighbour.
+type Seen<'a> = (u32, &'a str, bool, Option<(&'a str, u32)>);
+
+fn trunks(seen: &[Seen<'_>]) -> Body {
+    let trunk = |&(port, state, down, neighbour): &Seen<'_>| v1::SeenTrunk {
         port,
         state: state.to_owned(),
         down,

@@ -229,19 +229,17 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
     }
-    let links = Arc::<Links>::default();
     let workers = queues
         .into_iter()
         .enumerate()
         .map(|(i, ports)| {
             let stage = settings.flows.as_ref().map(|flows| flows.stage(i));
             let router = gateway.as_ref().map(Gateway::router);
-            let (shared, aliens, links) = (shared.clone(), aliens.clone(), links.clone());
-            Worker::new(i, ports, settings.max_frame + shim::LEN, shared, stage, router, aliens, links)
+            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage, router, aliens.clone())
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
-    let kernel = settings.shown_to.kernel().cloned();
+    let (kernel, links) = (settings.shown_to.kernel().cloned(), shared.links.clone());
     Ok((workers, Monitor { ports: watched, workers: counters, kernel, links }, writer))
 }
 

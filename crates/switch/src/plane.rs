@@ -17,6 +17,7 @@ use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
 use crate::kernel::Kernel;
+use crate::links::Links;
 use crate::parse::{FieldError, NameField};
 use crate::share::Share;
 use crate::table::FibTable;
@@ -157,7 +158,9 @@ impl<T> Clone for Plane<T> {
 pub struct Shared<T> {
     pub(crate) plane: ArcSwap<Plane<T>>,
     pub(crate) neighbours: Neighbours,
-    /// Counts changes of anything that decides where a frame leaves. It is raised after the change took effect.
+    /// Which trunks are down, and the hellos that come and go.
+    pub(crate) links: Arc<Links>,
+    /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
 }
 
@@ -180,7 +183,7 @@ impl<T> Shared<T> {
     /// an old one look valid.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
-        self.epoch.load(Ordering::Acquire)
+        self.epoch.load(Ordering::Acquire).wrapping_add(self.links.version())
     }
 }
 
@@ -248,7 +251,8 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours, epoch: AtomicU32::new(1) });
+        let (plane, links) = (ArcSwap::from_pointee(plane), Arc::default());
+        let shared = Arc::new(Shared { plane, neighbours, links, epoch: AtomicU32::new(1) });
         let writer = Self {
             shared: shared.clone(),
             n_workers,

@@ -45,7 +45,7 @@ impl Topology {
         self.routes_by(is_loop_free)
     }
 
-    fn routes_by(&self, is_loop_free: fn(u64, u64, u64) -> bool) -> Routes {
+    fn routes_by(&self, is_loop_free: Condition) -> Routes {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         let index: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
         let transit: Vec<bool> = self.nodes.values().map(|node| node.transit).collect();
@@ -122,6 +122,9 @@ impl Topology {
         Routes { index, next, alternate, of_ports, hops }
     }
 }
+
+/// Of three distances: see [`is_loop_free`].
+type Condition = fn(u64, u64, u64) -> bool;
 
 /// Whether no shortest path leads from a neighbour back: by its distance to the destination, the one from there to the switch that
 /// asks, and that one's distance to the destination.
@@ -377,7 +380,7 @@ mod tests {
 
     #[test]
     fn conditions_that_are_not_enough_are_found() {
-        let mutants: [(&str, fn(u64, u64, u64) -> bool); 4] = [
+        let mutants: [(&str, Condition); 4] = [
             ("a path back of the same length", |near, back, here| near <= here + back),
             ("any neighbour", |_, _, _| true),
             ("the way back forgotten, and the longest taken", |near, _, here| near > here),

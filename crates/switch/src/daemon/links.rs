@@ -37,6 +37,9 @@ pub struct Trunk {
     pub neighbour: Option<Neighbour>,
 }
 
+/// Interfaces, and whether each has a carrier.
+type Changes = Vec<(String, bool)>;
+
 struct Watched {
     index: u8,
     port: PortId,
@@ -53,7 +56,7 @@ pub(super) struct Keeper {
     plane: Weak<Dataplane>,
     kernel: Option<Arc<Kernel>>,
     shared: Arc<Shared<PlaneWriter>>,
-    carriers: Option<mpsc::UnboundedReceiver<io::Result<Vec<(String, bool)>>>>,
+    carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
     /// When it looked round last.
     looked: Instant,
 }
@@ -201,7 +204,7 @@ fn note(index: u8, event: Event, changed: &mut BTreeSet<u8>) {
 }
 
 /// What is said of carriers, by a thread of its own: the first who must act does not wait for other tasks.
-fn follow_carriers() -> io::Result<mpsc::UnboundedReceiver<io::Result<Vec<(String, bool)>>>> {
+fn follow_carriers() -> io::Result<mpsc::UnboundedReceiver<io::Result<Changes>>> {
     let mut carriers = Carriers::open()?;
     let (said, receiver) = mpsc::unbounded_channel();
     std::thread::Builder::new().name("carriers".to_owned()).spawn(move || {

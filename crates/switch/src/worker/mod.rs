@@ -40,7 +40,6 @@ use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
-use crate::links::Links;
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
@@ -143,7 +142,6 @@ pub struct Worker<T> {
     earlier: Box<Work<T>>,
     is_in_flight: bool,
     leads: Leads,
-    links: Arc<Links>,
     aliens: Aliens,
     trunks: PortSet,
     /// Ports with staged frames.
@@ -161,7 +159,6 @@ impl<T: Table> Worker<T> {
         stage: Option<SharedStage>,
         router: Option<Router>,
         aliens: Aliens,
-        links: Arc<Links>,
     ) -> io::Result<Self> {
         let mut trunks = PortSet::default();
         (0..).zip(&ports).filter(|(_, port)| port.role == Role::Trunk).for_each(|(i, _)| trunks.insert(i));
@@ -187,7 +184,6 @@ impl<T: Table> Worker<T> {
             earlier: Work::new(),
             is_in_flight: false,
             leads: Leads::default(),
-            links,
             aliens,
             trunks,
             dirty: PortSet::default(),
@@ -211,7 +207,7 @@ impl<T: Table> Worker<T> {
         if self.n_down > 0 {
             self.revive_ports(Instant::now());
         }
-        if self.index == 0 && self.links.is_sending() {
+        if self.index == 0 && self.shared.links.is_sending() {
             self.send_hellos();
         }
         let mut received = 0;
@@ -273,7 +269,7 @@ impl<T: Table> Worker<T> {
     }
 
     fn forward_burst(&mut self, entry: usize) {
-        let epoch = self.shared.epoch().wrapping_add(self.links.version());
+        let epoch = self.shared.epoch();
         let plane = self.shared.plane.load();
         self.refresh_table(&plane);
         self.counters.received.add(self.work.burst.len() as u64);
@@ -466,7 +462,7 @@ impl<T: Table> Worker<T> {
                 if frame[0] & 1 != 0 {
                     return match from_trunk {
                         true if frame[..6] == [0xff; 6] => Err(DropReason::Broadcast),
-                        true if self.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
+                        true if self.shared.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
                         true => Err(DropReason::Multicast),
                         false => answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer),
                     };
@@ -530,7 +526,7 @@ impl<T: Table> Worker<T> {
             true => u32::MAX,
             false => table.members(&plane.valid, &work.names, &work.digests, &work.searches),
         };
-        self.leads.follow(&plane.actions, &self.links, &self.ports, &self.port_index);
+        self.leads.follow(&plane.actions, &self.shared.links, &self.ports, &self.port_index);
         let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);
@@ -672,7 +668,7 @@ impl<T: Table> Worker<T> {
     #[cold]
     fn send_hellos(&mut self) {
         // What is in flight was staged for none of these ports yet, and has its turn after this.
-        for (exit, frame) in self.links.take_frames() {
+        for (exit, frame) in self.shared.links.take_frames() {
             let Some(mut packet) = self.pool.take() else { break };
             let port = self.ports.get_mut(usize::from(exit));
             let port = port.filter(|port| port.health.is_up() && !port.staged.is_full() && packet.fill(&frame).is_ok());
