@@ -19,6 +19,9 @@ use tokio::time::MissedTickBehavior;
 /// How often it looks round where no hellos are said.
 const WITHOUT_HELLOS: Duration = Duration::from_secs(1);
 
+/// The nice value of what must not be late.
+const URGENCY: i32 = -15;
+
 /// How often what follows carriers looks whether it is still needed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
@@ -88,17 +91,30 @@ impl Keeper {
         Self { switch, timing, trunks, links, plane, kernel, shared, carriers: carriers.ok(), looked: now }
     }
 
-    /// Until the data plane ends.
-    pub(super) async fn run(mut self) {
+    /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
+    /// are loaded meanwhile.
+    /// # Errors
+    /// The error of the operating system.
+    pub(super) fn start(self) -> io::Result<()> {
         if self.trunks.is_empty() {
-            return;
+            return Ok(());
         }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        std::thread::Builder::new().name("links".to_owned()).spawn(move || {
+            hurry();
+            runtime.block_on(self.run());
+        })?;
+        Ok(())
+    }
+
+    async fn run(mut self) {
         let every = match self.timing.interval_ms {
             0 => WITHOUT_HELLOS,
             interval_ms => Duration::from_millis(interval_ms.into()),
         };
         let mut tick = tokio::time::interval(every);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // One that comes late delays none of those after it.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let links = self.links.clone();
         loop {
             let deadline = self.trunks.iter().filter_map(|trunk| trunk.session.deadline()).min();
@@ -113,6 +129,10 @@ impl Keeper {
             let mut changed = BTreeSet::new();
             let now = Instant::now();
             self.excuse(now, every);
+            if says_all && self.links.is_sending() {
+                // The worker has not looked since the last time, so it has heard nothing either.
+                self.trunks.iter_mut().for_each(|trunk| trunk.session.excuse(every));
+            }
             match carriers {
                 Ok(carriers) => self.follow_carriers(&carriers, now, &mut changed),
                 Err(error) => {
@@ -203,11 +223,19 @@ fn note(index: u8, event: Event, changed: &mut BTreeSet<u8>) {
     }
 }
 
+/// Has this thread run before others, if that is permitted.
+fn hurry() {
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), URGENCY) {
+        tracing::debug!("the thread that watches links has no priority: {error}");
+    }
+}
+
 /// What is said of carriers, by a thread of its own: the first who must act does not wait for other tasks.
 fn follow_carriers() -> io::Result<mpsc::UnboundedReceiver<io::Result<Changes>>> {
     let mut carriers = Carriers::open()?;
     let (said, receiver) = mpsc::unbounded_channel();
     std::thread::Builder::new().name("carriers".to_owned()).spawn(move || {
+        hurry();
         while !said.is_closed() {
             let next = carriers.wait(LOOK_UP);
             let failed = next.is_err();

@@ -123,8 +123,8 @@ pub struct Switch {
     lookup_address: Option<Address>,
     flow_address: Option<Address>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
-    /// The agent, the saver, what gives memory back, and what watches links.
-    background: [tokio::task::JoinHandle<()>; 4],
+    /// The agent, the saver, and what gives memory back.
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Switch {
@@ -198,7 +198,7 @@ impl Switch {
         };
         let keeper_of_links =
             links::Keeper::new(config.name.clone(), config.links.timing(), &plane, kernel.clone(), Arc::clone(&shared));
-        let watching_links = tokio::spawn(keeper_of_links.run());
+        keeper_of_links.start().map_err(BuildError::from)?;
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane), kernel));
         tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));
         let saving = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
@@ -209,7 +209,7 @@ impl Switch {
         let of_memory = Arc::clone(&shared);
         let memory = Arc::new(move || status::memory_use(&of_memory));
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), memory));
-        let background = [agent, saving, keeper_of_memory, watching_links];
+        let background = [agent, saving, keeper_of_memory];
         Ok(Self { plane, shared, saver, status_address, lookup_address, flow_address, keeper, background })
     }
 
