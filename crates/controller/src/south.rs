@@ -73,10 +73,9 @@ impl Southbound for South {
             Status::invalid_argument(why)
         })?;
         let job = Job::Attach { switch: switch.clone(), report, reply };
-        let switch = clip(&switch);
         self.jobs.send(job).await.map_err(|_| stopping())?;
         let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
-            tracing::warn!(switch, %peer, %error, "the switch is refused");
+            tracing::warn!(switch = clip(&switch), %peer, %error, "the switch is refused");
             crate::north::status_of(&error)
         })?;
         tracing::info!(switch, %peer, version, "switch connected");
