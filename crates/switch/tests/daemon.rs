@@ -18,8 +18,7 @@ use fibula_switch::daemon::{StartError, Switch};
 use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::SecretKey;
 use netio::testkit::in_namespace;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
@@ -92,11 +91,7 @@ struct Daemon {
 
 impl Daemon {
     fn page(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.status).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        page(self.status, path)
     }
 
     fn json(&self) -> serde_json::Value {

@@ -17,8 +17,7 @@ use fibula_switch::daemon::saved::SavedImage;
 use lookup::hash::SecretKey;
 use netio::Device;
 use netio::testkit::in_namespace;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Three switches, each joined to both others: port 10 + j of switch i leads to switch j. Each has a host at port 1.
@@ -162,11 +161,7 @@ impl Daemon {
     }
 
     fn page(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.status).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        page(self.status, path)
     }
 
     fn json(&self) -> serde_json::Value {

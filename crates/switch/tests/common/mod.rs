@@ -20,6 +20,8 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{BatchReader, Control, Query};
 use netio::backend::loopback::{self, Loopback};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,6 +223,15 @@ impl Rig {
         let grown: Vec<_> = after.drops().filter(|&(r, n)| n > before.dropped(r)).map(|(r, _)| r.name()).collect();
         assert_eq!(grown, [reason.name()]);
     }
+}
+
+/// A page of a daemon.
+pub fn page(status: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(status).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 /// An Ethernet frame with a made-up payload.
