@@ -40,55 +40,22 @@ pub struct Place {
     pub port: PortId,
 }
 
-/// One request for a change.
+/// One request for a change; `SeeLinks` is of switches: ends of links, and whether these are cut.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
-    AddSwitch {
-        name: String,
-        tenants: Vec<u32>,
-    },
-    AddSwitches {
-        names: Vec<String>,
-    },
-    RemoveSwitch {
-        name: String,
-    },
-    AddHosts {
-        hosts: Vec<(String, Place)>,
-    },
-    RemoveHost {
-        name: String,
-    },
-    AddLink {
-        a: Place,
-        b: Place,
-        cost: u32,
-        up: bool,
-    },
-    AddLinks {
-        links: Vec<(Place, Place, u32, bool)>,
-    },
-    SetLink {
-        end: Place,
-        cost: Option<u32>,
-        up: Option<bool>,
-    },
-    /// What switches found: ends of links, and whether these are cut.
-    SeeLinks {
-        links: Vec<(Place, bool)>,
-    },
-    RemoveLink {
-        end: Place,
-    },
-    PutNames {
-        records: Vec<Record>,
-        only_new: bool,
-    },
-    RemoveNames {
-        names: Vec<String>,
-        ignore_missing: bool,
-    },
+    AddSwitch { name: String, tenants: Vec<u32> },
+    AddSwitches { names: Vec<String> },
+    RemoveSwitch { name: String },
+    AddHosts { hosts: Vec<(String, Place)> },
+    RemoveHost { name: String },
+    AddLink { a: Place, b: Place, cost: u32, up: bool },
+    AddLinks { links: Vec<(Place, Place, u32, bool)> },
+    SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
+    SeeLinks { links: Vec<(Place, bool)> },
+    RemoveLink { end: Place },
+    PutNames { records: Vec<Record>, only_new: bool },
+    RemoveNames { names: Vec<String>, ignore_missing: bool },
 }
 
 impl Change {

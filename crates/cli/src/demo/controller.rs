@@ -363,6 +363,7 @@ impl Control for RemoteControl<'_> {
     }
 }
 
+/// The status of a daemon, as it serves it.
 fn status(address: SocketAddr) -> Result<serde_json::Value> {
     let mut stream = TcpStream::connect_timeout(&address, STATUS_TIMEOUT)?;
     stream.set_read_timeout(Some(STATUS_TIMEOUT))?;
