@@ -126,9 +126,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         name: format!("02:00:00:00:00:{i:02x}"),
         host: host.to_owned(),
         tenant,
+        learnt_ms: 0,
         ip: if i.is_multiple_of(2) { format!("10.0.0.{i}") } else { String::new() },
     };
-    let host = |name: &str, switch: &str, port| v1::Host { name: name.to_owned(), switch: switch.to_owned(), port };
+    let host =
+        |name: &str, switch: &str, port| v1::Host { name: name.to_owned(), switch: switch.to_owned(), port, learnt: 0 };
     let mut seeds = Vec::new();
     for tenants in [vec![], vec![1, 2]] {
         let mut out = Vec::new();
@@ -138,7 +140,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         put(&mut out, 6, &v1::Link { a: end("s1", 8), b: end("s2", 8), cost: 1, up: true, cut: false }.encode_to_vec());
         put(&mut out, 6, &v1::Link { a: end("s2", 9), b: end("s3", 9), cost: 2, up: false, cut: true }.encode_to_vec());
         let hosts = vec![host("h1", "s1", 1), host("h2", "s2", 1), host("h3", "s3", 1)];
-        put(&mut out, 4, &v1::HostList { hosts }.encode_to_vec());
+        put(&mut out, 4, &v1::HostList { hosts, ..v1::HostList::default() }.encode_to_vec());
         let names = (0..6).map(|i| record(i, ["h1", "h2", "h3"][usize::from(i) % 3], 1)).collect();
         put(&mut out, 0, &v1::PutNamesRequest { names, only_new: true }.encode_to_vec());
         put(&mut out, 7, &v1::SetLinkRequest { end: end("s2", 9), cost: Some(1), up: Some(true) }.encode_to_vec());

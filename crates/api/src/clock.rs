@@ -8,6 +8,11 @@ pub fn now() -> SystemTime {
     SystemTime::now()
 }
 
+/// Milliseconds since 1970; 0 before it.
+pub fn unix_ms() -> u64 {
+    now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
 /// Seconds since 1970; 0 before it.
 pub fn unix_seconds() -> i64 {
     now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)

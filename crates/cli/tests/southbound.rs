@@ -489,7 +489,10 @@ async fn switch_removed_and_added_again_comes_back_by_itself() {
     client.remove_link(v1::RemoveLinkRequest { end }).await.unwrap();
     client.remove_switch(v1::RemoveSwitchRequest { name: "s2".to_owned() }).await.unwrap();
     client.add_switch(v1::AddSwitchRequest { name: "s2".to_owned(), tenants: vec![] }).await.unwrap();
-    client.add_host(v1::Host { name: "h2".to_owned(), switch: "s2".to_owned(), port: HOST_PORT }).await.unwrap();
+    client
+        .add_host(v1::Host { name: "h2".to_owned(), switch: "s2".to_owned(), port: HOST_PORT, ..v1::Host::default() })
+        .await
+        .unwrap();
     put(&client, 2, "h2").await;
     eventually("in step again", async || in_step(&client).await == 1).await;
     assert_eq!(switch.replica().action(&name(2)).port(), Some(PortId(HOST_PORT as u16)));

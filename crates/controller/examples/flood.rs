@@ -89,13 +89,13 @@ async fn main() -> Result<(), Failure> {
         let name = format!("s{switch}");
         admin.add_switch(v1::AddSwitchRequest { name: name.clone(), tenants: vec![] }).await?;
         for port in 0..2 {
-            admin.add_host(v1::Host { name: format!("{name}h{port}"), switch: name.clone(), port }).await?;
+            admin.add_host(v1::Host { name: format!("{name}h{port}"), switch: name.clone(), port, learnt: 0 }).await?;
         }
     }
     let record = |i: u64, port: u64| {
         let [.., a, b, c] = i.to_be_bytes();
         let (name, host) = (format!("02:00:00:{a:02x}:{b:02x}:{c:02x}"), format!("s{}h{port}", i % switches.max(1)));
-        v1::NameRecord { name, host, tenant: 0, ip: String::new() }
+        v1::NameRecord { name, host, tenant: 0, ..v1::NameRecord::default() }
     };
     for first in (0..names).step_by(BATCH as usize) {
         let names = (first..names.min(first + BATCH)).map(|i| record(i, 0)).collect();

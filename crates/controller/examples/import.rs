@@ -40,7 +40,7 @@ async fn main() -> Result<(), Failure> {
     let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
     for i in 0..n_switches {
         client.add_switch(v1::AddSwitchRequest { name: format!("s{i}"), tenants: vec![] }).await?;
-        client.add_host(v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: 9 }).await?;
+        client.add_host(v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: 9, learnt: 0 }).await?;
     }
     for i in 0..n_switches.saturating_sub(1) {
         client.add_link(v1::Link { a: end(i, 1), b: end(i + 1, 2), cost: 1, up: true, cut: false }).await?;
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Failure> {
     let record = move |i: u32| {
         let [a, b, c, d] = i.to_be_bytes();
         let name = format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
-        v1::NameRecord { name, host: format!("h{}", i % n_switches), tenant: 0, ip: String::new() }
+        v1::NameRecord { name, host: format!("h{}", i % n_switches), tenant: 0, ..v1::NameRecord::default() }
     };
     let (sender, batches) = tokio::sync::mpsc::channel(2);
     tokio::spawn(async move {

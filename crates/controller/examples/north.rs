@@ -84,12 +84,12 @@ async fn measure(
     let mut admin = connect().await?;
     admin.add_switch(v1::AddSwitchRequest { name: "s0".to_owned(), tenants: vec![] }).await?;
     for port in 0..2 {
-        admin.add_host(v1::Host { name: format!("h{port}"), switch: "s0".to_owned(), port }).await?;
+        admin.add_host(v1::Host { name: format!("h{port}"), switch: "s0".to_owned(), port, learnt: 0 }).await?;
     }
     let record = |i: u64, host: u64| {
         let [.., a, b, c] = i.to_be_bytes();
         let name = format!("02:00:00:{a:02x}:{b:02x}:{c:02x}");
-        v1::NameRecord { name, host: format!("h{host}"), tenant: 0, ip: String::new() }
+        v1::NameRecord { name, host: format!("h{host}"), tenant: 0, ..v1::NameRecord::default() }
     };
     let names = (0..N_NAMES).map(|i| record(i, 0)).collect();
     admin.put_names(v1::PutNamesRequest { names, only_new: true }).await?;

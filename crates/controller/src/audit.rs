@@ -33,6 +33,9 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             let what = if *only_new { "add_names" } else { "put_names" };
             (what, some(records, |Record { name, host, .. }| format!("{name} at {host}")))
         }
+        Change::Learn { records, .. } => {
+            ("learn", some(records, |Record { name, host, .. }| format!("{name} at {host}")))
+        }
         Change::RemoveNames { names, .. } => ("remove_names", some(names, String::clone)),
     }
 }

@@ -40,7 +40,8 @@ pub struct Place {
     pub port: PortId,
 }
 
-/// One request for a change; `SeeLinks` is of switches: ends of links, and whether these are cut.
+/// One request for a change. Two are of switches: `SeeLinks`, ends of links, and whether these are cut; `Learn`, names that they
+/// saw, and the moment in milliseconds since 1970.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
@@ -55,6 +56,7 @@ pub enum Change {
     SeeLinks { links: Vec<(Place, bool)> },
     RemoveLink { end: Place },
     PutNames { records: Vec<Record>, only_new: bool },
+    Learn { records: Vec<Record>, at_ms: u64 },
     RemoveNames { names: Vec<String>, ignore_missing: bool },
 }
 
@@ -62,7 +64,7 @@ impl Change {
     /// The number of names in it.
     pub fn n_names(&self) -> usize {
         match self {
-            Change::PutNames { records, .. } => records.len(),
+            Change::PutNames { records, .. } | Change::Learn { records, .. } => records.len(),
             Change::RemoveNames { names, .. } => names.len(),
             _ => 0,
         }
@@ -284,7 +286,7 @@ impl State {
     pub(crate) fn tenants_of(&self, change: &Change) -> HashMap<u32, usize> {
         let mut n_names = HashMap::new();
         match change {
-            Change::PutNames { records, .. } => {
+            Change::PutNames { records, .. } | Change::Learn { records, .. } => {
                 records.iter().for_each(|record| *n_names.entry(record.tenant).or_default() += 1);
             }
             Change::RemoveNames { names, .. } => {
@@ -393,7 +395,8 @@ impl State {
                 let end = self.end(&end)?;
                 Ok(Outcome::one(self.network.remove_link(end)?))
             }
-            Change::PutNames { records, only_new } => self.put_names(records, only_new),
+            Change::PutNames { records, only_new } => self.put_names(records, only_new, None),
+            Change::Learn { records, at_ms } => self.put_names(records, false, Some(at_ms)),
             Change::RemoveNames { names, ignore_missing } => self.remove_names(&names, ignore_missing),
         }
     }
@@ -425,13 +428,16 @@ impl State {
         Ok(outcome)
     }
 
-    fn put_names(&mut self, records: Vec<Record>, only_new: bool) -> Result<Outcome, Refusal> {
+    /// `learnt`: they were found by switches at this moment; otherwise they are an operator's from now on.
+    fn put_names(&mut self, records: Vec<Record>, only_new: bool, learnt: Option<u64>) -> Result<Outcome, Refusal> {
         check_batch(records.len())?;
         let mut seen = HashSet::with_capacity(records.len());
         let mut put = Vec::with_capacity(records.len());
         // The item of the request for each of `put`.
         let mut items = Vec::with_capacity(records.len());
         let n_records = records.len();
+        // Names of which it changes whether they are learnt, and where.
+        let mut found = Vec::new();
         for (item, record) in records.into_iter().enumerate() {
             let name = self.parse(&record.name)?;
             let checked = name.check_unicast().and_then(|()| record.ip.map_or(Ok(()), check_unicast));
@@ -440,6 +446,9 @@ impl State {
             let attachment = Attachment { switch: end.node, port: end.port, tenant: record.tenant, ip: record.ip };
             if !seen.insert(name.clone()) {
                 return Err(Refusal::Duplicate { name: record.name });
+            }
+            if learnt.is_some() || self.hosts.learnt.since_ms(&name).is_some() {
+                found.push((name.clone(), end));
             }
             match self.network.rib().get(&name) {
                 Some(_) if only_new => return Err(Refusal::NameExists { name: record.name }),
@@ -452,15 +461,23 @@ impl State {
         }
         drop(seen);
         let effects = match &put[..] {
-            [] => return Ok(Outcome::unchanged(n_records)),
+            [] if found.is_empty() => return Ok(Outcome::unchanged(n_records)),
+            [] => Effects::default(),
             [(name, attachment)] => self.network.set_name(name, *attachment)?,
             put => self.network.put_names(put).map_err(|error| match error {
                 NetworkError::Batch { index, source } => NetworkError::Batch { index: items[index], source },
                 other => other,
             })?,
         };
-        let changed = Changed { changed: put.len() as u64, unchanged: (n_records - put.len()) as u64 };
-        Ok(Outcome { changed, rows: Vec::new(), effects: vec![effects] })
+        let known = &mut self.hosts.learnt;
+        let row = |(name, end): (Name, End)| match learnt {
+            Some(at_ms) => known.insert(&name, at_ms, end),
+            None => known.remove(&name),
+        };
+        let rows: Vec<RowChange> = found.into_iter().filter_map(row).collect();
+        let n_changed = put.len().max(rows.len());
+        let changed = Changed { changed: n_changed as u64, unchanged: (n_records - n_changed) as u64 };
+        Ok(Outcome { changed, rows, effects: vec![effects] })
     }
 
     fn remove_names(&mut self, texts: &[String], ignore_missing: bool) -> Result<Outcome, Refusal> {
@@ -483,7 +500,8 @@ impl State {
             names => self.network.remove_names(names)?,
         };
         let changed = Changed { changed: names.len() as u64, unchanged: (texts.len() - names.len()) as u64 };
-        Ok(Outcome { changed, rows: Vec::new(), effects: vec![effects] })
+        let rows = names.iter().filter_map(|name| self.hosts.learnt.remove(name)).collect();
+        Ok(Outcome { changed, rows, effects: vec![effects] })
     }
 
     /// Parses a name of the network's kind.
@@ -522,7 +540,7 @@ fn check_batch(got: usize) -> Result<(), Refusal> {
     if got > MAX_BATCH { Err(Refusal::BatchTooBig { got, max: MAX_BATCH }) } else { Ok(()) }
 }
 
-fn check_label(name: &str) -> Result<(), Refusal> {
+pub(crate) fn check_label(name: &str) -> Result<(), Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = (1..=63).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
     if good { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }

@@ -1,5 +1,6 @@
 //! `controller.toml`.
 
+use crate::learning;
 use crate::store::{EtcdAddress, EtcdTls};
 use crate::trunks::AutoLinks;
 use api::address::Address;
@@ -143,6 +144,9 @@ pub struct Config {
     /// What becomes of cables between switches that nobody declared: off, confirm or on.
     #[serde(default)]
     pub auto_links: AutoLinks,
+    /// What may be learnt of hosts.
+    #[serde(default)]
+    pub learn: learning::Settings,
     /// What peers may take.
     #[serde(default)]
     pub limits: Limits,

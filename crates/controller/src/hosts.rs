@@ -1,5 +1,6 @@
 //! Host names: the operator's names of host ports.
 
+use crate::learnt::Learnt;
 use crate::store::RowChange;
 use fib::action::PortId;
 use fib::topology::{End, NodeId};
@@ -13,6 +14,8 @@ pub const HOST_ROW: u8 = 0xF0;
 pub struct Hosts {
     by_name: BTreeMap<String, End>,
     by_end: HashMap<End, String>,
+    /// The names that switches found.
+    pub learnt: Learnt,
 }
 
 /// Why the host table refuses.

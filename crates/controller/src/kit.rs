@@ -318,7 +318,7 @@ impl Shell {
     pub fn rows(&self) -> impl Iterator<Item = RowChange> {
         let State { network, hosts } = &self.writer.state;
         let host = |(name, end)| Hosts::default().insert(name, end);
-        network.rows().chain(hosts.iter().map(host))
+        network.rows().chain(hosts.iter().map(host)).chain(hosts.learnt.rows())
     }
 
     /// The network, as the writer has it.

@@ -19,6 +19,8 @@ mod follow;
 pub mod hosts;
 #[cfg(feature = "kit")]
 pub mod kit;
+pub mod learning;
+pub mod learnt;
 mod north;
 mod push;
 mod session;
@@ -35,6 +37,7 @@ use crate::change::State;
 use crate::config::{Config, Place};
 use crate::follow::Begun;
 use crate::hosts::{HOST_ROW, HostError, Hosts};
+use crate::learnt::LEARNT_ROW;
 use crate::shared::Shared;
 use crate::store::{NOTHING, RowChange, SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
@@ -183,6 +186,7 @@ impl Controller {
 
         let shared = Shared::new();
         shared.trunks.set_auto(config.auto_links);
+        shared.learning.set(config.learn.clone());
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));
@@ -340,7 +344,7 @@ fn read(
     });
     let mut host_rows = Vec::new();
     let network_rows = rows.filter_map(|row| {
-        if row.kind != HOST_ROW {
+        if !matches!(row.kind, HOST_ROW | LEARNT_ROW) {
             return Some(row);
         }
         host_rows.push(row);
@@ -357,10 +361,15 @@ fn read(
     if let Some(failure) = failure {
         return Err(failure.into());
     }
+    let network = network.transpose()?;
     for row in host_rows {
-        hosts.restore(&row.key, row.value.as_deref().unwrap_or_default())?;
+        let value = row.value.as_deref().unwrap_or_default();
+        match &network {
+            Some((network, _)) if row.kind == LEARNT_ROW => hosts.learnt.restore(network, &row.key, value),
+            _ => hosts.restore(&row.key, value)?,
+        }
     }
-    Ok(Read { network: network.transpose()?, hosts, n_rows })
+    Ok(Read { network, hosts, n_rows })
 }
 
 /// The network in the store; a new one, committed, if the store is empty.

@@ -4,18 +4,20 @@ use crate::audit::summary;
 use crate::backup::Part;
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::hosts::HostError;
+use crate::learning::Decided;
 use crate::shared::Shared;
 use crate::store::{RowChange, Sum};
 use crate::writer::Job;
 use api::audit::Audit;
 use api::crash::step;
 use api::gate::Peer;
-use api::seam::{Mistake, mistaken};
+use api::seam::{Mistake, mistaken, now};
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use fib::action::PortId;
+use fib::name::Name;
 use fib::network::NetworkError;
-use fib::rib::RibError;
+use fib::rib::{Attachment, RibError};
 use fib::topology::TopologyError;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -82,15 +84,17 @@ impl North {
         answer.await.map_err(|_| status_of(&Refusal::Stopping))
     }
 
-    async fn page(&self, after: String, limit: usize) -> Result<v1::NamePage, Status> {
+    async fn page(&self, after: String, limit: usize, learnt: bool) -> Result<v1::NamePage, Status> {
         let page = self.read(move |state| {
             let after = if after.is_empty() { None } else { Some(state.parse(&after)?) };
-            let mut names: Vec<v1::NameRecord> = state
-                .network
-                .rib()
-                .page(after.as_ref(), limit + 1)
-                .map(|(name, attachment)| state.record(&name, &attachment).into())
-                .collect();
+            let rib = state.network.rib();
+            let mut names: Vec<v1::NameRecord> = if learnt {
+                let at = |name| rib.get(name).map(|attachment| listed(state, name, &attachment));
+                state.hosts.learnt.after(after.as_ref()).take(limit + 1).filter_map(at).collect()
+            } else {
+                let page = rib.page(after.as_ref(), limit + 1);
+                page.map(|(name, attachment)| listed(state, &name, &attachment)).collect()
+            };
             let more = names.len() > limit;
             names.truncate(limit);
             Ok(v1::NamePage { names, more })
@@ -143,15 +147,15 @@ impl Northbound for North {
         let record = self.read(move |state| {
             let name = state.parse(&text)?;
             let attachment = state.network.rib().get(&name).ok_or(Refusal::UnknownName { name: text })?;
-            Ok(state.record(&name, &attachment).into())
+            Ok(listed(state, &name, &attachment))
         });
         record.await?.map(Response::new).map_err(|e: Refusal| status_of(&e))
     }
 
     async fn list_names(&self, request: Request<v1::ListNamesRequest>) -> Answer<v1::NamePage> {
-        let v1::ListNamesRequest { after, limit } = request.into_inner();
+        let v1::ListNamesRequest { after, limit, learnt } = request.into_inner();
         let limit = if limit == 0 { DEFAULT_PAGE } else { (limit as usize).min(MAX_PAGE) };
-        self.page(after, limit).await.map(Response::new)
+        self.page(after, limit, learnt).await.map(Response::new)
     }
 
     async fn rekey(&self, request: Request<v1::RekeyRequest>) -> Answer<v1::Changed> {
@@ -232,7 +236,7 @@ impl Northbound for North {
         tokio::spawn(async move {
             let mut after = String::new();
             loop {
-                let page = north.page(after.clone(), MAX_PAGE).await;
+                let page = north.page(after.clone(), MAX_PAGE, false).await;
                 let more = page.as_ref().is_ok_and(|page| page.more);
                 if let Some(last) = page.as_ref().ok().and_then(|page| page.names.last()) {
                     after.clone_from(&last.name);
@@ -319,7 +323,7 @@ impl Northbound for North {
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        let hosts = v1::HostList { hosts: vec![request.into_inner()] };
+        let hosts = v1::HostList { hosts: vec![request.into_inner()], ..v1::HostList::default() };
         self.change(&peer, hosts.try_into()?).await.map(Response::new)
     }
 
@@ -334,14 +338,35 @@ impl Northbound for North {
     }
 
     async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
-        let hosts = self.read(|state| {
+        let shared = Arc::clone(&self.shared);
+        let list = self.read(move |state| {
             let host = |(name, end)| {
                 let Place { switch, port } = state.place(end);
-                v1::Host { name: String::from(name), switch, port: port.0.into() }
+                let learnt = state.hosts.learnt.count(end);
+                v1::Host { name: String::from(name), switch, port: port.0.into(), learnt }
             };
-            state.hosts.iter().map(host).collect()
+            let hosts = state.hosts.iter().map(host).collect();
+            let (unknown, troubles) = (shared.learning.unknown(state, now()), shared.learning.troubles(now()));
+            v1::HostList { hosts, unknown, troubles }
         });
-        Ok(Response::new(v1::HostList { hosts: hosts.await? }))
+        Ok(Response::new(list.await?))
+    }
+
+    async fn accept_hosts(&self, request: Request<v1::AcceptHostsRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        let texts = request.into_inner().names;
+        let shared = Arc::clone(&self.shared);
+        let decided = self.read(move |state| {
+            let names = texts.iter().map(|text| state.parse(text)).collect::<Result<Vec<_>, _>>();
+            let names = names.map_err(|refusal| status_of(&refusal))?;
+            shared.learning.accept(state, &names).map_err(Status::not_found)
+        });
+        let Decided { hosts, records } = decided.await??;
+        if !hosts.is_empty() {
+            self.change(&peer, Change::AddHosts { hosts }).await?;
+        }
+        let at_ms = api::clock::unix_ms();
+        self.change(&peer, Change::Learn { records, at_ms }).await.map(Response::new)
     }
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
@@ -437,8 +462,8 @@ impl From<v1::RemoveSwitchRequest> for Change {
 
 impl TryFrom<v1::HostList> for Change {
     type Error = Status;
-    fn try_from(v1::HostList { hosts }: v1::HostList) -> Result<Change, Status> {
-        let host = |v1::Host { name, switch, port }| Ok((name, place(switch, port)?));
+    fn try_from(v1::HostList { hosts, .. }: v1::HostList) -> Result<Change, Status> {
+        let host = |v1::Host { name, switch, port, .. }| Ok((name, place(switch, port)?));
         Ok(Change::AddHosts { hosts: hosts.into_iter().map(host).collect::<Result<_, Status>>()? })
     }
 }
@@ -478,14 +503,20 @@ impl TryFrom<v1::RemoveLinkRequest> for Change {
     }
 }
 
+/// A name, as it is listed.
+fn listed(state: &State, name: &Name, attachment: &Attachment) -> v1::NameRecord {
+    let learnt_ms = state.hosts.learnt.since_ms(name).unwrap_or(0);
+    v1::NameRecord { learnt_ms, ..state.record(name, attachment).into() }
+}
+
 impl From<Record> for v1::NameRecord {
     fn from(Record { name, host, tenant, ip }: Record) -> v1::NameRecord {
-        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default() }
+        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default(), learnt_ms: 0 }
     }
 }
 
-fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
-    let v1::NameRecord { name, host, tenant, ip } = record;
+pub(crate) fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
+    let v1::NameRecord { name, host, tenant, ip, .. } = record;
     let ip = match &ip[..] {
         "" => None,
         text => Some(text.parse::<IpAddr>().map_err(|_| {

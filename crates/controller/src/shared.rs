@@ -1,6 +1,7 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
 use crate::change::Refusal;
+use crate::learning::Learning;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::trunks::Trunks;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) sizes: Sizes,
     /// What switches see at their trunks.
     pub(crate) trunks: Trunks,
+    /// What they see at their host ports.
+    pub(crate) learning: Learning,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -58,6 +61,8 @@ pub(crate) struct Sizes {
     pub(crate) switches: AtomicU64,
     pub(crate) links: AtomicU64,
     pub(crate) hosts: AtomicU64,
+    /// Of the names, those that switches found.
+    pub(crate) learnt: AtomicU64,
     /// Bytes of the names with their places, and of the skeletons with the views.
     pub(crate) rib_bytes: AtomicU64,
     pub(crate) skeleton_bytes: AtomicU64,
@@ -95,6 +100,7 @@ impl Shared {
             wants_room: AtomicBool::new(false),
             sizes: Sizes::default(),
             trunks: Trunks::default(),
+            learning: Learning::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),

@@ -9,7 +9,7 @@ use api::gate::{Attempt, Gate, Peer, Turned};
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
-use api::v1::{FromSwitch, Hello, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
+use api::v1::{FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
 use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::pin::Pin;
@@ -34,6 +34,9 @@ const MESSAGES_AHEAD: usize = 8;
 
 /// From this size on a message is queued for the transport alone.
 const LARGE_BYTES: usize = 64 << 10;
+
+/// Hosts that a switch may say it has seen in one request.
+const MAX_SEEN: usize = 1000;
 
 pub(crate) struct South {
     pub(crate) jobs: mpsc::Sender<Job>,
@@ -97,18 +100,35 @@ impl Southbound for South {
         let peer = Peer::of(&request)?;
         let SeeTrunksRequest { switch, report } = request.into_inner();
         self.check(&peer, &switch, "see_trunks")?;
-        if self.shared.leader().is_some() {
-            return Err(crate::north::status_of(&self.shared.not_leader()));
-        }
-        let (reply, done) = oneshot::channel();
         let trunks = report.unwrap_or_default().trunks;
-        self.jobs.send(Job::Trunks { switch, trunks, reply: Some(reply) }).await.map_err(|_| stopping())?;
-        done.await.map_err(|_| stopping())?;
+        self.see(|reply| Job::Trunks { switch, trunks, reply: Some(reply) }).await?;
         Ok(Response::new(SeeTrunksReply {}))
+    }
+
+    async fn see_hosts(&self, request: Request<SeeHostsRequest>) -> Result<Response<SeeHostsReply>, Status> {
+        let peer = Peer::of(&request)?;
+        let SeeHostsRequest { switch, hosts } = request.into_inner();
+        self.check(&peer, &switch, "see_hosts")?;
+        if hosts.len() > MAX_SEEN {
+            let why = format!("{} hosts are too many for one request; send at most {MAX_SEEN} in each", hosts.len());
+            return Err(Status::invalid_argument(why));
+        }
+        self.see(|reply| Job::Hosts { switch, hosts, reply }).await?;
+        Ok(Response::new(SeeHostsReply {}))
     }
 }
 
 impl South {
+    /// What only the controller that leads does; answered when it is committed.
+    async fn see(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), Status> {
+        if self.shared.leader().is_some() {
+            return Err(crate::north::status_of(&self.shared.not_leader()));
+        }
+        let (reply, done) = oneshot::channel();
+        self.jobs.send(job(reply)).await.map_err(|_| stopping())?;
+        done.await.map_err(|_| stopping())
+    }
+
     /// Only the switch itself may speak for it.
     fn check(&self, peer: &Peer, switch: &str, what: &'static str) -> Result<(), Status> {
         peer.may_attach_as(&clip(switch)).map_err(|reason| {

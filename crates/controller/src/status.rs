@@ -1,5 +1,6 @@
 //! The controller's `/metrics` and `/status`.
 
+use crate::learning::Counts;
 use crate::shared::{Connected, Shared};
 use api::audit::Audit;
 use api::gate::Gate;
@@ -48,7 +49,7 @@ impl StatusSource for Page {
             "drained": self.shared.drained.load(Relaxed),
             "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
-            "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
+            "learnt": read(&sizes.learnt), "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
             "pending_pushes": read(pending_pushes), "connections": self.gate.limits().connections(),
             "request_bytes": self.gate.limits().request_bytes(),
@@ -74,6 +75,22 @@ impl StatusSource for Page {
         text.gauge("fibula_switches", "Switches known.", read(&shared.sizes.switches));
         text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));
         text.gauge("fibula_hosts", "Host ports.", read(&shared.sizes.hosts));
+        text.gauge("fibula_names_learnt", "Of the names, those that switches found.", read(&shared.sizes.learnt));
+        let (Counts { learnt, moved, addresses, full, declared, taken, flapping, refused }, n_unknown) =
+            shared.learning.counts();
+        text.gauge("fibula_hosts_unknown", "Names that switches saw and that are not learnt.", plain(n_unknown as u64));
+        let events = [
+            ("learnt", learnt),
+            ("moved", moved),
+            ("address", addresses),
+            ("port_full", full),
+            ("declared_elsewhere", declared),
+            ("address_of_another", taken),
+            ("flapping", flapping),
+            ("refused", refused),
+        ];
+        let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
+        text.counter("fibula_learn_events_total", "What became of names that switches saw.", events);
         text.gauge("fibula_links", "Links.", read(&shared.sizes.links));
         text.counter("fibula_changes_total", "Objects changed.", read(&shared.changes));
         text.counter("fibula_transactions_total", "Transactions committed.", read(&shared.transactions));

@@ -67,8 +67,9 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
         Change::AddSwitches { names } => Wire::AddSwitches(v1::AddSwitchesRequest { names }),
         Change::RemoveSwitch { name } => Wire::RemoveSwitch(v1::RemoveSwitchRequest { name }),
         Change::AddHosts { hosts } => {
-            let host = |(name, Place { switch, port })| v1::Host { name, switch, port: port.0.into() };
-            Wire::AddHosts(v1::HostList { hosts: hosts.into_iter().map(host).collect() })
+            let host = |(name, Place { switch, port })| v1::Host { name, switch, port: port.0.into(), learnt: 0 };
+            let hosts = hosts.into_iter().map(host).collect();
+            Wire::AddHosts(v1::HostList { hosts, ..v1::HostList::default() })
         }
         Change::RemoveHost { name } => Wire::RemoveHost(v1::RemoveHostRequest { name }),
         Change::AddLink { a, b, cost, up } => Wire::AddLink(link(a, b, cost, up)),
@@ -85,6 +86,10 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
         Change::PutNames { records, only_new } => {
             let names = records.into_iter().map(Record::into).collect();
             Wire::PutNames(v1::PutNamesRequest { names, only_new })
+        }
+        Change::Learn { records, at_ms } => {
+            let names = records.into_iter().map(Record::into).collect();
+            Wire::Learn(v1::LearntNames { names, at_ms })
         }
         Change::RemoveNames { names, ignore_missing } => {
             Wire::RemoveNames(v1::RemoveNamesRequest { names, ignore_missing })
@@ -118,6 +123,10 @@ fn change_of(told: v1::ToldChange) -> Option<Change> {
             Change::SeeLinks { links: links.into_iter().map(link).collect::<Option<_>>()? }
         }
         Wire::PutNames(request) => request.try_into().ok()?,
+        Wire::Learn(v1::LearntNames { names, at_ms }) => {
+            let records = names.into_iter().map(crate::north::from_wire).collect::<Result<_, _>>().ok()?;
+            Change::Learn { records, at_ms }
+        }
         Wire::RemoveNames(request) => request.into(),
     })
 }
@@ -154,6 +163,7 @@ mod tests {
                 records: vec![record(None), record(Some("10.0.0.7")), record(Some("fd00::7"))],
                 only_new: true,
             },
+            Change::Learn { records: vec![record(Some("10.0.0.7"))], at_ms: 1_700_000_000_000 },
             Change::RemoveNames { names: vec![name()], ignore_missing: true },
         ];
         let rows = [

@@ -31,12 +31,11 @@ use crate::shared::Shared;
 use crate::store::RowChange;
 use crate::store::{Commit, Store, StoreError};
 use crate::told::{self, Telling};
-use crate::trunks::AutoLinks;
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
-use api::v1::SeenTrunk;
+use api::v1::{SeenHost, SeenTrunk};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError, Settings};
@@ -105,6 +104,13 @@ pub(crate) enum Job {
         trunks: Vec<SeenTrunk>,
         /// For the switch of another controller: answered when what follows from it is committed.
         reply: Option<oneshot::Sender<()>>,
+    },
+    /// The switch saw sources at its ports that are no names there.
+    Hosts {
+        switch: String,
+        hosts: Vec<SeenHost>,
+        /// Answered when what follows from it is committed.
+        reply: oneshot::Sender<()>,
     },
     /// Choose another hash key.
     Rekey {
@@ -348,6 +354,10 @@ impl Writer {
                 }
                 group.seen.extend(reply.filter(|_| self.store.is_some()));
             }
+            Job::Hosts { switch, hosts, reply } => {
+                self.learn(&switch, &hosts, group)?;
+                group.seen.push(reply);
+            }
             Job::Follow(commit) => self.follow(&commit, group),
             Job::Replace { state, number } => self.replace(*state, number),
             Job::Lead { store, settings } => {
@@ -359,35 +369,6 @@ impl Writer {
             }
             Job::Stop => group.stop = true,
             later => group.after.push(later),
-        }
-        Ok(())
-    }
-
-    /// Carries out what follows from what a switch sees at its trunks. The controller that leads does so.
-    fn see(&mut self, node: NodeId, group: &mut Group) -> Result<(), StoreError> {
-        if self.store.is_none() {
-            return Ok(());
-        }
-        let (network, place) = (&self.state.network, |end| self.state.place(end));
-        let mut changes = Vec::new();
-        let links = self.shared.trunks.changed_at(network, node);
-        if !links.is_empty() {
-            let links = links.into_iter().map(|(end, cut)| (place(end), cut)).collect();
-            changes.push(Change::SeeLinks { links });
-        }
-        if self.shared.trunks.auto() == AutoLinks::On {
-            let found = self.shared.trunks.found(network);
-            if !found.is_empty() {
-                let links = found.into_iter().map(|(a, b)| (place(a), place(b), 1, true)).collect();
-                changes.push(Change::AddLinks { links });
-            }
-        }
-        for change in changes {
-            let (what, detail) = crate::audit::summary(&change);
-            tracing::info!(what, detail, "links are otherwise than they were");
-            // Nobody waits for an answer.
-            let (reply, _) = oneshot::channel();
-            self.take(Job::Change { change, reply }, group)?;
         }
         Ok(())
     }
@@ -595,6 +576,7 @@ impl Writer {
             Job::Release => {}
             Job::Change { .. }
             | Job::Trunks { .. }
+            | Job::Hosts { .. }
             | Job::Follow(_)
             | Job::Replace { .. }
             | Job::Lead { .. }
@@ -625,6 +607,7 @@ impl Writer {
         sizes.switches.store(network.topology().nodes().count() as u64, Relaxed);
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
+        sizes.learnt.store(hosts.learnt.len() as u64, Relaxed);
         // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
         if self.counted_at.get().is_none_or(|at| now() - at >= COUNT_EVERY) {
             self.counted_at.set(Some(now()));
@@ -668,6 +651,7 @@ fn may_leave_traces(refusal: &Refusal) -> bool {
 }
 
 mod follow;
+mod found;
 mod pace;
 mod rekey;
 mod reports;

@@ -177,6 +177,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
             role: if id == 0 { entry_role } else { Role::Trunk },
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
+            learns: false,
             driver: "memory".to_owned().into(),
             devices: vec![],
         })

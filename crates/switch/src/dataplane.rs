@@ -10,6 +10,7 @@ use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
 use crate::kernel::{Kernel, KernelStatus};
+use crate::learn::Learner;
 use crate::links::Links;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter, ShownTo};
@@ -73,6 +74,8 @@ pub struct PortSpec {
     pub acl: Option<Arc<AccessList>>,
     /// What is checked of the sources of frames, if it is a host port.
     pub check_source: CheckSource,
+    /// Whether sources that are no names there are noted for the controller, if sources are checked.
+    pub learns: bool,
     /// How its frames come, for people.
     pub driver: DriverText,
     /// One device for each worker, in the order of workers.
@@ -88,7 +91,7 @@ impl PortSpec {
     /// As [`PortSpec::new`], of any device.
     pub fn with(id: PortId, role: Role, device: Box<dyn Device>) -> Self {
         let driver = DriverText::from("memory".to_owned());
-        Self { id, role, acl: None, check_source: CheckSource::Off, driver, devices: vec![device] }
+        Self { id, role, acl: None, check_source: CheckSource::Off, learns: false, driver, devices: vec![device] }
     }
 }
 
@@ -223,8 +226,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let (staged, known) = (Burst::new(), Known::new());
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
-            let (id, role, retry) = (port.id, port.role, Retry::new());
-            queue.push(Port { id, role, acl, check_source, device, health, retry, staged, known });
+            let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
+            queue.push(Port { id, role, acl, check_source, learns, device, health, retry, staged, known });
         }
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
@@ -239,8 +242,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
-    let (kernel, links) = (settings.shown_to.kernel().cloned(), shared.links.clone());
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links }, writer))
+    let (kernel, links, learner) = (settings.shown_to.kernel().cloned(), shared.links.clone(), shared.learner.clone());
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -290,6 +293,7 @@ pub struct Monitor {
     workers: Vec<Arc<WorkerCounters>>,
     kernel: Option<Arc<Kernel>>,
     links: Arc<Links>,
+    learner: Arc<Learner>,
 }
 
 /// A data plane at one moment.
@@ -332,6 +336,11 @@ impl Monitor {
     /// What the workers share with the keeper of trunks.
     pub fn links(&self) -> &Arc<Links> {
         &self.links
+    }
+
+    /// What the workers saw at ports that learn.
+    pub fn learner(&self) -> &Arc<Learner> {
+        &self.learner
     }
 
     /// The trunks: the index, the number, and the name of the device of each.

@@ -18,6 +18,7 @@
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
+//! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
 //! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
 //! | [`maglev`] | servers by digest, in proportion to weights |
@@ -41,6 +42,7 @@ pub mod exact;
 pub mod flow;
 pub mod gateway;
 pub mod kernel;
+pub mod learn;
 pub mod links;
 pub mod maglev;
 pub mod parse;

@@ -17,6 +17,7 @@ use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
 use crate::kernel::Kernel;
+use crate::learn::Learner;
 use crate::links::Links;
 use crate::parse::{FieldError, NameField};
 use crate::share::Share;
@@ -160,6 +161,8 @@ pub struct Shared<T> {
     pub(crate) neighbours: Neighbours,
     /// Which trunks are down, and the hellos that come and go.
     pub(crate) links: Arc<Links>,
+    /// What the workers saw at ports that learn.
+    pub(crate) learner: Arc<Learner>,
     /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
 }
@@ -251,8 +254,8 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let (plane, links) = (ArcSwap::from_pointee(plane), Arc::default());
-        let shared = Arc::new(Shared { plane, neighbours, links, epoch: AtomicU32::new(1) });
+        let (plane, links, learner) = (ArcSwap::from_pointee(plane), Arc::default(), Arc::default());
+        let shared = Arc::new(Shared { plane, neighbours, links, learner, epoch: AtomicU32::new(1) });
         let writer = Self {
             shared: shared.clone(),
             n_workers,

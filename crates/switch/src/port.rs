@@ -99,6 +99,8 @@ pub(crate) struct Port {
     pub(crate) role: Role,
     pub(crate) acl: Option<PortAcl>,
     pub(crate) check_source: CheckSource,
+    /// Whether sources that are not true are noted.
+    pub(crate) learns: bool,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) retry: Retry,

@@ -66,7 +66,15 @@ fn two_workers() -> TwoWorkers {
             far_ends.push(far);
         }
         let driver = "memory".to_owned().into();
-        specs.push(PortSpec { id: PortId(id), role, acl: None, check_source: CheckSource::Off, driver, devices });
+        specs.push(PortSpec {
+            id: PortId(id),
+            role,
+            acl: None,
+            check_source: CheckSource::Off,
+            learns: false,
+            driver,
+            devices,
+        });
     }
     let settings = Settings { workers: 2, ..Settings::default() };
     let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();

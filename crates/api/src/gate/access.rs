@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 30] = [
+const ACCESS: [(&str, Needs); 32] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -40,6 +40,7 @@ const ACCESS: [(&str, Needs); 30] = [
     ("/fibula.v1.Northbound/AddHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddHosts", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveHost", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/AcceptHosts", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLinks", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AcceptLinks", Needs::Role(Role::Writer)),
@@ -47,6 +48,7 @@ const ACCESS: [(&str, Needs); 30] = [
     ("/fibula.v1.Northbound/RemoveLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Southbound/Attach", Needs::Switch),
     ("/fibula.v1.Southbound/SeeTrunks", Needs::Switch),
+    ("/fibula.v1.Southbound/SeeHosts", Needs::Switch),
     ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),

@@ -95,7 +95,13 @@ mod tests {
             let record = |i: usize| match i % 3 {
                 0 => NameRecord::default(),
                 1 => NameRecord { name: "x".repeat(300), tenant: u32::MAX, ..NameRecord::default() },
-                _ => NameRecord { name: "a".to_owned(), host: "b".to_owned(), tenant: 7, ip: "::1".to_owned() },
+                _ => NameRecord {
+                    name: "a".to_owned(),
+                    host: "b".to_owned(),
+                    tenant: 7,
+                    ip: "::1".to_owned(),
+                    learnt_ms: 7,
+                },
             };
             let names = (0..n_names).map(record).collect();
             let bytes = PutNamesRequest { names, only_new: true }.encode_to_vec();

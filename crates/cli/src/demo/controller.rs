@@ -186,7 +186,7 @@ impl<'a> RemoteControl<'a> {
                 }
                 for (&(switch, port), name) in hosts.iter() {
                     let switch = topology.switches[switch].clone();
-                    client.add_host(Host { name: name.clone(), switch, port: port.into() }).await?;
+                    client.add_host(Host { name: name.clone(), switch, port: port.into(), learnt: 0 }).await?;
                 }
                 for (link, ends) in topology.links.iter().zip(&site.layout.trunks) {
                     let [a, b] = ends.map(|end| Some(link_end(site.layout, end)));
@@ -202,6 +202,7 @@ impl<'a> RemoteControl<'a> {
             name: mac_text(&put.mac),
             host: self.hosts[&(put.at.switch, put.at.port)].clone(),
             tenant: 0,
+            learnt_ms: 0,
             ip: put.host.map_or(String::new(), |host| self.site.layout.hosts[host].ip.to_string()),
         }
     }

@@ -5,7 +5,10 @@ use crate::rib::{Verbs, print_changed, records};
 use api::v1;
 use command::output::Output;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::path::PathBuf;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// The verbs of `fibula host`.
 #[derive(clap::Subcommand)]
@@ -31,6 +34,23 @@ pub(crate) enum Verb {
     },
     /// List all hosts
     List,
+    /// List what switches saw at ports that learn: names that are learnt, and those that are not
+    Seen {
+        /// Learnt names to list at most
+        #[arg(long, default_value_t = 10_000)]
+        limit: u32,
+    },
+    /// Make names of what switches saw, where they saw it
+    ///
+    /// `host seen` shows them with the state `unknown`.
+    Accept {
+        /// The names
+        #[arg(required_unless_present = "all")]
+        names: Vec<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -38,35 +58,106 @@ struct HostRow {
     host: String,
     switch: String,
     port: u32,
+    /// Names that are learnt there.
+    learnt: u32,
+}
+
+#[derive(Serialize)]
+struct SeenRow {
+    name: String,
+    ip: String,
+    /// The port, as switch:port.
+    at: String,
+    tenant: u32,
+    /// learnt; unknown: seen, and not learnt.
+    state: &'static str,
+    since: String,
+    /// Why it is not learnt.
+    why: String,
 }
 
 impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Add { name, port: PortOf { switch, port } } => {
-                let changed = answer(client.add_host(v1::Host { name, switch, port: port.into() }).await)?;
+                let changed = answer(client.add_host(v1::Host { name, switch, port: port.into(), learnt: 0 }).await)?;
                 print_changed(out, changed, "host", "added")
             }
             Verb::Import { file } => {
                 let hosts = records(&file, "name,port", read)?;
-                print_changed(out, answer(client.add_hosts(v1::HostList { hosts }).await)?, "host", "added")
+                print_changed(
+                    out,
+                    answer(client.add_hosts(v1::HostList { hosts, ..v1::HostList::default() }).await)?,
+                    "host",
+                    "added",
+                )
             }
             Verb::Del { name } => {
                 let changed = answer(client.remove_host(v1::RemoveHostRequest { name }).await)?;
                 print_changed(out, changed, "host", "removed")
             }
             Verb::List => {
-                let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
-                let row = |v1::Host { name, switch, port }| HostRow { host: name, switch, port };
-                out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())
+                let v1::HostList { hosts, troubles, .. } = answer(client.list_hosts(v1::ListHostsRequest {}).await)?;
+                let row = |v1::Host { name, switch, port, learnt }| HostRow { host: name, switch, port, learnt };
+                out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())?;
+                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+                Ok(())
+            }
+            Verb::Seen { limit } => seen(client, limit, out).await,
+            Verb::Accept { names, .. } => {
+                let changed = answer(client.accept_hosts(v1::AcceptHostsRequest { names }).await)?;
+                print_changed(out, changed, "name", "learnt")
             }
         }
     }
+}
+
+async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()> {
+    let v1::HostList { hosts, unknown, troubles } = answer(client.list_hosts(v1::ListHostsRequest {}).await)?;
+    let at: HashMap<String, String> =
+        hosts.into_iter().map(|host| (host.name, format!("{}:{}", host.switch, host.port))).collect();
+    let (mut rows, mut after, mut more) = (Vec::new(), String::new(), true);
+    while more && rows.len() < limit as usize {
+        let left = (limit - rows.len() as u32).min(10_000);
+        let request = v1::ListNamesRequest { after, limit: left, learnt: true };
+        let page = answer(client.list_names(request).await)?;
+        (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
+        rows.extend(page.names.into_iter().map(|v1::NameRecord { name, host, tenant, ip, learnt_ms }| SeenRow {
+            name,
+            ip,
+            at: at.get(&host).cloned().unwrap_or_default(),
+            tenant,
+            state: "learnt",
+            since: moment(learnt_ms),
+            why: String::new(),
+        }));
+    }
+    rows.extend(unknown.into_iter().map(|v1::UnknownHost { name, ip, at, tenant, first_ms, why, .. }| SeenRow {
+        name,
+        ip,
+        at: at.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default(),
+        tenant,
+        state: "unknown",
+        since: moment(first_ms),
+        why,
+    }));
+    out.rows(&rows)?;
+    if more {
+        eprintln!("there are more learnt names; raise --limit, or see `fibula name list`");
+    }
+    troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+    Ok(())
+}
+
+/// A moment in UTC, to the second.
+fn moment(unix_ms: u64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp((unix_ms / 1000) as i64).ok();
+    moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
 /// The host of a line.
 fn read(text: &str) -> Result<v1::Host, String> {
     let (name, port) = text.split_once(',').ok_or("no `,`: write name,switch:port")?;
     let PortOf { switch, port } = port.trim().parse()?;
-    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into() })
+    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into(), learnt: 0 })
 }

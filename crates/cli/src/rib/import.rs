@@ -262,7 +262,7 @@ fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
     }
     // The kind of name decides whether leading and trailing blanks belong to it.
     let [name, host, ip] = [record.get(0).unwrap_or_default(), field(1), field(3)].map(str::to_owned);
-    Ok(v1::NameRecord { name, host, tenant, ip })
+    Ok(v1::NameRecord { name, host, tenant, ip, learnt_ms: 0 })
 }
 
 /// Sends the lines in batches, each for a `()` of `rooms`; ends early when the other end of either is gone.

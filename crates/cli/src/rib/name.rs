@@ -84,7 +84,7 @@ pub(crate) struct NameRow {
 }
 
 impl From<v1::NameRecord> for NameRow {
-    fn from(v1::NameRecord { name, host, tenant, ip }: v1::NameRecord) -> Self {
+    fn from(v1::NameRecord { name, host, tenant, ip, .. }: v1::NameRecord) -> Self {
         NameRow { name, host, tenant, ip: (!ip.is_empty()).then_some(ip) }
     }
 }
@@ -115,7 +115,7 @@ impl Verbs for Verb {
                 out.rows(&[NameRow::from(record)])
             }
             Verb::List { after, limit } => {
-                let page = answer(client.list_names(v1::ListNamesRequest { after, limit }).await)?;
+                let page = answer(client.list_names(v1::ListNamesRequest { after, limit, learnt: false }).await)?;
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
                 if let Some(next) = next {
@@ -137,7 +137,7 @@ impl Put {
     fn request(self, only_new: bool) -> v1::PutNamesRequest {
         let Put { name, host, tenant, ip } = self;
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
-        v1::PutNamesRequest { names: vec![v1::NameRecord { name, host, tenant, ip }], only_new }
+        v1::PutNamesRequest { names: vec![v1::NameRecord { name, host, tenant, ip, learnt_ms: 0 }], only_new }
     }
 }
 
@@ -189,7 +189,7 @@ fn csv_to_stdout(error: csv::Error) -> anyhow::Error {
 }
 
 fn write_batch<W: std::io::Write>(writer: &mut csv::Writer<W>, batch: &v1::NameBatch) -> csv::Result<()> {
-    for v1::NameRecord { name, host, tenant, ip } in &batch.names {
+    for v1::NameRecord { name, host, tenant, ip, .. } in &batch.names {
         writer.write_record([name, host, &tenant.to_string(), ip])?;
     }
     Ok(())

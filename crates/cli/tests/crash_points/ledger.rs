@@ -63,7 +63,7 @@ impl Request {
             }
             Request::RemoveSwitch(name) => client.remove_switch(v1::RemoveSwitchRequest { name }).await.map(drop),
             Request::AddHost(name, switch, port) => {
-                client.add_host(v1::Host { name, switch: format!("s{switch}"), port }).await.map(drop)
+                client.add_host(v1::Host { name, switch: format!("s{switch}"), port, learnt: 0 }).await.map(drop)
             }
             Request::RemoveHost(name) => client.remove_host(v1::RemoveHostRequest { name }).await.map(drop),
             Request::AddLink(a, b, cost) => {

@@ -174,7 +174,7 @@ pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
         client.add_switch(v1::AddSwitchRequest { name: format!("s{i}"), tenants: vec![] }).await.unwrap();
     }
     for i in 1..=n_switches {
-        let host = v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: HOST_PORT };
+        let host = v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: HOST_PORT, ..v1::Host::default() };
         client.add_host(host).await.unwrap();
         for j in i + 1..=n_switches {
             let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
@@ -192,7 +192,7 @@ pub(crate) fn mac(index: u32) -> String {
 }
 
 pub(crate) fn record(index: u32, host: &str) -> v1::NameRecord {
-    v1::NameRecord { name: mac(index), host: host.to_owned(), tenant: 0, ip: String::new() }
+    v1::NameRecord { name: mac(index), host: host.to_owned(), tenant: 0, ..v1::NameRecord::default() }
 }
 
 pub(crate) fn exit_code(output: &Output) -> i32 {

@@ -305,7 +305,7 @@ async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Ar
             let report = Some(TrunkReport { trunks: seen.clone() });
             let request = SeeTrunksRequest { switch: switch.to_owned(), report };
             let told = async {
-                let channel = connect(controller, tls, SHORT).await.ok()?;
+                let channel = connect(controller, tls).await.ok()?;
                 api::client::southbound(channel).see_trunks(request).await.ok()
             };
             is_told = matches!(tokio::time::timeout(2 * SHORT.connect, told).await, Ok(Some(_)));
@@ -338,7 +338,7 @@ async fn follow<T: Tables + Send>(
         let within = if pause == FIRST_PAUSE { SHORT.connect } else { LONG.connect };
         let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
         let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
-        let channel = connect(controller, tls, patience);
+        let channel = connect_within(controller, tls, patience);
         let Err(error) = session(switch, controller, channel, shared, memory, home).await;
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
@@ -401,7 +401,7 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
         #[expect(clippy::disallowed_methods, reason = "how often it is looked")]
         tokio::time::sleep(jitter(every)).await;
         for controller in preferred {
-            if let Ok(channel) = connect(controller, tls, SHORT).await
+            if let Ok(channel) = connect(controller, tls).await
                 && answers(channel).await
             {
                 return;
@@ -410,7 +410,12 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
     }
 }
 
-async fn connect(controller: &str, tls: Option<&Arc<Tls>>, patience: Patience) -> Result<Channel, ConnectError> {
+/// A connection to one of several controllers.
+pub(super) async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
+    connect_within(controller, tls, SHORT).await
+}
+
+async fn connect_within(controller: &str, tls: Option<&Arc<Tls>>, patience: Patience) -> Result<Channel, ConnectError> {
     let Patience { connect, silence } = patience;
     api::client::connect_watched(Kind::Controller, controller, tls, connect, silence).await
 }

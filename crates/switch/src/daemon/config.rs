@@ -6,6 +6,7 @@ use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
+use crate::learn::Learn;
 use crate::links::Timing;
 use crate::maglev::MAX_WEIGHT;
 use crate::parse::MAX_FIXED_OFFSET;
@@ -79,6 +80,9 @@ pub struct Config {
     /// What host ports check of the sources of frames, unless they say otherwise.
     #[serde(default)]
     pub check_source: CheckSource,
+    /// What becomes of sources that are no names at a host port, unless it says otherwise.
+    #[serde(default)]
+    pub learn: Learn,
     /// What becomes of frames to names that the network does not know.
     #[serde(default)]
     pub alien: Alien,
@@ -152,6 +156,18 @@ pub struct Port {
     pub acl: Option<PathBuf>,
     /// What is checked of the sources of frames; that of the switch if absent. For host ports only.
     pub check_source: Option<CheckSource>,
+    /// What becomes of sources that are no names there; as at the other ports if absent. For host ports only.
+    pub learn: Option<Learn>,
+    /// The tenant of names that are learnt there.
+    #[serde(default)]
+    pub learn_tenant: u32,
+    /// How many names may be learnt there.
+    #[serde(default = "default_learn_max")]
+    pub learn_max: u32,
+}
+
+fn default_learn_max() -> u32 {
+    16
 }
 
 /// How the frames of a port come and go.
@@ -324,6 +340,15 @@ impl Config {
                     port.id
                 ));
             }
+            if port.learn.is_some_and(|learn| learn != Learn::Off) && port.role != Role::Host {
+                return Err(format!("port {} has learn, which is for ports with role = \"host\"; remove it", port.id));
+            }
+            if config.learn_at(port) != Learn::Off && config.check_source_at(port) == CheckSource::Off {
+                return Err(format!(
+                    "port {} learns, and check_source = \"off\" there: what is not checked is not seen; write check_source = \"mac\"",
+                    port.id
+                ));
+            }
             if port.acl.is_some() && port.role == Role::Trunk {
                 return Err(format!(
                     "port {} has acl, which is for ports with role = \"host\" or \"outside\": what comes through a trunk \
@@ -447,6 +472,14 @@ impl Config {
         match port.role {
             Role::Host => port.check_source.unwrap_or(self.check_source),
             Role::Trunk | Role::Outside => CheckSource::Off,
+        }
+    }
+
+    /// What becomes of sources that are no names at a port.
+    pub fn learn_at(&self, port: &Port) -> Learn {
+        match port.role {
+            Role::Host => port.learn.unwrap_or(self.learn),
+            Role::Trunk | Role::Outside => Learn::Off,
         }
     }
 

@@ -13,6 +13,7 @@ pub mod config;
 pub mod dpdk;
 mod flows;
 mod late;
+mod learn;
 pub mod links;
 mod lookup;
 mod ports;
@@ -206,6 +207,9 @@ impl Switch {
         let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
             received.upgrade().map_or(0, |shared| shared.status().received_bytes)
         }));
+        if let Some(teller) = learn::Teller::new(&config, tls.as_ref(), plane.monitor().learner()) {
+            tokio::spawn(teller.run(Arc::clone(&shared)));
+        }
         let of_memory = Arc::clone(&shared);
         let memory = Arc::new(move || status::memory_use(&of_memory));
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), memory));

@@ -5,6 +5,7 @@ use super::dpdk;
 use super::late::Late;
 use crate::dataplane::{PortSpec, check_mtus};
 use crate::kernel::{Kernel, Memory};
+use crate::learn::Learn;
 use crate::port::{DriverText, Role};
 use netio::backend::af_packet::{self, AfPacket};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
@@ -31,7 +32,8 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
             config::Role::Outside => Role::Outside,
         };
         let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
-        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), driver, devices });
+        let (check_source, learns) = (config.check_source_at(port), config.learn_at(port) != Learn::Off);
+        ports.push(PortSpec { id: port.id, role, acl, check_source, learns, driver, devices });
     }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");

@@ -13,12 +13,15 @@ use super::Worker;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
+use crate::learn::Claim;
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
+use arrayvec::ArrayVec;
 use lookup::base::marked::Searches;
 use lookup::hash::{Digest, Hasher};
 use netio::BURST;
+use std::time::Instant;
 
 /// The check of a burst, from its begin to its end.
 pub(super) struct Sources {
@@ -126,8 +129,33 @@ impl<T: Table> Worker<T> {
         if checked == Checked::Mac && u64::from(here) >> unknown & 1 != 0 {
             self.ports[self.work.entry].known.add(*version, names[*unknown]);
         }
+        let entry = self.work.entry;
+        if self.ports[entry].learns && (wrong | self.work.sources.more) != 0 {
+            self.note_sources(wrong);
+        }
         if wrong != 0 {
             self.refuse(wrong, &reasons);
+        }
+    }
+
+    /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong`, and those that say
+    /// more than a source.
+    #[cold]
+    fn note_sources(&self, wrong: u32) {
+        let Some(Ok(field)) = self.work.plane.as_ref().map(|plane| &plane.field) else { return };
+        let Work { sources, burst, entry, .. } = &*self.work;
+        let kind = field.kind();
+        let view = self.shared.neighbours.view();
+        let is_news = |i: &usize| {
+            let claim = Claim::of(burst[*i].frame(), kind)?;
+            let is_wrong = wrong >> i & 1 != 0;
+            let is_given = claim.ip.is_some_and(|ip| view.get(ip).is_none_or(|owner| owner != claim.name()));
+            (is_wrong || is_given).then_some(claim)
+        };
+        let claims: ArrayVec<Claim, BURST> = ones(wrong | sources.more).filter_map(|i| is_news(&i)).collect();
+        drop(view);
+        if !claims.is_empty() {
+            self.shared.learner.note(*entry as u8, claims.into_iter(), Instant::now());
         }
     }
 

@@ -17,6 +17,7 @@ use super::seal::{RowHash, Seal, Sum};
 use super::sqlite::{Copy, cannot_open, hex, of_io};
 use super::{RowChange, StoreError};
 use crate::hosts::{HOST_ROW, Hosts};
+use crate::learnt::{self, LEARNT_ROW};
 use fib::durable::{Lost, salvage, settings_of};
 use fib::name::{Name, NameKind};
 use fib::network::{Network, Settings};
@@ -28,7 +29,14 @@ use std::path::Path;
 use tree::{Found, Gap};
 
 /// The kinds of rows in which operators' words are, with what they are called.
-const KINDS: [(u8, &str); 5] = [(2, "switches"), (3, "links"), (4, "host ports"), (HOST_ROW, "hosts"), (5, "names")];
+const KINDS: [(u8, &str); 6] = [
+    (2, "switches"),
+    (3, "links"),
+    (4, "host ports"),
+    (HOST_ROW, "hosts"),
+    (5, "names"),
+    (LEARNT_ROW, "names that are learnt"),
+];
 
 /// What a repair saved, and what is lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -197,7 +205,8 @@ impl Left {
         let settings = self.rows.get(&(1, Vec::new())).and_then(|row| settings_of(row));
         let lost_key = || beyond("the row of the network itself, with the hash key, is lost".to_owned());
         let settings = Settings { max_names: self.rows.len(), ..settings.ok_or_else(lost_key)? };
-        let text = |key: &Key| describe(key, settings.kind);
+        let settings_kind = settings.kind;
+        let text = |key: &Key| describe(key, settings_kind);
         let said = |key: &&Key| KINDS.iter().any(|(kind, _)| *kind == key.0) && !self.rows.contains_key(*key);
         let mut lost: Vec<Lost> = self
             .damaged
@@ -216,10 +225,12 @@ impl Left {
             |gap: &Gap| format!("between {} and {}", end(&gap.0, "the first row"), end(&gap.1, "the last row"));
         repaired.gaps = self.gaps.iter().filter(matters).map(between).collect();
 
-        let mut hosts = Hosts::default();
+        let (mut hosts, mut learnt) = (Hosts::default(), Vec::new());
         let mut network_rows = Vec::with_capacity(self.rows.len());
         for ((kind, key), value) in self.rows {
-            if kind != HOST_ROW {
+            if kind == LEARNT_ROW {
+                learnt.push(RowChange { kind, key, value: Some(value) });
+            } else if kind != HOST_ROW {
                 network_rows.push(RowChange { kind, key, value: Some(value) });
             } else if let Err(error) = hosts.restore(&key, &value) {
                 lost.push(Lost { kind, what: error.to_string() });
@@ -250,6 +261,11 @@ impl Left {
             lost.push(Lost { kind: HOST_ROW, what });
             rows.push(hosts.insert(&name, end));
         }
+        // Of a name that is lost, it does not matter that it was learnt.
+        let is_known = |row: &RowChange| {
+            Name::from_bytes(settings_kind, &row.key).is_ok_and(|name| restored.rib().get(&name).is_some())
+        };
+        rows.extend(learnt.into_iter().filter(is_known));
         for Lost { kind, what } in lost {
             let (_, kind) = KINDS.iter().find(|(of, _)| *of == kind).unwrap_or(&(0, "rows of no known kind"));
             *repaired.lost_by_kind.entry(kind).or_default() += 1;
@@ -273,6 +289,7 @@ fn describe((kind, key): &Key, names: NameKind) -> String {
         3 => end().map(|(node, port)| format!("the link at port {port} of switch {node}")),
         4 => end().map(|(node, port)| format!("the host port {port} of switch {node}")),
         5 => Name::from_bytes(names, key).ok().map(|name| format!("the name {name}")),
+        LEARNT_ROW => learnt::describe(names, key),
         HOST_ROW => std::str::from_utf8(key).ok().map(|name| format!("the host {}", name.escape_debug())),
         _ => None,
     };

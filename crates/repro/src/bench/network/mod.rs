@@ -148,9 +148,9 @@ impl Network {
         let at = |i: u16| (u32::from(i) * u32::from(self.n_switches) / u32::from(self.gateways)) as u16;
         let host = |i: u16| {
             let (name, switch) = (Self::host(i.into()), Self::switch(at(i)));
-            Host { name, switch, port: Self::HOST_PORT }
+            Host { name, switch, port: Self::HOST_PORT, ..Host::default() }
         };
-        HostList { hosts: (0..self.gateways).map(host).collect() }
+        HostList { hosts: (0..self.gateways).map(host).collect(), ..HostList::default() }
     }
 
     /// The name of this number, which has moved so often.
@@ -158,7 +158,7 @@ impl Network {
         let [.., a, b, c, d, e] = n.to_be_bytes();
         let name = format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}");
         let host = Self::host((n + moves) % u64::from(self.gateways));
-        NameRecord { name, host, tenant: 0, ip: String::new() }
+        NameRecord { name, host, tenant: 0, ..NameRecord::default() }
     }
 }
 

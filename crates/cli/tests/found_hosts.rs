@@ -1,0 +1,191 @@
+//! Hosts that nobody declared, with Linux's own network stack, at two switches and a controller: they reach each other, move,
+//! and an attacker among them fills a quota.
+
+mod support;
+
+use api::v1;
+use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use netio::testkit::{enter_namespace, in_namespace};
+use netio::{Burst, Device, Packet};
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Instant;
+use support::{Client, PATIENCE, Process, Site, in_step};
+
+netio::tests! {
+    namespaces: [hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away],
+    anywhere: []
+}
+
+/// Names that a port may learn.
+const QUOTA: u32 = 4;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A host: a namespace with one interface, whose other end is the port of a switch.
+struct Host {
+    jobs: mpsc::Sender<Job>,
+    thread: i32,
+}
+
+impl Host {
+    fn new() -> Self {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            ready.send(enter_namespace().expect("root can make a network namespace")).unwrap();
+            queue.into_iter().for_each(|job| job());
+        });
+        Self { jobs, thread: is_ready.recv().unwrap() }
+    }
+
+    fn inside<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, is_done) = mpsc::channel();
+        self.jobs.send(Box::new(move || done.send(work()).unwrap())).unwrap();
+        is_done.recv().unwrap()
+    }
+
+    /// Plugs it in at a port, with this address.
+    fn plug(&self, port: &str, index: u8) {
+        ip(&format!("link add {port} mtu 1500 type veth peer name eth netns {}", self.thread));
+        ip(&format!("link set {port} up"));
+        self.inside(move || {
+            ip(&format!("link set eth address 02:00:00:00:00:{index:02x}"));
+            ip("link set eth up");
+            ip(&format!("addr add 10.0.0.{index}/24 dev eth"));
+            disable_offloads("eth").unwrap();
+        });
+    }
+
+    /// Whether another host answers within a second.
+    fn reaches(&self, index: u8) -> bool {
+        let address = format!("10.0.0.{index}");
+        self.inside(move || run("ping", &["-n", "-c", "1", "-W", "1", &address]).status.success())
+    }
+
+    /// Asks another host until it answers. A host is found by what it says, so the other one asks as well.
+    #[track_caller]
+    fn reaches_soon(&self, own: u8, other: &Host, index: u8) {
+        let began = Instant::now();
+        while !(other.reaches(own) & self.reaches(index)) {
+            assert!(began.elapsed() < PATIENCE, "no answer from 10.0.0.{index}");
+        }
+    }
+
+    /// Sends frames from made-up addresses.
+    fn make_up(&self, n: u32) {
+        self.inside(move || {
+            let mut device = AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap();
+            for i in 0..n {
+                let mut frame = vec![0xff; 6];
+                frame.extend([0x06, 0]);
+                frame.extend(i.to_be_bytes());
+                // An ARP request that says it comes from 10.0.0.1.
+                frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+                frame.extend([0x06, 0]);
+                frame.extend(i.to_be_bytes());
+                frame.extend([10, 0, 0, 1]);
+                frame.extend([0; 6]);
+                frame.extend([10, 0, 0, 2]);
+                let mut burst = Burst::from_iter([Packet::from_frame(&frame)]);
+                let mut pool = netio::Pool::new(8, 2048);
+                while !burst.is_empty() {
+                    device.tx_burst(&mut pool, &mut burst).unwrap();
+                }
+            }
+        });
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program} is not installed: {error}"))
+}
+
+fn ip(arguments: &str) {
+    let output = run("ip", &arguments.split_whitespace().collect::<Vec<_>>());
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A switch as a process; `ports` have hosts and learn.
+fn switch(site: &Site, name: &str, trunk: &str, ports: &[(u16, &str)]) -> Process {
+    let state = site.path(name);
+    std::fs::create_dir(&state).unwrap();
+    let mut toml = format!(
+        "name = '{name}'\ncontroller = '{}'\nstate_dir = '{}'\nlearn = 'accept'\n\
+         [[port]]\nid = 9\ndevice = '{trunk}'\nrole = 'trunk'\n",
+        site.url,
+        state.display()
+    );
+    for (id, device) in ports {
+        toml += &format!("[[port]]\nid = {id}\ndevice = '{device}'\nrole = 'host'\nlearn_max = {QUOTA}\n");
+    }
+    let path = site.path(&format!("{name}.toml"));
+    std::fs::write(&path, toml).unwrap();
+    Process::spawn(&["switch", "--config", path.to_str().unwrap()])
+}
+
+fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
+    in_namespace(|| {
+        ip("link set lo up");
+        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"");
+        let _controller = site.start();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(site.client());
+        let add = v1::AddSwitchesRequest { names: vec!["s1".to_owned(), "s2".to_owned()] };
+        runtime.block_on(client.clone().add_switches(add)).unwrap();
+
+        ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
+        ip("link set t1 up");
+        ip("link set t2 up");
+        let [one, two, attacker] = [(); 3].map(|()| Host::new());
+        one.plug("p1", 1);
+        two.plug("p2", 2);
+        attacker.plug("p3", 3);
+        let _switches =
+            [switch(&site, "s1", "t1", &[(1, "p1"), (3, "p3"), (4, "p4")]), switch(&site, "s2", "t2", &[(2, "p2")])];
+        soon(&runtime, "both switches are in step", async || in_step(&client).await == 2);
+
+        one.reaches_soon(1, &two, 2);
+        attacker.reaches_soon(3, &one, 1);
+        assert_eq!(place(&runtime, &client, 1), "s1.1 10.0.0.1");
+        assert_eq!(place(&runtime, &client, 2), "s2.2 10.0.0.2");
+
+        // 10,000 made-up names, all with the address of another, become at most a quota, and nobody loses anything.
+        attacker.make_up(10_000);
+        soon(&runtime, "the quota is full", async || learnt(&client).await.len() as u32 == 2 + QUOTA);
+        assert!(two.reaches(1), "the hosts that are known are served meanwhile");
+        assert_eq!(place(&runtime, &client, 1), "s1.1 10.0.0.1");
+        let list = runtime.block_on(client.clone().list_hosts(v1::ListHostsRequest {})).unwrap().into_inner();
+        let learnt_at =
+            |port: u32| list.hosts.iter().find(|host| (&*host.switch, host.port) == ("s1", port)).unwrap().learnt;
+        assert_eq!((learnt_at(1), learnt_at(3)), (1, QUOTA));
+        let said = |words: &str| list.troubles.iter().any(|trouble| trouble.contains(words));
+        assert!(said("s1:3 has 4 learnt names, as many as it may"), "{:?}", list.troubles);
+        let printed = site.fibula(&["host", "seen"]);
+        let text = String::from_utf8(printed.stdout).unwrap();
+        assert!(text.lines().any(|line| line.contains("02:00:00:00:00:02") && line.contains("s2:2")), "{text}");
+
+        // The second host is plugged in elsewhere, and is found there as soon as it says anything.
+        two.inside(|| ip("link del eth"));
+        two.plug("p4", 2);
+        two.reaches_soon(2, &one, 1);
+        assert_eq!(place(&runtime, &client, 2), "s1.4 10.0.0.2");
+    });
+}
+
+fn soon<F: Future<Output = bool>>(runtime: &tokio::runtime::Runtime, what: &str, ask: impl FnMut() -> F) {
+    runtime.block_on(support::eventually(what, ask));
+}
+
+async fn learnt(client: &Client) -> Vec<v1::NameRecord> {
+    let request = v1::ListNamesRequest { learnt: true, ..v1::ListNamesRequest::default() };
+    client.clone().list_names(request).await.unwrap().into_inner().names
+}
+
+/// Host and address of the name of a host.
+fn place(runtime: &tokio::runtime::Runtime, client: &Client, index: u8) -> String {
+    let name = format!("02:00:00:00:00:{index:02x}");
+    let record = runtime.block_on(client.clone().get_name(v1::GetNameRequest { name })).unwrap().into_inner();
+    assert!(record.learnt_ms > 0);
+    format!("{} {}", record.host, record.ip)
+}

@@ -1,0 +1,462 @@
+//! What becomes of names that switches see at their ports, and that are not there as far as they know.
+//!
+//! | it is seen | and it is | then |
+//! |---|---|---|
+//! | anywhere | declared | nothing: an operator's word stands |
+//! | where it is | learnt | its address is kept, if it says another one |
+//! | elsewhere | learnt | it moves; after [`MOST_MOVES`] moves in [`MOVES_WITHIN`] it stays where it is for [`FROZEN`] |
+//! | anywhere | new | it becomes a name, if the port accepts names and has fewer than it may have; otherwise it is listed |
+//!
+//! An address that is another name's is never given away. So whoever makes up names fills the quota of his port, and takes
+//! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
+//! any network that learns.
+//!
+//! Everything here is lost with this process; what followed from it is in the store.
+
+use crate::change::{Place, Record, State};
+use api::v1::{LinkEnd, SeenHost, UnknownHost};
+use fib::action::PortId;
+use fib::name::Name;
+use fib::network::Network;
+use fib::topology::{End, NodeId};
+use fib::unicast::check_unicast;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A name that moves so often
+const MOST_MOVES: usize = 5;
+/// within this time flaps: two hosts have it, or frames go round in a loop. It stays where it is
+const MOVES_WITHIN: Duration = Duration::from_secs(10);
+/// for this time.
+const FROZEN: Duration = Duration::from_secs(60);
+
+/// Names that are listed and not learnt, and names whose moves are known.
+const MAX_UNKNOWN: usize = 10_000;
+const MAX_MOVED: usize = 100_000;
+
+/// Sentences that are kept of a port, and for how long they are said.
+const MAX_TROUBLES: usize = 8;
+const SAID_FOR: Duration = Duration::from_secs(600);
+
+/// A name that was not seen for so long is not listed any more.
+const LISTED_FOR: Duration = Duration::from_secs(3600);
+
+/// What may be learnt.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Whether names are made of what switches see at ports with `learn = "accept"`; otherwise it is listed.
+    #[serde(default = "yes")]
+    pub accept: bool,
+    /// Learnt names that a port may have at most, whatever its switch says.
+    #[serde(default = "default_max_names")]
+    pub max_names_per_port: u32,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_max_names() -> u32 {
+    1024
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { accept: yes(), max_names_per_port: default_max_names() }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Learning {
+    settings: OnceLock<Settings>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    unknown: HashMap<Name, Unknown>,
+    moves: HashMap<Name, Moves>,
+    troubles: BTreeMap<End, Vec<Trouble>>,
+    counts: Counts,
+}
+
+/// What was decided, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// New names, names that moved, and addresses of names.
+    pub(crate) learnt: u64,
+    pub(crate) moved: u64,
+    pub(crate) addresses: u64,
+    /// Those of which nothing was made: the port has as many as it may; it is declared elsewhere; the address is another's; it
+    /// moves too often; anything else.
+    pub(crate) full: u64,
+    pub(crate) declared: u64,
+    pub(crate) taken: u64,
+    pub(crate) flapping: u64,
+    pub(crate) refused: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Unknown {
+    end: End,
+    ip: Option<IpAddr>,
+    tenant: u32,
+    first_ms: u64,
+    last_ms: u64,
+    seen: Instant,
+    why: &'static str,
+}
+
+#[derive(Debug, Default)]
+struct Moves {
+    at: VecDeque<Instant>,
+    frozen_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Trouble {
+    sentence: String,
+    seen: Instant,
+}
+
+/// What is to be changed: hosts first.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    pub(crate) hosts: Vec<(String, Place)>,
+    pub(crate) records: Vec<Record>,
+}
+
+/// What a switch saw, as far as it makes sense.
+struct Sight {
+    name: Name,
+    end: End,
+    ip: Option<IpAddr>,
+    tenant: u32,
+    accepts: bool,
+    max_names: u32,
+}
+
+impl Learning {
+    /// Says, once, what may be learnt.
+    pub(crate) fn set(&self, settings: Settings) {
+        let _ = self.settings.set(settings);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides what becomes of what a switch saw.
+    pub(crate) fn decide(&self, state: &State, node: NodeId, hosts: &[SeenHost], now: Instant, now_ms: u64) -> Decided {
+        let settings = self.settings.get().cloned().unwrap_or_default();
+        let mut seen = self.lock();
+        let mut decided = Decided::default();
+        // What this report adds to ports, and whose addresses it has given away.
+        let (mut added, mut given, mut made) = (HashMap::new(), HashSet::new(), HashMap::new());
+        for host in hosts {
+            let Some(mut sight) = sight(&state.network, node, host) else {
+                seen.counts.refused += 1;
+                continue;
+            };
+            sight.accepts &= settings.accept;
+            sight.max_names = sight.max_names.min(settings.max_names_per_port);
+            let end = sight.end;
+            if let Some(ip) = sight.ip {
+                let owner = state.network.rib().by_ip(ip).filter(|owner| *owner != sight.name);
+                if owner.is_some() || given.contains(&ip) {
+                    let owner = owner.map_or_else(|| "another name".to_owned(), |owner| owner.to_string());
+                    seen.counts.taken += 1;
+                    let place = text(state, end);
+                    seen.trouble(
+                        end,
+                        now,
+                        format!("{} at {place} says that it has {ip}, which {owner} has", sight.name),
+                    );
+                    sight.ip = None;
+                }
+            }
+            let n_added = added.get(&end).copied().unwrap_or(0);
+            let Some(record) = seen.judge(state, &sight, n_added, now, now_ms) else { continue };
+            let known = state.hosts.name(end).or_else(|| made.get(&end).map(String::as_str));
+            let host = match known.map(str::to_owned).map_or_else(|| free_host(state, end), Ok) {
+                Ok(host) => host,
+                Err(sentence) => {
+                    seen.counts.refused += 1;
+                    seen.trouble(end, now, sentence);
+                    continue;
+                }
+            };
+            if state.hosts.name(end).is_none() && made.insert(end, host.clone()).is_none() {
+                decided.hosts.push((host.clone(), state.place(end)));
+            }
+            if state.hosts.learnt.since_ms(&sight.name).is_none() || record.moves {
+                *added.entry(end).or_default() += 1;
+            }
+            given.extend(record.ip);
+            let Judged { ip, tenant, .. } = record;
+            decided.records.push(Record { name: sight.name.to_string(), host, tenant, ip });
+        }
+        decided
+    }
+
+    /// The network refused what was decided.
+    pub(crate) fn refused(&self, state: &State, end: End, name: &str, why: &str, now: Instant) {
+        let mut seen = self.lock();
+        seen.counts.refused += 1;
+        let place = text(state, end);
+        seen.trouble(end, now, format!("{name} at {place} is not learnt: {why}"));
+    }
+
+    /// What was decided was carried out.
+    pub(crate) fn done(&self, names: impl IntoIterator<Item = Name>) {
+        let mut seen = self.lock();
+        for name in names {
+            seen.unknown.remove(&name);
+        }
+    }
+
+    /// Counts since the start, and the names that are listed and not learnt.
+    pub(crate) fn counts(&self) -> (Counts, usize) {
+        let seen = self.lock();
+        (seen.counts, seen.unknown.len())
+    }
+
+    /// What was seen and not learnt, by port and name.
+    pub(crate) fn unknown(&self, state: &State, now: Instant) -> Vec<UnknownHost> {
+        let mut seen = self.lock();
+        let is_known = |name: &Name| state.network.rib().get(name).is_some();
+        seen.unknown.retain(|name, unknown| now.duration_since(unknown.seen) < LISTED_FOR && !is_known(name));
+        let mut all: Vec<(&Name, &Unknown)> = seen.unknown.iter().collect();
+        all.sort_by(|a, b| (a.1.end, a.0).cmp(&(b.1.end, b.0)));
+        let wire = |(name, unknown): (&Name, &Unknown)| {
+            let Place { switch, port } = state.place(unknown.end);
+            UnknownHost {
+                name: name.to_string(),
+                ip: unknown.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+                at: Some(LinkEnd { switch, port: port.0.into() }),
+                tenant: unknown.tenant,
+                first_ms: unknown.first_ms,
+                last_ms: unknown.last_ms,
+                why: unknown.why.to_owned(),
+            }
+        };
+        all.into_iter().map(wire).collect()
+    }
+
+    /// What it takes to learn what was seen: these names, or all without any.
+    /// # Errors
+    /// The name that was not seen, or why there can be no host.
+    pub(crate) fn accept(&self, state: &State, names: &[Name]) -> Result<Decided, String> {
+        let seen = self.lock();
+        let mut decided = Decided::default();
+        let mut made: HashMap<End, String> = HashMap::new();
+        let all = || seen.unknown.keys().filter(|name| state.network.rib().get(name).is_none()).cloned();
+        let names: Vec<Name> = if names.is_empty() { all().collect() } else { names.to_vec() };
+        for name in names {
+            let none =
+                || format!("no switch has seen `{name}` at a port that learns; `fibula host list` shows what was seen");
+            let unknown = seen.unknown.get(&name).ok_or_else(none)?;
+            let host = match state.hosts.name(unknown.end).or_else(|| made.get(&unknown.end).map(String::as_str)) {
+                Some(host) => host.to_owned(),
+                None => {
+                    let host = free_host(state, unknown.end)?;
+                    decided.hosts.push((host.clone(), state.place(unknown.end)));
+                    made.insert(unknown.end, host.clone());
+                    host
+                }
+            };
+            let ip = unknown.ip.filter(|ip| state.network.rib().by_ip(*ip).is_none());
+            decided.records.push(Record { name: name.to_string(), host, tenant: unknown.tenant, ip });
+        }
+        Ok(decided)
+    }
+
+    /// A sentence for everything that went wrong lately.
+    pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
+        let seen = self.lock();
+        let lately = |trouble: &&Trouble| now.duration_since(trouble.seen) < SAID_FOR;
+        seen.troubles.values().flatten().filter(lately).map(|trouble| trouble.sentence.clone()).collect()
+    }
+}
+
+/// What a name is to be.
+struct Judged {
+    tenant: u32,
+    ip: Option<IpAddr>,
+    moves: bool,
+}
+
+impl Seen {
+    /// What a name becomes that was seen; nothing, if it stays as it is. `n_added`: names that the port gets before it.
+    fn judge(&mut self, state: &State, sight: &Sight, n_added: u32, now: Instant, now_ms: u64) -> Option<Judged> {
+        let Sight { name, end, ip, tenant, accepts, max_names } = sight;
+        let is_full = state.hosts.learnt.count(*end) + n_added >= *max_names;
+        let full = |seen: &mut Seen| {
+            seen.counts.full += 1;
+            let place = text(state, *end);
+            seen.trouble(
+                *end,
+                now,
+                format!("{place} has {max_names} learnt names, as many as it may; others are dropped there"),
+            );
+            None
+        };
+        let Some(known) = state.network.rib().get(name) else {
+            if !accepts {
+                self.list(sight, now, now_ms, "the port, or the controller, only reports");
+                return None;
+            }
+            if is_full {
+                return full(self);
+            }
+            self.counts.learnt += 1;
+            return Some(Judged { tenant: *tenant, ip: *ip, moves: false });
+        };
+        let at = known.end();
+        if state.hosts.learnt.since_ms(name).is_none() {
+            if at != *end {
+                self.counts.declared += 1;
+                let (place, at) = (text(state, *end), text(state, at));
+                self.trouble(*end, now, format!("{name} is seen at {place}, and was declared to be at {at}"));
+            }
+            return None;
+        }
+        // One address is kept, that of IPv4 rather than that of IPv6.
+        let better =
+            ip.filter(|ip| known.ip != Some(*ip) && (ip.is_ipv4() || !known.ip.is_some_and(|ip| ip.is_ipv4())));
+        if at == *end {
+            let ip = Some(better?);
+            self.counts.addresses += 1;
+            return Some(Judged { tenant: known.tenant, ip, moves: false });
+        }
+        let (place, from) = (text(state, *end), text(state, at));
+        if known.tenant != *tenant {
+            self.counts.refused += 1;
+            let own = known.tenant;
+            self.trouble(
+                *end,
+                now,
+                format!("{name} of tenant {own} is seen at {place}, which is of tenant {tenant}: it stays at {from}"),
+            );
+            return None;
+        }
+        if !accepts {
+            self.list(sight, now, now_ms, "it is learnt elsewhere, and the port, or the controller, only reports");
+            return None;
+        }
+        if is_full {
+            return full(self);
+        }
+        if !self.may_move(name, now) {
+            self.counts.flapping += 1;
+            self.trouble(*end, now, format!("{name} moves between {from} and {place} again and again: two hosts have it, or frames go round; it stays at {from} for {} s", FROZEN.as_secs()));
+            return None;
+        }
+        self.counts.moved += 1;
+        Some(Judged { tenant: *tenant, ip: better.or(known.ip), moves: true })
+    }
+
+    /// Counts a move, if it may be.
+    fn may_move(&mut self, name: &Name, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < MOVES_WITHIN;
+        if self.moves.len() >= MAX_MOVED && !self.moves.contains_key(name) {
+            self.moves.retain(|_, moves| moves.frozen_until > Some(now) || moves.at.back().is_some_and(is_recent));
+            if self.moves.len() >= MAX_MOVED {
+                return false;
+            }
+        }
+        let moves = self.moves.entry(name.clone()).or_default();
+        if moves.frozen_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        moves.at.retain(is_recent);
+        if moves.at.len() >= MOST_MOVES {
+            *moves = Moves { at: VecDeque::new(), frozen_until: Some(now + FROZEN) };
+            return false;
+        }
+        moves.at.push_back(now);
+        true
+    }
+
+    fn list(&mut self, sight: &Sight, now: Instant, now_ms: u64, why: &'static str) {
+        if self.unknown.len() >= MAX_UNKNOWN && !self.unknown.contains_key(&sight.name) {
+            self.unknown.retain(|_, unknown| now.duration_since(unknown.seen) < LISTED_FOR);
+            if self.unknown.len() >= MAX_UNKNOWN {
+                self.counts.refused += 1;
+                return;
+            }
+        }
+        let Sight { name, end, ip, tenant, .. } = sight;
+        let before = self.unknown.get(name);
+        let first_ms = before.map_or(now_ms, |unknown| unknown.first_ms);
+        let ip = ip.or(before.and_then(|unknown| unknown.ip));
+        let unknown = Unknown { end: *end, ip, tenant: *tenant, first_ms, last_ms: now_ms, seen: now, why };
+        self.unknown.insert(name.clone(), unknown);
+    }
+
+    /// Keeps a sentence; of a port, the latest few.
+    fn trouble(&mut self, end: End, now: Instant, sentence: String) {
+        let of_port = self.troubles.entry(end).or_default();
+        if let Some(same) = of_port.iter_mut().find(|trouble| trouble.sentence == sentence) {
+            same.seen = now;
+            return;
+        }
+        if of_port.len() >= MAX_TROUBLES {
+            of_port.remove(0);
+        }
+        of_port.push(Trouble { sentence, seen: now });
+    }
+}
+
+/// What a switch saw; none if it is no name that a host can have, or its port has a link.
+fn sight(network: &Network, node: NodeId, host: &SeenHost) -> Option<Sight> {
+    let name = Name::from_bytes(network.settings().kind, &host.name).ok()?;
+    name.check_unicast().ok()?;
+    let end = End { node, port: PortId(host.port.try_into().ok()?) };
+    if network.topology().link(end).is_ok() {
+        return None;
+    }
+    let SeenHost { tenant, max_names, accept, .. } = *host;
+    Some(Sight { name, end, ip: address(&host.ip), tenant, accepts: accept, max_names })
+}
+
+/// An address that a host has for others.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let ip = match bytes.len() {
+        4 => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        16 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        _ => return None,
+    };
+    let is_own = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    (!is_own && !ip.is_loopback() && check_unicast(ip).is_ok()).then_some(ip)
+}
+
+fn text(state: &State, end: End) -> String {
+    let Place { switch, port } = state.place(end);
+    format!("{switch}:{port}")
+}
+
+/// A name for the host at a port that has none.
+fn free_host(state: &State, end: End) -> Result<String, String> {
+    let Place { switch, port } = state.place(end);
+    let name = format!("{switch}.{port}");
+    crate::change::check_label(&name)
+        .map_err(|_| format!("{switch}:{port} needs a host with a name; `fibula host add` makes one"))?;
+    match state.hosts.end(&name) {
+        Ok(_) => {
+            Err(format!("there is a host `{name}` elsewhere; give {switch}:{port} another with `fibula host add`"))
+        }
+        Err(_) => Ok(name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+use super::*;
+use crate::change::Change;
+use crate::hosts::Hosts;
+use fib::network::Settings as NetworkSettings;
+use lookup::hash::SecretKey;
+use lookup::testkit::{Rng, seed};
+
+const NAME_A: u8 = 0xa;
+const NAME_B: u8 = 0xb;
+
+/// Switches s1 and s2, joined at their ports 9. The host `declared` at s2:3 has the name 02:…:01 with the address 10.0.0.1.
+struct Bench {
+    state: State,
+    learning: Learning,
+    now: Instant,
+}
+
+fn place(switch: &str, port: u16) -> Place {
+    Place { switch: switch.to_owned(), port: PortId(port) }
+}
+
+fn text(index: u8) -> String {
+    format!("02:00:00:00:00:{index:02x}")
+}
+
+fn seen(port: u32, index: u8, ip: &str) -> SeenHost {
+    let ip = match ip.parse() {
+        Ok(IpAddr::V4(ip)) => ip.octets().to_vec(),
+        Ok(IpAddr::V6(ip)) => ip.octets().to_vec(),
+        Err(_) => Vec::new(),
+    };
+    let name = vec![2, 0, 0, 0, 0, index];
+    SeenHost { port, name: name.into(), ip: ip.into(), accept: true, tenant: 0, max_names: 3 }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let network = Network::new(NetworkSettings::new(7, SecretKey::from_seed(1)), 1).unwrap();
+        let mut state = State { network, hosts: Hosts::default() };
+        let record = Record { name: text(1), host: "declared".to_owned(), tenant: 0, ip: Some([10, 0, 0, 1].into()) };
+        for change in [
+            Change::AddSwitches { names: vec!["s1".to_owned(), "s2".to_owned()] },
+            Change::AddLink { a: place("s1", 9), b: place("s2", 9), cost: 1, up: true },
+            Change::AddHosts { hosts: vec![("declared".to_owned(), place("s2", 3))] },
+            Change::PutNames { records: vec![record], only_new: true },
+        ] {
+            state.carry_out(change).unwrap();
+        }
+        Self { state, learning: Learning::default(), now: Instant::now() }
+    }
+
+    /// A switch has seen hosts. The names that were learnt, with where they are then.
+    fn see(&mut self, switch: &str, hosts: &[SeenHost]) -> Vec<String> {
+        self.see_at(switch, hosts, 1_700_000_000_000)
+    }
+
+    fn see_at(&mut self, switch: &str, hosts: &[SeenHost], at_ms: u64) -> Vec<String> {
+        let node = self.state.node(switch).unwrap();
+        let Decided { hosts, records } = self.learning.decide(&self.state, node, hosts, self.now, at_ms);
+        let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+        self.carry_out(hosts, records, at_ms);
+        names.iter().map(|name| format!("{name} {}", self.at(name))).collect()
+    }
+
+    fn carry_out(&mut self, hosts: Vec<(String, Place)>, records: Vec<Record>, at_ms: u64) {
+        self.state.carry_out(Change::AddHosts { hosts }).unwrap();
+        let names: Vec<Name> = records.iter().map(|record| self.state.parse(&record.name).unwrap()).collect();
+        self.state.carry_out(Change::Learn { records, at_ms }).unwrap();
+        self.learning.done(names);
+    }
+
+    /// Host and address of a name.
+    fn at(&self, name: &str) -> String {
+        let name = self.state.parse(name).unwrap();
+        let Some(at) = self.state.network.rib().get(&name) else { return "nowhere".to_owned() };
+        let Record { host, ip, .. } = self.state.record(&name, &at);
+        format!("{host} {}", ip.map(|ip| ip.to_string()).unwrap_or_default())
+    }
+
+    fn is_learnt(&self, index: u8) -> bool {
+        self.state.hosts.learnt.since_ms(&self.state.parse(&text(index)).unwrap()).is_some()
+    }
+
+    fn trouble(&self) -> String {
+        self.learning.troubles(self.now).join("; ")
+    }
+
+    fn counts(&self) -> Counts {
+        self.learning.counts().0
+    }
+}
+
+#[test]
+fn what_is_seen_becomes_a_name_moves_and_gets_its_address() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.see("s1", &[seen(1, NAME_A, "")]), [format!("{} s1.1 ", text(NAME_A))]);
+    assert_eq!(bench.see("s1", &[seen(1, NAME_A, "")]), [""; 0], "it is there");
+    bench.see("s1", &[seen(1, NAME_A, "fd00::a")]);
+    bench.see("s1", &[seen(1, NAME_A, "fe80::a")]);
+    assert_eq!(bench.at(&text(NAME_A)), "s1.1 fd00::a");
+    bench.see("s1", &[seen(1, NAME_A, "10.0.0.10")]);
+    bench.see("s1", &[seen(1, NAME_A, "fd00::b")]);
+    assert_eq!(bench.at(&text(NAME_A)), "s1.1 10.0.0.10", "one of IPv4 is kept rather than one of IPv6");
+    // To a port that has a host, and to one that has none.
+    assert_eq!(bench.see("s2", &[seen(3, NAME_A, "")]), [format!("{} declared 10.0.0.10", text(NAME_A))]);
+    assert_eq!(bench.see("s2", &[seen(4, NAME_A, "10.0.0.11")]), [format!("{} s2.4 10.0.0.11", text(NAME_A))]);
+    let end = |switch, port| End { node: bench.state.node(switch).unwrap(), port: PortId(port) };
+    let learnt = &bench.state.hosts.learnt;
+    assert_eq!([("s1", 1), ("s2", 3), ("s2", 4)].map(|(switch, port)| learnt.count(end(switch, port))), [0, 0, 1]);
+    assert_eq!(bench.trouble(), "");
+    let Counts { learnt, moved, addresses, .. } = bench.counts();
+    assert_eq!((learnt, moved, addresses), (1, 2, 2));
+}
+
+#[test]
+fn the_word_of_an_operator_stands() {
+    let mut bench = Bench::new();
+    // Elsewhere, and with another's address.
+    assert_eq!(bench.see("s1", &[seen(1, 1, "10.0.0.9")]), [""; 0]);
+    assert_eq!(bench.trouble(), "02:00:00:00:00:01 is seen at s1:1, and was declared to be at s2:3");
+    bench.see("s2", &[seen(3, 1, "10.0.0.9")]);
+    assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
+    // It answers for the gateway: its name is learnt, the address stays whose it is.
+    bench.see("s1", &[seen(2, NAME_A, "10.0.0.1")]);
+    assert_eq!(bench.at(&text(NAME_A)), "s1.2 ");
+    assert!(bench.trouble().contains("says that it has 10.0.0.1, which 02:00:00:00:00:01 has"), "{}", bench.trouble());
+    // Two in one report.
+    bench.see("s1", &[seen(2, NAME_A, "10.0.0.5"), seen(2, NAME_B, "10.0.0.5")]);
+    assert_eq!([NAME_A, NAME_B].map(|name| bench.at(&text(name))), ["s1.2 10.0.0.5", "s1.2 "]);
+    assert_eq!((bench.counts().declared, bench.counts().taken), (1, 2));
+
+    // What was learnt is an operator's from the moment that he declares it.
+    let record = Record { name: text(NAME_A), host: "s1.2".to_owned(), tenant: 0, ip: Some([10, 0, 0, 5].into()) };
+    let put = Change::PutNames { records: vec![record], only_new: false };
+    assert_eq!(bench.state.carry_out(put).unwrap().changed.changed, 1);
+    assert_eq!([NAME_A, NAME_B].map(|name| bench.is_learnt(name)), [false, true]);
+    assert_eq!(bench.see("s2", &[seen(4, NAME_A, "")]), [""; 0]);
+    let remove = Change::RemoveNames { names: vec![text(NAME_B)], ignore_missing: false };
+    assert_eq!(bench.state.carry_out(remove).unwrap().rows.len(), 1, "the row of a learnt name goes with it");
+    assert!(bench.state.hosts.learnt.is_empty());
+}
+
+#[test]
+fn made_up_names_fill_a_quota_and_nothing_else() {
+    let mut bench = Bench::new();
+    let mut rng = Rng::new(seed());
+    for _ in 0..100 {
+        let hosts: Vec<SeenHost> = (0..100).map(|_| seen(1, 16 + rng.below(200) as u8, "10.0.0.1")).collect();
+        bench.see("s1", &hosts);
+    }
+    assert_eq!(bench.state.hosts.learnt.len(), 3);
+    assert!(bench.counts().full > 9000);
+    assert_eq!(bench.learning.counts().1, 0, "what a full port does not learn is not listed either");
+    assert!(bench.trouble().contains("s1:1 has 3 learnt names, as many as it may"), "{}", bench.trouble());
+    assert!(bench.learning.troubles(bench.now).len() <= MAX_TROUBLES);
+    // Others still learn there and elsewhere.
+    assert_eq!(bench.see("s2", &[seen(4, NAME_A, "10.0.0.10")]).len(), 1);
+    assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
+    // The controller's own limit holds whatever a switch says.
+    let bench = &mut Bench::new();
+    bench.learning.set(Settings { accept: true, max_names_per_port: 2 });
+    let hosts: Vec<SeenHost> = (1..9).map(|i| SeenHost { max_names: u32::MAX, ..seen(1, 16 + i, "") }).collect();
+    bench.see("s1", &hosts);
+    assert_eq!(bench.state.hosts.learnt.len(), 2);
+}
+
+#[test]
+fn a_name_that_moves_again_and_again_stays_where_it_is() {
+    let mut bench = Bench::new();
+    bench.see("s1", &[seen(1, NAME_A, "")]);
+    let port = |i: usize| if i.is_multiple_of(2) { ("s2", 4) } else { ("s1", 1) };
+    for i in 0..MOST_MOVES {
+        let (switch, at) = port(i);
+        assert_eq!(bench.see(switch, &[seen(at, NAME_A, "")]).len(), 1, "{i}");
+    }
+    let before = bench.at(&text(NAME_A));
+    let (switch, at) = port(MOST_MOVES);
+    for _ in 0..3 {
+        assert_eq!(bench.see(switch, &[seen(at, NAME_A, "")]), [""; 0]);
+        assert_eq!(bench.at(&text(NAME_A)), before);
+        bench.now += FROZEN / 4;
+    }
+    assert!(bench.trouble().contains("moves between"), "{}", bench.trouble());
+    bench.now += FROZEN;
+    assert_eq!(bench.see(switch, &[seen(at, NAME_A, "")]).len(), 1);
+    // Slow moves never freeze it.
+    for i in 0..3 * MOST_MOVES {
+        bench.now += MOVES_WITHIN;
+        let (switch, at) = port(MOST_MOVES + 1 + i);
+        assert_eq!(bench.see(switch, &[seen(at, NAME_A, "")]).len(), 1);
+    }
+}
+
+#[test]
+fn what_is_only_reported_is_listed_until_it_is_accepted() {
+    let mut bench = Bench::new();
+    let only_seen = |port, index, ip| SeenHost { accept: false, tenant: 7, ..seen(port, index, ip) };
+    bench.see_at("s1", &[only_seen(1, NAME_A, "10.0.0.10")], 1000);
+    bench.see_at("s1", &[only_seen(1, NAME_A, ""), only_seen(2, NAME_B, "")], 2000);
+    let list = |bench: &Bench| {
+        let all = bench.learning.unknown(&bench.state, bench.now).into_iter();
+        all.map(|host| (host.name, host.ip, host.at.unwrap().port, host.tenant, host.first_ms, host.last_ms))
+            .collect::<Vec<_>>()
+    };
+    let a = (text(NAME_A), "10.0.0.10".to_owned(), 1, 7, 1000, 2000);
+    let b = (text(NAME_B), String::new(), 2, 7, 2000, 2000);
+    assert_eq!(list(&bench), [a.clone(), b.clone()]);
+    assert!(bench.state.hosts.learnt.is_empty());
+
+    let unknown = bench.state.parse(&text(9)).unwrap();
+    assert!(bench.learning.accept(&bench.state, &[unknown]).unwrap_err().contains("no switch has seen"));
+    let name = bench.state.parse(&text(NAME_A)).unwrap();
+    let Decided { hosts, records } = bench.learning.accept(&bench.state, &[name]).unwrap();
+    bench.carry_out(hosts, records, 3000);
+    assert_eq!((bench.at(&a.0), bench.is_learnt(NAME_A)), ("s1.1 10.0.0.10".to_owned(), true));
+    assert_eq!(list(&bench), [b]);
+    let Decided { hosts, records } = bench.learning.accept(&bench.state, &[]).unwrap();
+    assert_eq!((hosts.len(), records.len()), (1, 1));
+    bench.now += LISTED_FOR;
+    assert_eq!(list(&bench), []);
+    // The controller may say so for all.
+    let mut bench = Bench::new();
+    bench.learning.set(Settings { accept: false, ..Settings::default() });
+    bench.see("s1", &[seen(1, NAME_A, "")]);
+    assert_eq!((list(&bench).len(), bench.state.hosts.learnt.len()), (1, 0));
+}
+
+#[test]
+fn what_no_host_can_be_is_passed_over() {
+    let mut bench = Bench::new();
+    let group = SeenHost { name: vec![1, 0, 0, 0, 0, 1].into(), ..seen(1, 0, "") };
+    let short = SeenHost { name: vec![2].into(), ..seen(1, 0, "") };
+    let trunk = seen(9, NAME_A, "");
+    let port = seen(1 << 16, NAME_A, "");
+    assert_eq!(bench.see("s1", &[group, short, trunk, port]), [""; 0]);
+    assert_eq!(bench.counts().refused, 4);
+    for ip in ["127.0.0.1", "224.0.0.1", "169.254.1.1", "0.0.0.0", "ff02::1"] {
+        bench.see("s1", &[seen(1, NAME_A, ip)]);
+        assert_eq!(bench.at(&text(NAME_A)), "s1.1 ", "{ip}");
+    }
+    let odd = SeenHost { ip: vec![1, 2, 3].into(), ..seen(1, NAME_A, "") };
+    assert_eq!(bench.see("s1", &[odd]), [""; 0]);
+}
+
+#[test]
+fn learnt_names_come_back_from_their_rows() {
+    let mut bench = Bench::new();
+    bench.see_at("s1", &[seen(1, NAME_A, ""), seen(2, NAME_B, "")], 5000);
+    let (network, learnt) = (&bench.state.network, &bench.state.hosts.learnt);
+    let mut again = crate::learnt::Learnt::default();
+    for row in learnt.rows() {
+        again.restore(network, &row.key, row.value.as_deref().unwrap());
+    }
+    assert_eq!(&again, learnt);
+    again.restore(network, &[2, 0, 0, 0, 0, 0xf], &[0; 8]);
+    again.restore(network, &[2, 0, 0, 0, 0, 1], &[0; 7]);
+    again.restore(network, b"?", &[0; 8]);
+    assert_eq!(&again, learnt, "what the network does not have, and what is damaged");
+}

@@ -1,0 +1,109 @@
+//! Names that switches found: which of all names these are, and since when.
+//!
+//! Everything else about them is as with names that an operator declared. One that he declares is his from then on.
+
+use crate::store::RowChange;
+use fib::name::{Name, NameKind};
+use fib::network::Network;
+use fib::topology::End;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+/// The kind of the store's rows that say that a name is learnt: key = its bytes, value = since when, in milliseconds since
+/// 1970 (u64), little-endian.
+pub const LEARNT_ROW: u8 = 0xF1;
+
+/// The names that are learnt, and how many each port has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    names: BTreeMap<Name, (u64, End)>,
+    at: HashMap<End, u32>,
+}
+
+impl Learnt {
+    /// Adds the name in a row of the store. One that the network does not have, or a damaged row, is passed over: such a name
+    /// is as if it were declared.
+    pub(crate) fn restore(&mut self, network: &Network, key: &[u8], value: &[u8]) {
+        let known = || {
+            let name = Name::from_bytes(network.settings().kind, key).ok()?;
+            let end = network.rib().get(&name)?.end();
+            Some((name, u64::from_le_bytes(value.try_into().ok()?), end))
+        };
+        if let Some((name, since_ms, end)) = known() {
+            self.put(name, since_ms, end);
+        }
+    }
+
+    fn put(&mut self, name: Name, since_ms: u64, end: End) {
+        *self.at.entry(end).or_default() += 1;
+        if let Some((_, before)) = self.names.insert(name, (since_ms, end)) {
+            self.leave(before);
+        }
+    }
+
+    fn leave(&mut self, end: End) {
+        if let Some(n) = self.at.get_mut(&end) {
+            *n -= 1;
+            if *n == 0 {
+                self.at.remove(&end);
+            }
+        }
+    }
+
+    /// A name is learnt at a port, or moved there; returns the row to commit, if there is one.
+    pub(crate) fn insert(&mut self, name: &Name, now_ms: u64, end: End) -> Option<RowChange> {
+        let before = self.since_ms(name);
+        let since_ms = before.unwrap_or(now_ms);
+        self.put(name.clone(), since_ms, end);
+        let row = || row(name.as_bytes(), Some(since_ms.to_le_bytes().to_vec()));
+        before.is_none().then(row)
+    }
+
+    /// A name is gone, or declared; returns the row to commit, if it was learnt.
+    pub(crate) fn remove(&mut self, name: &Name) -> Option<RowChange> {
+        let (_, end) = self.names.remove(name)?;
+        self.leave(end);
+        Some(row(name.as_bytes(), None))
+    }
+
+    /// Since when the name is learnt, in milliseconds since 1970; none: it is not.
+    pub fn since_ms(&self, name: &Name) -> Option<u64> {
+        self.names.get(name).map(|(since_ms, _)| *since_ms)
+    }
+
+    /// How many names are learnt at a port.
+    pub fn count(&self, end: End) -> u32 {
+        self.at.get(&end).copied().unwrap_or(0)
+    }
+
+    /// How many are learnt in all.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Those after a name, in their order.
+    pub fn after(&self, name: Option<&Name>) -> impl Iterator<Item = &Name> {
+        let after = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.names.range::<Name, _>((after, Bound::Unbounded)).map(|(name, _)| name)
+    }
+
+    /// The rows of all of them.
+    #[cfg(any(test, feature = "kit"))]
+    pub(crate) fn rows(&self) -> impl Iterator<Item = RowChange> {
+        self.names.iter().map(|(name, (since_ms, _))| row(name.as_bytes(), Some(since_ms.to_le_bytes().to_vec())))
+    }
+}
+
+fn row(key: &[u8], value: Option<Vec<u8>>) -> RowChange {
+    RowChange { kind: LEARNT_ROW, key: key.to_vec(), value }
+}
+
+/// A learnt name's row, for people.
+pub(crate) fn describe(kind: NameKind, key: &[u8]) -> Option<String> {
+    Name::from_bytes(kind, key).ok().map(|name| format!("that the name {name} is learnt"))
+}

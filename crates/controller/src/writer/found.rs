@@ -1,0 +1,92 @@
+//! What follows from what switches find: cut links, cables, hosts. The controller that leads carries it out.
+
+use super::{Group, Job, Writer};
+use crate::change::{Change, Refusal};
+use crate::learning::Decided;
+use crate::store::StoreError;
+use crate::trunks::AutoLinks;
+use api::seam::now;
+use api::v1::SeenHost;
+use fib::topology::NodeId;
+use tokio::sync::oneshot;
+
+impl Writer {
+    /// Carries out what follows from what a switch sees at its trunks. The controller that leads does so.
+    pub(super) fn see(&mut self, node: NodeId, group: &mut Group) -> Result<(), StoreError> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        let (network, place) = (&self.state.network, |end| self.state.place(end));
+        let mut changes = Vec::new();
+        let links = self.shared.trunks.changed_at(network, node);
+        if !links.is_empty() {
+            let links = links.into_iter().map(|(end, cut)| (place(end), cut)).collect();
+            changes.push(Change::SeeLinks { links });
+        }
+        if self.shared.trunks.auto() == AutoLinks::On {
+            let found = self.shared.trunks.found(network);
+            if !found.is_empty() {
+                let links = found.into_iter().map(|(a, b)| (place(a), place(b), 1, true)).collect();
+                changes.push(Change::AddLinks { links });
+            }
+        }
+        for change in changes {
+            let _ = self.change_unasked(change, group)?;
+        }
+        Ok(())
+    }
+
+    /// Carries out what follows from what a switch saw at its host ports.
+    pub(super) fn learn(&mut self, switch: &str, hosts: &[SeenHost], group: &mut Group) -> Result<(), StoreError> {
+        // One that was removed meanwhile has no ports.
+        let (true, Ok(node)) = (self.store.is_some(), self.state.node(switch)) else { return Ok(()) };
+        let at_ms = api::clock::unix_ms();
+        let Decided { hosts, records } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
+        if records.is_empty() {
+            return Ok(());
+        }
+        if !hosts.is_empty()
+            && let Err(refusal) = self.change_unasked(Change::AddHosts { hosts }, group)?
+        {
+            tracing::warn!(switch, %refusal, "no host is made for what was seen");
+            return Ok(());
+        }
+        let names = |state: &crate::change::State, records: &[crate::change::Record]| {
+            records.iter().filter_map(|record| state.parse(&record.name).ok()).collect::<Vec<_>>()
+        };
+        match self.change_unasked(Change::Learn { records: records.clone(), at_ms }, group)? {
+            Ok(()) => {
+                self.shared.learning.done(names(&self.state, &records));
+                return Ok(());
+            }
+            // Hosts that still send are seen again.
+            Err(Refusal::TooFast { .. }) => return Ok(()),
+            // One of them may be to blame.
+            Err(_) => {}
+        }
+        for record in records {
+            let (name, end) = (record.name.clone(), self.state.hosts.end(&record.host));
+            let learnt = names(&self.state, std::slice::from_ref(&record));
+            match (self.change_unasked(Change::Learn { records: vec![record], at_ms }, group)?, end) {
+                (Ok(()), _) => self.shared.learning.done(learnt),
+                (Err(refusal), Ok(end)) => {
+                    self.shared.learning.refused(&self.state, end, &name, &refusal.to_string(), now());
+                }
+                (Err(_), Err(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A change that nobody asked for: nobody waits for an answer, but what is refused is known at once.
+    fn change_unasked(&mut self, change: Change, group: &mut Group) -> Result<Result<(), Refusal>, StoreError> {
+        let (what, detail) = crate::audit::summary(&change);
+        tracing::info!(what, detail, "switches found what is not as it was");
+        let (reply, mut answer) = oneshot::channel();
+        self.take(Job::Change { change, reply }, group)?;
+        Ok(match answer.try_recv() {
+            Ok(Err(refusal)) => Err(refusal),
+            _ => Ok(()),
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Tells the controller that leads what the ports that learn have seen.
+//!
+//! One request is under way at a time, of at most [`AT_ONCE`] names. What a controller does not take is dropped: hosts that still
+//! send are seen again.
+
+use super::agent::{Shared, connect, controllers_of};
+use super::config::Config;
+use crate::learn::{Claim, Learn, Learner};
+use api::tls::Tls;
+use api::v1::{SeeHostsRequest, SeenHost};
+use fib::action::PortId;
+use fib::replica::Tables;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// Names in a request.
+const AT_ONCE: usize = 1000;
+
+/// How long names are collected: many hosts speak at the same time.
+const COLLECT: Duration = Duration::from_millis(1);
+
+/// How long a controller may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// After a round in vain.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a port may learn.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    port: PortId,
+    accept: bool,
+    tenant: u32,
+    max_names: u32,
+}
+
+/// See the module.
+pub(super) struct Teller {
+    switch: String,
+    controllers: Vec<String>,
+    tls: Option<Arc<Tls>>,
+    /// By the indices of ports.
+    terms: HashMap<u8, Terms>,
+    learner: Arc<Learner>,
+}
+
+impl Teller {
+    /// None if no port learns.
+    pub(super) fn new(config: &Config, tls: Option<&Arc<Tls>>, learner: &Arc<Learner>) -> Option<Self> {
+        let learning = (0..).zip(&config.ports).filter(|(_, port)| config.learn_at(port) != Learn::Off);
+        let terms: HashMap<u8, Terms> = learning
+            .map(|(index, port)| {
+                let accept = config.learn_at(port) == Learn::Accept;
+                (index, Terms { port: port.id, accept, tenant: port.learn_tenant, max_names: port.learn_max })
+            })
+            .collect();
+        let controllers = controllers_of(&config.controller).map(str::to_owned).collect();
+        (!terms.is_empty()).then(|| Self {
+            switch: config.name.clone(),
+            controllers,
+            tls: tls.cloned(),
+            terms,
+            learner: Arc::clone(learner),
+        })
+    }
+
+    /// Runs for ever.
+    pub(super) async fn run<T: Tables>(self, shared: Arc<Shared<T>>) {
+        // The controller that took the last report, and the connection to it.
+        let mut leader: Option<(usize, Channel)> = None;
+        loop {
+            self.learner.heard().await;
+            pause(COLLECT).await;
+            loop {
+                let claims = self.learner.take(AT_ONCE);
+                // Before it knows the network, a switch knows no name.
+                if claims.is_empty() {
+                    break;
+                }
+                if shared.cluster() == 0 {
+                    continue;
+                }
+                let hosts: Vec<SeenHost> =
+                    claims.iter().filter_map(|(index, claim)| self.seen(*index, claim)).collect();
+                leader = self.tell(hosts, leader).await;
+                if leader.is_none() {
+                    pause(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn seen(&self, index: u8, claim: &Claim) -> Option<SeenHost> {
+        let Terms { port, accept, tenant, max_names } = *self.terms.get(&index)?;
+        let ip = match claim.ip {
+            None => Vec::new(),
+            Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
+            Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
+        };
+        let name = claim.name().to_vec().into();
+        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names })
+    }
+
+    /// Tells the controller that took the last report, then the others. Returns the one that took it.
+    async fn tell(&self, hosts: Vec<SeenHost>, last: Option<(usize, Channel)>) -> Option<(usize, Channel)> {
+        let request = SeeHostsRequest { switch: self.switch.clone(), hosts };
+        let (first, mut channel) = last.map_or((0, None), |(nth, channel)| (nth, Some(channel)));
+        for i in 0..=self.controllers.len() {
+            let nth = (first + i) % self.controllers.len();
+            let known = channel.take();
+            let told = async {
+                let channel = match known {
+                    Some(channel) => channel,
+                    None => connect(&self.controllers[nth], self.tls.as_ref()).await.ok()?,
+                };
+                let answer = api::client::southbound(channel.clone()).see_hosts(request.clone()).await;
+                answer.is_ok().then_some(channel)
+            };
+            if let Ok(Some(channel)) = tokio::time::timeout(PATIENCE, told).await {
+                return Some((nth, channel));
+            }
+        }
+        None
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time itself is what is waited for")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
