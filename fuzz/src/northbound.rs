@@ -137,13 +137,25 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         for (name, tenants) in [("s1", vec![]), ("s2", vec![]), ("s3", tenants)] {
             put(&mut out, 2, &v1::AddSwitchRequest { name: name.to_owned(), tenants }.encode_to_vec());
         }
-        put(&mut out, 6, &v1::Link { a: end("s1", 8), b: end("s2", 8), cost: 1, up: true, cut: false }.encode_to_vec());
-        put(&mut out, 6, &v1::Link { a: end("s2", 9), b: end("s3", 9), cost: 2, up: false, cut: true }.encode_to_vec());
+        put(
+            &mut out,
+            6,
+            &v1::Link { a: end("s1", 8), b: end("s2", 8), cost: 1, up: true, cut: false, raised: 0 }.encode_to_vec(),
+        );
+        put(
+            &mut out,
+            6,
+            &v1::Link { a: end("s2", 9), b: end("s3", 9), cost: 2, up: false, cut: true, raised: 0 }.encode_to_vec(),
+        );
         let hosts = vec![host("h1", "s1", 1), host("h2", "s2", 1), host("h3", "s3", 1)];
         put(&mut out, 4, &v1::HostList { hosts, ..v1::HostList::default() }.encode_to_vec());
         let names = (0..6).map(|i| record(i, ["h1", "h2", "h3"][usize::from(i) % 3], 1)).collect();
         put(&mut out, 0, &v1::PutNamesRequest { names, only_new: true }.encode_to_vec());
-        put(&mut out, 7, &v1::SetLinkRequest { end: end("s2", 9), cost: Some(1), up: Some(true) }.encode_to_vec());
+        put(
+            &mut out,
+            7,
+            &v1::SetLinkRequest { end: end("s2", 9), cost: Some(1), raised: None, up: Some(true) }.encode_to_vec(),
+        );
         put(&mut out, 0, &v1::PutNamesRequest { names: vec![record(1, "h3", 2)], only_new: false }.encode_to_vec());
         let names = vec!["02:00:00:00:00:02".to_owned(), "02:00:00:00:00:77".to_owned()];
         put(&mut out, 1, &v1::RemoveNamesRequest { names, ignore_missing: true }.encode_to_vec());

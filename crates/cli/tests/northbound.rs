@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{Process, Site, add_full_mesh, exit_code, mac, stderr, stdout, write};
+use api::v1;
+use support::{Client, Process, Site, add_full_mesh, eventually, exit_code, in_step, mac, stderr, stdout, write};
 
 /// A controller with two switches and two hosts.
 async fn site_with_hosts() -> (Site, Process) {
@@ -212,4 +213,79 @@ fn configurations_are_checked_without_starting() {
     let output = site.fibula(&["switch", "--check", "--config", config.to_str().unwrap()]);
     assert_eq!(exit_code(&output), 2);
     assert!(stderr(&output).contains("workers"), "{}", stderr(&output));
+}
+
+/// The link between two switches of the mesh: state bits, and how much longer it counts.
+async fn link_of(client: &Client, a: &str, b: &str) -> (bool, u32, u32) {
+    let links = client.clone().list_links(v1::ListLinksRequest {}).await.unwrap().into_inner().links;
+    let is_it = |link: &&v1::Link| {
+        let mut ends = [&link.a, &link.b].map(|end| end.as_ref().unwrap().switch.as_str());
+        ends.sort_unstable();
+        ends == [a, b]
+    };
+    let link = links.iter().find(is_it).unwrap();
+    (link.up, link.cost, link.raised)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_and_switches_are_drained_step_by_step_and_come_back() {
+    let site = Site::new("value_mode = \"egress\"");
+    let controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 3).await;
+    let end = |switch: &str, port| Some(v1::LinkEnd { switch: switch.to_owned(), port });
+    let drain_link = |undo| v1::DrainLinkRequest { end: end("s1", 2), undo };
+    // A switch that does not confirm anything could use the old tables for ever.
+    let refused = client.drain_link(drain_link(false)).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    assert!(refused.message().contains("`s1` and 2 others may still send frames"), "{}", refused.message());
+    let switches: Vec<_> = (1..=3).map(|i| site.switch(&format!("s{i}"))).collect();
+    eventually("all switches are in step", async || in_step(&client).await == 3).await;
+
+    let drained = client.drain_link(drain_link(false)).await.unwrap().into_inner();
+    assert!((1..=2).contains(&drained.steps), "a detour is one longer, and the tie may fall either way: {drained:?}");
+    assert_eq!(link_of(&client, "s1", "s2").await, (false, 1, 0));
+    assert_eq!(client.drain_link(drain_link(false)).await.unwrap().into_inner().steps, 0, "it is drained");
+    // s3 is the only way round now: neither it nor its links can be spared.
+    let other = v1::DrainLinkRequest { end: end("s1", 3), undo: false };
+    let needed = client.drain_link(other).await.unwrap_err();
+    assert!(needed.message().contains("over that link alone, so it cannot be drained"), "{}", needed.message());
+    let s3 = |undo| v1::DrainSwitchRequest { name: "s3".to_owned(), undo };
+    let needed = client.drain_switch(s3(false)).await.unwrap_err();
+    assert_eq!(
+        needed.message(),
+        "`s1` reaches `s2` over that switch alone, so it cannot be drained: add another path first"
+    );
+    assert_eq!(client.drain_link(drain_link(true)).await.unwrap().into_inner().steps, drained.steps);
+    assert_eq!(link_of(&client, "s1", "s2").await, (true, 1, 0));
+
+    // With a long way between s1 and s2, others go through s3 until that is drained. The answer of the command is for people.
+    let set = v1::SetLinkRequest { end: end("s1", 2), cost: Some(100), raised: None, up: None };
+    client.set_link(set).await.unwrap();
+    let said = site.fibula(&["switch", "drain", "s3"]);
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(
+        text.starts_with("switch s3: no path of others leads through it; what is at its own 1 host ports"),
+        "{text}"
+    );
+    let (up, cost, raised) = link_of(&client, "s1", "s3").await;
+    assert!(up && cost == 1 && raised > 0);
+    let listed = String::from_utf8(site.fibula(&["link", "list"]).stdout).unwrap();
+    assert!(listed.lines().any(|line| line.contains("drained")), "{listed}");
+    // It is in the store how long it counts.
+    drop(controller);
+    let _controller = site.start();
+    let mut client = site.client().await;
+    assert_eq!(link_of(&client, "s1", "s3").await, (up, cost, raised));
+    eventually("all switches are in step again", async || in_step(&client).await == 3).await;
+    assert_eq!(client.drain_switch(s3(false)).await.unwrap().into_inner().steps, 0, "it is drained");
+    client.drain_switch(s3(true)).await.unwrap();
+    for (a, b) in [("s1", "s3"), ("s2", "s3")] {
+        assert_eq!(link_of(&client, a, b).await, (true, 1, 0));
+    }
+    let unknown = client.drain_switch(v1::DrainSwitchRequest { name: "s9".to_owned(), undo: false }).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::NotFound);
+    let none = client.drain_link(v1::DrainLinkRequest { end: end("s1", 77), undo: false }).await.unwrap_err();
+    assert_eq!(none.code(), tonic::Code::NotFound);
+    drop(switches);
 }

@@ -19,10 +19,11 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             ("add_link", format!("{} to {}, cost {cost}{down}", place(a), place(b)))
         }
         Change::AddLinks { links } => ("add_links", some(links, |(a, b, ..)| format!("{} to {}", place(a), place(b)))),
-        Change::SetLink { end, cost, up } => {
+        Change::SetLink { end, cost, raised, up } => {
             let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
             let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();
-            ("set_link", format!("{}{cost}{state}", place(end)))
+            let raised = raised.map(|raised| format!(", longer by {raised}")).unwrap_or_default();
+            ("set_link", format!("{}{cost}{raised}{state}", place(end)))
         }
         Change::SeeLinks { links } => {
             let word = |(end, cut): &(Place, bool)| format!("{} {}", place(end), if *cut { "cut" } else { "whole" });

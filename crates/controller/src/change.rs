@@ -52,7 +52,7 @@ pub enum Change {
     RemoveHost { name: String },
     AddLink { a: Place, b: Place, cost: u32, up: bool },
     AddLinks { links: Vec<(Place, Place, u32, bool)> },
-    SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
+    SetLink { end: Place, cost: Option<u32>, raised: Option<u32>, up: Option<bool> },
     SeeLinks { links: Vec<(Place, bool)> },
     RemoveLink { end: Place },
     PutNames { records: Vec<Record>, only_new: bool },
@@ -363,7 +363,7 @@ impl State {
                 let links = links.iter().map(link).collect::<Result<Vec<_>, Refusal>>()?;
                 Ok(Outcome::many(links.len(), self.network.add_links(&links)?))
             }
-            Change::SetLink { end, cost, up } => {
+            Change::SetLink { end, cost, raised, up } => {
                 let end = self.end(&end)?;
                 let link = *self.network.topology().link(end).map_err(NetworkError::from)?;
                 let mut effects = Vec::new();
@@ -377,6 +377,9 @@ impl State {
                 }
                 if let Some(cost) = cost {
                     effects.push(self.network.set_link_cost(end, cost)?);
+                }
+                if let Some(raised) = raised.filter(|&raised| raised != link.raised) {
+                    effects.push(self.network.set_link_raised(end, raised)?);
                 }
                 if up == Some(true) {
                     effects.push(self.network.set_link_up(end, true)?);

@@ -1,10 +1,13 @@
 //! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
+mod drain;
+
 use crate::audit::summary;
 use crate::backup::Part;
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::hosts::HostError;
 use crate::learning::Decided;
+use crate::north::drain::What;
 use crate::shared::Shared;
 use crate::store::{RowChange, Sum};
 use crate::writer::Job;
@@ -384,6 +387,18 @@ impl Northbound for North {
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
+    async fn drain_link(&self, request: Request<v1::DrainLinkRequest>) -> Answer<v1::Drained> {
+        let peer = Peer::of(&request)?;
+        let v1::DrainLinkRequest { end: one, undo } = request.into_inner();
+        self.drain(&peer, What::Link(end(one)?), undo).await.map(Response::new)
+    }
+
+    async fn drain_switch(&self, request: Request<v1::DrainSwitchRequest>) -> Answer<v1::Drained> {
+        let peer = Peer::of(&request)?;
+        let v1::DrainSwitchRequest { name, undo } = request.into_inner();
+        self.drain(&peer, What::Switch(name), undo).await.map(Response::new)
+    }
+
     async fn remove_link(&self, request: Request<v1::RemoveLinkRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
@@ -397,13 +412,13 @@ impl Northbound for North {
                 Some(v1::LinkEnd { switch, port: port.0.into() })
             };
             let link = |link: &fib::topology::Link| {
-                let fib::topology::Link { a, b, cost, up, cut } = *link;
-                v1::Link { a: end(a), b: end(b), cost, up, cut }
+                let fib::topology::Link { a, b, cost, raised, up, cut } = *link;
+                v1::Link { a: end(a), b: end(b), cost, raised, up, cut }
             };
             let topology = state.network.topology();
             let found = shared.trunks.found(&state.network);
             let found =
-                found.into_iter().map(|(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, up: false, cut: false });
+                found.into_iter().map(|(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, ..v1::Link::default() });
             v1::LinkList {
                 links: topology.links().map(link).collect(),
                 found: found.collect(),
@@ -491,8 +506,8 @@ impl TryFrom<v1::LinkList> for Change {
 
 impl TryFrom<v1::SetLinkRequest> for Change {
     type Error = Status;
-    fn try_from(v1::SetLinkRequest { end: one, cost, up }: v1::SetLinkRequest) -> Result<Change, Status> {
-        Ok(Change::SetLink { end: end(one)?, cost, up })
+    fn try_from(v1::SetLinkRequest { end: one, cost, raised, up }: v1::SetLinkRequest) -> Result<Change, Status> {
+        Ok(Change::SetLink { end: end(one)?, cost, raised, up })
     }
 }
 

@@ -77,7 +77,9 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
             let links = links.into_iter().map(|(a, b, cost, up)| link(a, b, cost, up)).collect();
             Wire::AddLinks(v1::LinkList { links, ..v1::LinkList::default() })
         }
-        Change::SetLink { end: one, cost, up } => Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, up }),
+        Change::SetLink { end: one, cost, raised, up } => {
+            Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, raised, up })
+        }
         Change::SeeLinks { links } => {
             let link = |(one, cut)| v1::SeenLink { end: end(one), cut };
             Wire::SeeLinks(v1::SeenLinks { links: links.into_iter().map(link).collect() })
@@ -99,7 +101,7 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
 }
 
 fn link(a: Place, b: Place, cost: u32, up: bool) -> v1::Link {
-    v1::Link { a: end(a), b: end(b), cost, up, cut: false }
+    v1::Link { a: end(a), b: end(b), cost, up, ..v1::Link::default() }
 }
 
 fn end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
@@ -155,8 +157,8 @@ mod tests {
             Change::RemoveHost { name: name() },
             Change::AddLink { a: a.clone(), b: b.clone(), cost: 3, up: false },
             Change::AddLinks { links: vec![(a.clone(), b.clone(), 3, true), (b.clone(), a.clone(), 1, false)] },
-            Change::SetLink { end: a.clone(), cost: Some(4), up: None },
-            Change::SetLink { end: a.clone(), cost: None, up: Some(false) },
+            Change::SetLink { end: a.clone(), cost: Some(4), raised: Some(7), up: None },
+            Change::SetLink { end: a.clone(), cost: None, raised: None, up: Some(false) },
             Change::SeeLinks { links: vec![(a.clone(), true), (b.clone(), false)] },
             Change::RemoveLink { end: b },
             Change::PutNames {

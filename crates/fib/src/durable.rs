@@ -225,7 +225,10 @@ impl Row {
                 put_u32(out, link.b.node.0);
                 out.extend_from_slice(&link.b.port.0.to_le_bytes());
                 put_u32(out, link.cost);
-                out.push(u8::from(link.up) | u8::from(link.cut) << 1);
+                out.push(u8::from(link.up) | u8::from(link.cut) << 1 | u8::from(link.raised > 0) << 2);
+                if link.raised > 0 {
+                    put_u32(out, link.raised);
+                }
                 (3, end_key(link.a))
             }
             Row::HostPort(end) => (4, end_key(*end)),
@@ -305,10 +308,11 @@ impl Row {
                 let a = be_end(&mut key_input)?;
                 let b = End { node: NodeId(input.u32()?), port: PortId(input.u16()?) };
                 let (cost, state) = (input.u32()?, input.u8()?);
-                if state > 3 {
+                if state > 7 {
                     return Err(DecodeError::Unknown { field: "state of a link", got: state.into() });
                 }
-                Row::Link(Link { a, b, cost, up: state & 1 != 0, cut: state & 2 != 0 })
+                let raised = if state & 4 != 0 { input.u32()? } else { 0 };
+                Row::Link(Link { a, b, cost, raised, up: state & 1 != 0, cut: state & 2 != 0 })
             }
             4 => Row::HostPort(be_end(&mut key_input)?),
             5 => {
@@ -383,7 +387,8 @@ mod tests {
                 next_table: 4,
             },
             Row::Switch(NodeId(2), switch),
-            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, up: false, cut: true }),
+            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, up: false, cut: true }),
+            Row::Link(Link { a: end(1, 3), b: end(3, 5), cost: 5, raised: 9, up: true, cut: false }),
             Row::HostPort(end(1, 9)),
             Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
             Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) },

@@ -2,8 +2,10 @@
 //!
 //! Limits: link costs 1 to 2^32 - 1; two switches may be joined by several links, a switch is not joined to itself.
 
+mod drain;
 mod routes;
 
+pub use drain::{Goal, Needed};
 pub use routes::{Hop, Routes};
 
 use crate::action::PortId;
@@ -51,8 +53,10 @@ pub struct Link {
     pub a: End,
     /// The greater end.
     pub b: End,
-    /// Length of the link in both directions, at least 1.
+    /// Length of the link in both directions, at least 1, as an operator wants it.
     pub cost: u32,
+    /// How much longer than that it counts, while it is taken out of the paths or back.
+    pub raised: u32,
     /// Whether an operator wants it to carry frames.
     pub up: bool,
     /// Whether the switches at its ends found that it carries none.
@@ -60,6 +64,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// How long it counts in paths.
+    pub fn length(&self) -> u32 {
+        self.cost.saturating_add(self.raised)
+    }
+
     /// Whether paths lead over it.
     pub fn carries(&self) -> bool {
         self.up && !self.cut
@@ -117,7 +126,7 @@ impl Topology {
         if cost == 0 {
             return Err(TopologyError::ZeroCost);
         }
-        let link = Link { a: one.min(other), b: one.max(other), cost, up: true, cut: false };
+        let link = Link { a: one.min(other), b: one.max(other), cost, raised: 0, up: true, cut: false };
         self.links.insert(link.a, link);
         self.ends.extend([(link.a, link.a), (link.b, link.a)]);
         Ok(link)
@@ -142,6 +151,13 @@ impl Topology {
             return Err(TopologyError::ZeroCost);
         }
         self.edit(end, |link| link.cost = cost)
+    }
+
+    /// Sets how much longer than its cost the link at one of its ends counts.
+    /// # Errors
+    /// [`TopologyError::NoLink`].
+    pub fn set_raised(&mut self, end: End, raised: u32) -> Result<Link, TopologyError> {
+        self.edit(end, |link| link.raised = raised)
     }
 
     /// Takes the link at one of its ends into or out of use.

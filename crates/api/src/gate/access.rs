@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 32] = [
+const ACCESS: [(&str, Needs); 34] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -45,6 +45,8 @@ const ACCESS: [(&str, Needs); 32] = [
     ("/fibula.v1.Northbound/AddLinks", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AcceptLinks", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/SetLink", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/DrainLink", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/DrainSwitch", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Southbound/Attach", Needs::Switch),
     ("/fibula.v1.Southbound/SeeTrunks", Needs::Switch),

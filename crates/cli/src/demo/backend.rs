@@ -89,6 +89,9 @@ pub(super) trait Control {
     /// After the cable of a link was pulled or plugged in, returns when the controller knows: because the switches told it,
     /// or, where they do not watch their cables, because it is told here.
     fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()>;
+    /// Lets no path of others lead through a switch any more, step by step, or lets them again. How many changes of paths that took;
+    /// none: there is no other path, or nobody knows of all switches whether they have confirmed a step.
+    fn drain(&mut self, switch: usize, undo: bool, stop: &Stop) -> Result<Option<u32>>;
     /// Waits until every switch has confirmed all changes so far. Fails after a bounded time, or when a part of the
     /// network has ended.
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()>;

@@ -16,8 +16,8 @@ use api::identity::Kind;
 use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
-    AddSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListLinksRequest, ListSwitchesRequest, NameBatch,
-    NameRecord, PutNamesRequest, RemoveNamesRequest, Switch,
+    AddSwitchRequest, DrainSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListLinksRequest, ListSwitchesRequest,
+    NameBatch, NameRecord, PutNamesRequest, RemoveNamesRequest, Switch,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -190,7 +190,7 @@ impl<'a> RemoteControl<'a> {
                 }
                 for (link, ends) in topology.links.iter().zip(&site.layout.trunks) {
                     let [a, b] = ends.map(|end| Some(link_end(site.layout, end)));
-                    client.add_link(Link { a, b, cost: link.cost, up: true, cut: false }).await?;
+                    client.add_link(Link { a, b, cost: link.cost, up: true, ..Link::default() }).await?;
                 }
                 Ok::<_, tonic::Status>(())
             })
@@ -246,6 +246,17 @@ impl Control for RemoteControl<'_> {
             client.remove_names(RemoveNamesRequest { names: names.clone(), ignore_missing }).await.map(drop)
         };
         self.ask(remove).context("removing names at the controller")
+    }
+
+    fn drain(&mut self, switch: usize, undo: bool, _: &Stop) -> Result<Option<u32>> {
+        let name = self.site.layout.topology.switches[switch].clone();
+        let request = DrainSwitchRequest { name, undo };
+        let mut client = self.client(self.leader)?;
+        match self.runtime.block_on(client.drain_switch(request)) {
+            Ok(drained) => Ok(Some(drained.into_inner().steps)),
+            Err(status) if status.code() == tonic::Code::FailedPrecondition => Ok(None),
+            Err(status) => Err(status).context("draining a switch"),
+        }
     }
 
     fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()> {

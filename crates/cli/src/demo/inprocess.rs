@@ -14,7 +14,7 @@ use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, Settings};
 use fib::replica::{Limits, Replica};
 use fib::rib::Attachment;
-use fib::topology::{End as NetworkEnd, NodeId};
+use fib::topology::{End as NetworkEnd, Goal, NodeId};
 use lookup::hash::SecretKey;
 use netio::backend::loopback;
 use switch::dataplane::{self, PortSpec};
@@ -326,6 +326,21 @@ impl Control for LocalControl<'_> {
         let effects = self.network.remove_names(&names)?;
         self.deliver(effects);
         Ok(())
+    }
+
+    fn drain(&mut self, switch: usize, undo: bool, stop: &Stop) -> Result<Option<u32>> {
+        let goal = Goal::Switch(self.end(End { switch, port: 0 }).node);
+        let mut steps = 0;
+        loop {
+            let topology = self.network.topology();
+            let next = if undo { Ok(topology.next_lower(goal)) } else { topology.next_raise(goal) };
+            let Ok(next) = next else { return Ok(None) };
+            let Some((end, raised)) = next else { return Ok(Some(steps)) };
+            let effects = self.network.set_link_raised(end, raised)?;
+            self.deliver(effects);
+            self.wait_in_step(stop)?;
+            steps += 1;
+        }
     }
 
     fn link_changed(&mut self, link: usize, up: bool, _: &Stop) -> Result<()> {

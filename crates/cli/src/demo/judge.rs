@@ -27,10 +27,12 @@ pub(super) enum Phase {
     Udp,
     Churn,
     Cut,
+    Drain,
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 6] = [Self::Start, Self::Ping, Self::Tcp, Self::Udp, Self::Churn, Self::Cut];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Start, Self::Ping, Self::Tcp, Self::Udp, Self::Churn, Self::Cut, Self::Drain];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl Phase {
             Self::Udp => "udp",
             Self::Churn => "churn",
             Self::Cut => "cut",
+            Self::Drain => "drain",
         }
     }
 }

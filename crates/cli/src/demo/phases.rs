@@ -18,6 +18,8 @@ const N_FLOWS: usize = 4;
 const CHURN_FLOW_BYTES_A_SECOND: u64 = 2_500_000;
 /// Probes per second in the phases that send them.
 const PROBE_RATE_PPS: u64 = 2000;
+/// Probes per second while a switch is drained, of which none may be lost.
+const DRAIN_RATE_PPS: u64 = 10_000;
 /// Removed names that are kept as targets of probes.
 const MAX_REMOVED_TARGETS: usize = 4096;
 /// Frames in flight arrive within this, or are lost.
@@ -60,6 +62,17 @@ pub(super) struct Cut {
     pub(super) outage_ms: f64,
 }
 
+/// Results of the drain.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Drain {
+    /// The switch.
+    pub(super) switch: String,
+    /// Changes of paths until none of others led through it.
+    pub(super) steps: u32,
+    /// How long that took.
+    pub(super) took: Duration,
+}
+
 /// Results of all phases. The frame counts are the judge's.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Findings {
@@ -69,6 +82,8 @@ pub(super) struct Findings {
     pub(super) churn: Churn,
     /// `None` if the topology has no redundant link.
     pub(super) cut: Option<Cut>,
+    /// `None` if no switch can be spared.
+    pub(super) drain: Option<Drain>,
 }
 
 /// A running demo.
@@ -121,6 +136,10 @@ impl Run<'_> {
             findings.cut = Some(self.cut(&names, link, Duration::from_secs_f64(seconds * 0.1))?);
             self.settle();
         }
+
+        self.begin(Phase::Drain, "a switch is drained, and lets paths through again")?;
+        findings.drain = self.drain(&names, Duration::from_secs_f64(seconds * 0.05))?;
+        self.settle();
         Ok(findings)
     }
 
@@ -299,6 +318,39 @@ impl Run<'_> {
             converged_ms: (converged - begun).as_secs_f64() * 1e3,
             outage_ms: outage(&log, self.judge, begun, restored).as_secs_f64() * 1e3,
         })
+    }
+
+    /// Drains a switch that others can do without, one without hosts if there is one.
+    fn drain(&mut self, names: &Names, rest: Duration) -> Result<Option<Drain>> {
+        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
+        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
+        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: DRAIN_RATE_PPS };
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let probing = scope.spawn(|| prober.run(&done, stop));
+            let probed = SetOnDrop(&done);
+            let drained = self.drain_one(rest);
+            drop(probed);
+            join(probing);
+            drained
+        })
+    }
+
+    fn drain_one(&mut self, rest: Duration) -> Result<Option<Drain>> {
+        pause(rest, self.stop);
+        for switch in (0..self.layout.n_switches()).rev() {
+            let begun = Instant::now();
+            let Some(steps) = self.control.drain(switch, false, self.stop)?.filter(|steps| *steps > 0) else {
+                continue;
+            };
+            let took = begun.elapsed();
+            pause(rest, self.stop);
+            self.control.drain(switch, true, self.stop)?;
+            pause(rest, self.stop);
+            let switch = self.layout.topology.switches[switch].clone();
+            return Ok(Some(Drain { switch, steps, took }));
+        }
+        Ok(None)
     }
 
     /// Returns when the link was cut, when all switches had confirmed their new tables, and when it was restored.

@@ -79,6 +79,10 @@ pub(super) struct Report {
     pub(super) cut_link: Option<String>,
     pub(super) converged_ms: Option<f64>,
     pub(super) outage_ms: Option<f64>,
+    pub(super) drained_switch: Option<String>,
+    /// From the request until no path of others led through it, and the changes of paths that it took.
+    pub(super) drained_ms: Option<f64>,
+    pub(super) drain_steps: Option<u32>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
     /// Frames that the kernel sent from trunk to trunk, if it is to.
@@ -167,6 +171,9 @@ impl Report {
             cut_link: findings.cut.as_ref().map(|c| c.link.clone()),
             converged_ms: findings.cut.as_ref().map(|c| c.converged_ms),
             outage_ms: findings.cut.as_ref().map(|c| c.outage_ms),
+            drained_switch: findings.drain.as_ref().map(|d| d.switch.clone()),
+            drained_ms: findings.drain.as_ref().map(|d| d.took.as_secs_f64() * 1e3),
+            drain_steps: findings.drain.as_ref().map(|d| d.steps),
             drops: tables.drops.clone(),
             forwarded_in_kernel: tables.in_kernel,
             missed_by_sniffers: outside.missed_by_sniffers,
@@ -285,6 +292,13 @@ impl Report {
             lines.push((
                 "time to converge after a cut",
                 format!("{converged:.1} ms to new tables everywhere, last frame lost after {outage:.1} ms ({link})"),
+            ));
+        }
+        if let (Some(switch), Some(ms), Some(steps)) = (&self.drained_switch, self.drained_ms, self.drain_steps) {
+            let lost = self.phases.iter().find(|f| f.phase == Phase::Drain.name()).map_or(0, |f| f.lost);
+            lines.push((
+                "drained a switch",
+                format!("{switch}, in {steps} changes of paths and {ms:.0} ms, {} frames lost", grouped(lost)),
             ));
         }
         if let Some(n) = self.forwarded_in_kernel {

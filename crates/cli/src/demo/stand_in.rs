@@ -27,6 +27,10 @@ impl Control for NoControl {
     fn remove(&mut self, _: &[Mac]) -> Result<()> {
         Ok(())
     }
+    fn drain(&mut self, _: usize, _: bool, _: &Stop) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
     fn link_changed(&mut self, _: usize, _: bool, _: &Stop) -> Result<()> {
         Ok(())
     }

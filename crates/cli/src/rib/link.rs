@@ -47,6 +47,16 @@ pub(crate) enum Verb {
         #[arg(long)]
         state: Option<State>,
     },
+    /// Take a link out of use without losing a frame; refused if some switches have no other path
+    Drain {
+        /// Either end, as switch:port
+        end: PortOf,
+    },
+    /// Take a link into use again without losing a frame
+    Undrain {
+        /// Either end, as switch:port
+        end: PortOf,
+    },
     /// Add all links that switches found and nobody declared
     ///
     /// `link list` shows them with the state `found`.
@@ -72,7 +82,8 @@ struct LinkRow {
     cost: u32,
     /// Whether it carries frames.
     up: bool,
-    /// up; down, by an operator; cut, as the switches found; found by the switches, and not declared.
+    /// up; down, by an operator; cut, as the switches found; drained: up, and avoided as far as possible; found by the switches, and
+    /// not declared.
     state: &'static str,
 }
 
@@ -80,7 +91,7 @@ impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Add { a, b, cost, down } => {
-                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down, cut: false };
+                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down, ..v1::Link::default() };
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
             Verb::Import { file } => {
@@ -98,9 +109,11 @@ impl Verbs for Verb {
             }
             Verb::Set { end, cost, state } => {
                 let up = state.map(|state| state == State::Up);
-                let request = v1::SetLinkRequest { end: Some(end.into()), cost, up };
+                let request = v1::SetLinkRequest { end: Some(end.into()), cost, raised: None, up };
                 print_changed(out, answer(client.set_link(request).await)?, "link", "set")
             }
+            Verb::Drain { end } => drain(client, end, false, out).await,
+            Verb::Undrain { end } => drain(client, end, true, out).await,
             Verb::Accept { cost } => {
                 let request = v1::AcceptLinksRequest { cost };
                 print_changed(out, answer(client.accept_links(request).await)?, "link", "added")
@@ -110,10 +123,11 @@ impl Verbs for Verb {
                 let end =
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
-                    let v1::Link { a, b, cost, up, cut } = link;
+                    let v1::Link { a, b, cost, up, cut, .. } = link;
                     LinkRow { a: end(a), b: end(b), cost, up: up && !cut, state }
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
+                    (true, false) if link.raised > 0 => "drained",
                     (false, _) => "down",
                     (true, true) => "cut",
                     (true, false) => "up",
@@ -128,6 +142,19 @@ impl Verbs for Verb {
     }
 }
 
+#[derive(Serialize)]
+struct DrainRow {
+    steps: u32,
+}
+
+async fn drain(mut client: Client, end: PortOf, undo: bool, out: &Output) -> anyhow::Result<()> {
+    let what = format!("{}:{}", end.switch, end.port);
+    let request = v1::DrainLinkRequest { end: Some(end.into()), undo };
+    let v1::Drained { steps, .. } = answer(client.drain_link(request).await)?;
+    let is = if undo { "in use again" } else { "down, and no path leads over it" };
+    out.done(&DrainRow { steps }, format!("the link at {what} is {is}, after {steps} changes of paths"))
+}
+
 /// The link of a line.
 fn read(text: &str) -> Result<v1::Link, String> {
     let mut fields = text.split(',').map(str::trim);
@@ -140,5 +167,5 @@ fn read(text: &str) -> Result<v1::Link, String> {
     if let Some(more) = fields.next() {
         return Err(format!("`{more}` is too much: write switch:port,switch:port[,cost]"));
     }
-    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true, cut: false })
+    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true, ..v1::Link::default() })
 }

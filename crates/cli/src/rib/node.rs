@@ -50,6 +50,22 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Let no path of others lead through a switch any more, without losing a frame; refused if there is no other
+    ///
+    /// Names at its own hosts are still reached.
+    Drain {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Let paths of others lead through a switch again, without losing a frame
+    Undrain {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Show one switch
     Show {
         /// Its name
@@ -114,6 +130,8 @@ impl Verb {
                 out.rows(&rows)
             }),
             Verb::Verify { names, remote } => remote.run(|client| verify(client, names, out)),
+            Verb::Drain { name, remote } => remote.run(|client| drain(client, name, false, out)),
+            Verb::Undrain { name, remote } => remote.run(|client| drain(client, name, true, out)),
             Verb::Show { name, remote } => remote.run(|client| async move {
                 let found = switches(client).await?.into_iter().find(|switch| switch.name == name);
                 let switch = found.ok_or_else(|| {
@@ -149,6 +167,23 @@ fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
 
 async fn switches(mut client: Client) -> anyhow::Result<Vec<v1::Switch>> {
     Ok(answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches)
+}
+
+#[derive(Serialize)]
+struct DrainRow {
+    steps: u32,
+    hosts: u64,
+}
+
+async fn drain(mut client: Client, name: String, undo: bool, out: &Output) -> anyhow::Result<()> {
+    let request = v1::DrainSwitchRequest { name: name.clone(), undo };
+    let v1::Drained { steps, hosts } = answer(client.drain_switch(request).await)?;
+    let what = match (undo, hosts) {
+        (true, _) => "paths of others may lead through it again".to_owned(),
+        (false, 0) => "no path leads through it, and it has no hosts".to_owned(),
+        (false, n) => format!("no path of others leads through it; what is at its own {n} host ports is still reached"),
+    };
+    out.done(&DrainRow { steps, hosts }, format!("switch {name}: {what}, after {steps} changes of paths"))
 }
 
 /// A switch whose memory was compared with what the controller says.

@@ -66,12 +66,14 @@ impl Request {
                 client.add_host(v1::Host { name, switch: format!("s{switch}"), port, learnt: 0 }).await.map(drop)
             }
             Request::RemoveHost(name) => client.remove_host(v1::RemoveHostRequest { name }).await.map(drop),
-            Request::AddLink(a, b, cost) => {
-                client.add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, cut: false }).await.map(drop)
-            }
-            Request::SetLink(a, b, cost) => {
-                client.set_link(v1::SetLinkRequest { end: end(a, b), cost: Some(cost), up: None }).await.map(drop)
-            }
+            Request::AddLink(a, b, cost) => client
+                .add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, cut: false, raised: 0 })
+                .await
+                .map(drop),
+            Request::SetLink(a, b, cost) => client
+                .set_link(v1::SetLinkRequest { end: end(a, b), cost: Some(cost), raised: None, up: None })
+                .await
+                .map(drop),
         }
     }
 }

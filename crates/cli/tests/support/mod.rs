@@ -178,7 +178,10 @@ pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
         client.add_host(host).await.unwrap();
         for j in i + 1..=n_switches {
             let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
-            client.add_link(v1::Link { a: end(i, j), b: end(j, i), cost: 1, up: true, cut: false }).await.unwrap();
+            client
+                .add_link(v1::Link { a: end(i, j), b: end(j, i), cost: 1, up: true, cut: false, raised: 0 })
+                .await
+                .unwrap();
         }
     }
 }

@@ -519,7 +519,7 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
     let _stream = attach(&mut writer, &replica);
     let end = place("s1", u16::from(b'2'));
     for (up, cost) in [(true, 9), (false, 1), (true, 9)] {
-        let set = Change::SetLink { end: end.clone(), cost: Some(cost), up: Some(up) };
+        let set = Change::SetLink { end: end.clone(), cost: Some(cost), raised: None, up: Some(up) };
         let outcome = writer.state.carry_out(set).unwrap();
         assert_eq!(outcome.changed.changed, 1);
         // Alternates may be others; the ways are in the FIB.

@@ -444,6 +444,14 @@ impl Network {
         Ok(self.link_changed(link))
     }
 
+    /// Sets how much longer than its cost a link counts in paths, given one of its ends.
+    /// # Errors
+    /// [`TopologyError::NoLink`].
+    pub fn set_link_raised(&mut self, end: End, raised: u32) -> Result<Effects, NetworkError> {
+        let link = self.topology.set_raised(end, raised)?;
+        Ok(self.link_changed(link))
+    }
+
     /// Takes a link into or out of use, given one of its ends.
     /// # Errors
     /// [`TopologyError::NoLink`].

@@ -97,6 +97,7 @@ impl Network {
             network.topology.add_link(link.a, link.b, link.cost)?;
             network.topology.set_up(link.a, link.up)?;
             network.topology.set_cut(link.a, link.cut)?;
+            network.topology.set_raised(link.a, link.raised)?;
         }
         if egress.keys().copied().ne(1..=egress.len() as u16) {
             return Err(RestoreError::Gap { what: "egress indices" });

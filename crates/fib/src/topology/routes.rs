@@ -15,7 +15,7 @@
 //! A switch that holds only some tenants' names ([`Node::transit`](super::Node::transit) false) carries no frames of others:
 //! paths start and end at it and never lead through it.
 
-use super::{NodeId, Topology};
+use super::{End, NodeId, Topology};
 use crate::action::{Action, PortId};
 use lookup::hash::mix64;
 use std::cmp::Reverse;
@@ -54,7 +54,7 @@ impl Topology {
             .map(|id| {
                 self.links_of(*id)
                     .filter(|(_, _, link)| link.carries())
-                    .map(|(near, far, link)| (near.port, index[&far.node], link.cost))
+                    .map(|(near, far, link)| (near.port, index[&far.node], link.length()))
                     .collect()
             })
             .collect();
@@ -63,7 +63,7 @@ impl Topology {
         let mut alternate = vec![None; n * n];
         let mut hops = vec![u32::MAX; n * n];
         let mut search = Search { distance: vec![u64::MAX; n], order: Vec::with_capacity(n) };
-        let mut costs = self.links.values().map(|link| link.cost);
+        let mut costs = self.links.values().map(|link| link.length());
         let first = costs.next();
         let is_uniform = costs.all(|cost| Some(cost) == first);
         let back = distances_back(&neighbours, &transit, is_uniform, &mut search);
@@ -222,8 +222,8 @@ fn preference(from: NodeId, to: NodeId, via: NodeId, port: PortId) -> u64 {
 /// The next hops of one state of the topology.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Routes {
-    index: BTreeMap<NodeId, usize>,
-    next: Vec<Option<PortId>>,
+    pub(super) index: BTreeMap<NodeId, usize>,
+    pub(super) next: Vec<Option<PortId>>,
     alternate: Vec<Option<PortId>>,
     /// The alternates that ports have for all destinations together.
     of_ports: BTreeMap<(NodeId, PortId), PortId>,
@@ -261,6 +261,13 @@ impl Routes {
         both.iter().any(|(a, b)| both.iter().any(|(to_a, to_b)| self.next[a * n + to_a] != other.next[b * m + to_b]))
     }
 
+    /// Whether a path leads out of a port; to another switch than `except`, if that is given.
+    pub fn leads(&self, from: End, except: Option<NodeId>) -> bool {
+        let Some(row) = self.index.get(&from.node).map(|row| row * self.index.len()) else { return false };
+        let towards = |(node, at): (&NodeId, &usize)| Some(*node) != except && self.next[row + at] == Some(from.port);
+        self.index.iter().any(towards)
+    }
+
     /// Hops on the path taken: 0 for the switch itself; `None` when there is no path.
     pub fn hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
         Some(self.hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)
@@ -285,7 +292,6 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::End;
     use super::super::tests::{end, net};
     use super::*;
     use proptest::prelude::*;

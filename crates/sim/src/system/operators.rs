@@ -218,7 +218,7 @@ impl System {
             0..3 => self.put(NAMES as u64 / 2),
             3..6 => {
                 let (link, up) = (self.random.below(n as u64) as usize, !self.chance(40));
-                let change = Change::SetLink { end: place(link, 1), cost: None, up: Some(up) };
+                let change = Change::SetLink { end: place(link, 1), cost: None, raised: None, up: Some(up) };
                 self.ask(change, vec![(self.facts.link(link), 1 + u64::from(up))]);
             }
             6 => {

@@ -140,7 +140,8 @@ impl Network {
         let n = self.n_switches;
         let far = n.isqrt();
         let end = |switch, port| Some(LinkEnd { switch: Self::switch(switch), port });
-        let link = move |a, port, b, other| Link { a: end(a, port), b: end(b, other), cost: 1, up: true, cut: false };
+        let link =
+            move |a, port, b, other| Link { a: end(a, port), b: end(b, other), cost: 1, up: true, ..Link::default() };
         (0..n).flat_map(move |i| [link(i, 1, (i + 1) % n, 2), link(i, 3, (i + far) % n, 4)])
     }
 

@@ -1,0 +1,159 @@
+//! Drains: takes a link or a switch out of the paths, and back, without losing a frame.
+//!
+//! [`fib::topology::Goal`] says which step is next and why none makes frames go in circles. Here each is a change like others,
+//! and the next one waits until every switch has confirmed its tables.
+
+use super::North;
+use crate::change::{Change, Place, Refusal, State};
+use crate::north::status_of;
+use api::gate::Peer;
+use api::seam::now;
+use api::v1;
+use fib::topology::{End, Goal, Needed, NodeId, Topology};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tonic::Status;
+
+/// More steps than this are no drain any more: links cost too differently.
+const MOST_STEPS: u32 = 10_000;
+
+/// How long a switch may take to confirm its tables.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// What is drained, in the operator's terms.
+pub(super) enum What {
+    Link(Place),
+    Switch(String),
+}
+
+impl What {
+    fn goal(&self, state: &State) -> Result<Goal, Refusal> {
+        Ok(match self {
+            What::Link(place) => {
+                let end = End { node: state.node(&place.switch)?, port: place.port };
+                state
+                    .network
+                    .topology()
+                    .link(end)
+                    .map_err(|error| Refusal::from(fib::network::NetworkError::from(error)))?;
+                Goal::Link(end)
+            }
+            What::Switch(name) => Goal::Switch(state.node(name)?),
+        })
+    }
+}
+
+/// The network between two steps.
+struct Now {
+    topology: Topology,
+    goal: Goal,
+    /// Host ports of the switch.
+    hosts: u64,
+}
+
+impl North {
+    /// Takes something out of the paths, or back into them.
+    pub(super) async fn drain(&self, peer: &Peer, what: What, undo: bool) -> Result<v1::Drained, Status> {
+        if self.shared.leader().is_some() {
+            return Err(status_of(&self.shared.not_leader()));
+        }
+        let what = std::sync::Arc::new(what);
+        let mut steps = 0;
+        let (mut now, mut what) = self.look(what).await?;
+        self.until_confirmed(&now.topology, Duration::ZERO).await?;
+        if let (Goal::Link(end), true) = (now.goal, undo)
+            && now.topology.link(end).is_ok_and(|link| !link.up)
+        {
+            let topology = now.topology.clone();
+            let raised = block(move || topology.raise_to_begin(end)).await?;
+            self.set(peer, &now, end, Some(raised), Some(true)).await?;
+            (now, what) = self.look(what).await?;
+        }
+        loop {
+            let (topology, goal) = (now.topology.clone(), now.goal);
+            let next =
+                block(move || if undo { Ok(topology.next_lower(goal)) } else { topology.next_raise(goal) }).await?;
+            let Some((end, raised)) = next.map_err(|needed| self.needed(&now, needed))? else { break };
+            steps += 1;
+            if steps > MOST_STEPS {
+                let why = format!(
+                    "{MOST_STEPS} steps have not been enough: the costs of links differ too much; use `fibula link set`"
+                );
+                return Err(Status::resource_exhausted(why));
+            }
+            self.set(peer, &now, end, Some(raised), None).await?;
+            (now, what) = self.look(what).await?;
+        }
+        if let (Goal::Link(end), false) = (now.goal, undo)
+            && now.topology.link(end).is_ok_and(|link| link.up)
+        {
+            self.set(peer, &now, end, Some(0), Some(false)).await?;
+        }
+        Ok(v1::Drained { steps, hosts: now.hosts })
+    }
+
+    async fn look(&self, what: std::sync::Arc<What>) -> Result<(Now, std::sync::Arc<What>), Status> {
+        let of = std::sync::Arc::clone(&what);
+        let read = self.read(move |state| {
+            let goal = of.goal(state)?;
+            let is_there = |end: &End| goal == Goal::Switch(end.node);
+            let hosts = state.network.host_ports().filter(is_there).count() as u64;
+            Ok(Now { topology: state.network.topology().clone(), goal, hosts })
+        });
+        let now = read.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
+        Ok((now, what))
+    }
+
+    /// Changes a link, and waits until every switch has its new tables.
+    async fn set(&self, peer: &Peer, now: &Now, end: End, raised: Option<u32>, up: Option<bool>) -> Result<(), Status> {
+        let switch = name_of(&now.topology, end.node);
+        let change = Change::SetLink { end: Place { switch, port: end.port }, cost: None, raised, up };
+        self.change(peer, change).await?;
+        self.until_confirmed(&now.topology, CONFIRM_WITHIN).await
+    }
+
+    /// Waits until every switch serves all that is committed.
+    async fn until_confirmed(&self, topology: &Topology, patience: Duration) -> Result<(), Status> {
+        let began = now();
+        loop {
+            let connected = self.shared.connected();
+            let behind: BTreeSet<NodeId> = {
+                let in_step: BTreeSet<NodeId> = connected.iter().filter(|c| c.in_step).map(|c| c.node).collect();
+                topology.nodes().map(|(node, _)| node).filter(|node| !in_step.contains(node)).collect()
+            };
+            let Some(first) = behind.first() else { return Ok(()) };
+            if now() - began > patience {
+                let (name, others) = (name_of(topology, *first), behind.len() - 1);
+                let others = if others == 0 { String::new() } else { format!(" and {others} others") };
+                return Err(Status::failed_precondition(format!(
+                    "switch `{name}`{others} may still send frames by tables that are older: it is not connected to this controller, or \
+                     has not confirmed the last change. Nothing more was changed; ask again when `fibula switch list` says that it is in step"
+                )));
+            }
+            #[expect(clippy::disallowed_methods, reason = "switches confirm when they do")]
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn needed(&self, now: &Now, Needed { from, to }: Needed) -> Status {
+        let [from, to] = [from, to].map(|node| name_of(&now.topology, node));
+        let what = match now.goal {
+            Goal::Link(_) => "that link",
+            Goal::Switch(_) => "that switch",
+        };
+        Status::failed_precondition(format!(
+            "`{from}` reaches `{to}` over {what} alone, so it cannot be drained: add another path first"
+        ))
+    }
+}
+
+async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| status_of(&Refusal::Stopping))
+}
+
+fn name_of(topology: &Topology, node: NodeId) -> String {
+    topology.node(node).map_or_else(|_| node.to_string(), |node| node.name.clone())
+}
