@@ -1,5 +1,5 @@
-//! Hosts that nobody declared, with Linux's own network stack, at two switches and a controller: they reach each other, move,
-//! and an attacker among them fills a quota.
+//! A network of which nothing is declared but the ports of its switches. Hosts with Linux's own network stack reach each other and
+//! move, and an attacker among them fills a quota.
 
 mod support;
 
@@ -127,12 +127,10 @@ fn switch(site: &Site, name: &str, trunk: &str, ports: &[(u16, &str)]) -> Proces
 fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
     in_namespace(|| {
         ip("link set lo up");
-        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"");
+        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"\nauto_switches = \"on\"");
         let _controller = site.start();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(site.client());
-        let add = v1::AddSwitchesRequest { names: vec!["s1".to_owned(), "s2".to_owned()] };
-        runtime.block_on(client.clone().add_switches(add)).unwrap();
 
         ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
         ip("link set t1 up");

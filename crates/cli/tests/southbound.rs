@@ -531,3 +531,41 @@ async fn switch_follows_a_controller_whose_store_was_set_back() {
     assert_eq!(replica.action(&name(9)).port(), Some(PortId(HOST_PORT as u16)));
     assert_eq!(replica.tables().valid.len(), 2, "the names of the backup, and the new one");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switches_that_nobody_added_wait_to_be_accepted_or_are_added_at_once() {
+    let pending = async |client: &Client| -> Vec<String> {
+        let list = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner();
+        list.pending.into_iter().map(|switch| switch.name).collect()
+    };
+    let site = Site::new("");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 1).await;
+    let (_one, _nine) = (site.switch("s1"), site.switch("s9"));
+    eventually("s9 is listed", async || pending(&client).await == ["s9"]).await;
+    let request =
+        |names: &[&str]| v1::AcceptSwitchesRequest { names: names.iter().map(|&name| name.to_owned()).collect() };
+    let unknown = client.accept_switches(request(&["s9", "s8"])).await.unwrap_err();
+    assert!(unknown.message().starts_with("no switch `s8` waits to be accepted"), "{}", unknown.message());
+    assert_eq!(pending(&client).await, ["s9"], "all or none");
+    let listed = site.fibula(&["switch", "pending"]);
+    let text = String::from_utf8(listed.stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("s9") && line.contains("127.0.0.1")), "{text}");
+    assert!(site.fibula(&["switch", "accept", "s9"]).status.success());
+    assert_eq!(pending(&client).await, [""; 0]);
+    eventually("both are in step", async || in_step(&client).await == 2).await;
+
+    for (auto, known) in [("off", 0), ("on", 1)] {
+        let site = Site::new(&format!("auto_switches = \"{auto}\""));
+        let _controller = site.start();
+        let client = site.client().await;
+        let refused = Manual::attach(&site, hello("s9", report(&replica()))).await;
+        assert_eq!(refused.is_ok(), auto == "on");
+        let list = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner();
+        assert_eq!((list.switches.len(), list.pending.len()), (known, 0), "{auto}");
+        // What is no name for a switch is refused as before.
+        assert!(Manual::attach(&site, hello("no name", report(&replica()))).await.is_err());
+        assert_eq!(pending(&client).await, [""; 0]);
+    }
+}

@@ -2,7 +2,6 @@
 
 use crate::learning;
 use crate::store::{EtcdAddress, EtcdTls};
-use crate::trunks::AutoLinks;
 use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -87,6 +86,19 @@ impl Display for Place {
     }
 }
 
+/// What becomes of what is found and nobody declared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    /// It is not looked for.
+    Off,
+    /// It is listed, until an operator accepts it.
+    #[default]
+    Confirm,
+    /// It is accepted at once.
+    On,
+}
+
 /// The configuration of a controller. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,7 +155,10 @@ pub struct Config {
     pub phase_timeout_ms: u64,
     /// What becomes of cables between switches that nobody declared: off, confirm or on.
     #[serde(default)]
-    pub auto_links: AutoLinks,
+    pub auto_links: Auto,
+    /// What becomes of switches that nobody added: off, confirm or on.
+    #[serde(default)]
+    pub auto_switches: Auto,
     /// What may be learnt of hosts.
     #[serde(default)]
     pub learn: learning::Settings,

@@ -21,6 +21,7 @@ pub mod hosts;
 pub mod kit;
 pub mod learning;
 pub mod learnt;
+mod newcomers;
 mod north;
 mod push;
 mod session;
@@ -59,7 +60,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::Server;
-pub use trunks::AutoLinks;
 
 /// Jobs that may wait for the writer; requests beyond wait in their connections.
 const QUEUED_JOBS: usize = 4096;
@@ -186,6 +186,7 @@ impl Controller {
 
         let shared = Shared::new();
         shared.trunks.set_auto(config.auto_links);
+        shared.newcomers.set_auto(config.auto_switches);
         shared.learning.set(config.learn.clone());
         let status_address = match &config.status {
             Some(status) => {

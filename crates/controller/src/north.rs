@@ -22,7 +22,7 @@ use fib::name::Name;
 use fib::network::NetworkError;
 use fib::rib::{Attachment, RibError};
 use fib::topology::TopologyError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -269,8 +269,9 @@ impl Northbound for North {
     }
 
     async fn list_switches(&self, _: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
-        let mut switches = self
-            .read(|state| {
+        let shared = Arc::clone(&self.shared);
+        let (mut switches, pending) = self
+            .read(move |state| {
                 let mut hosts = BTreeMap::new();
                 for (_, end) in state.hosts.iter() {
                     *hosts.entry(end.node).or_insert(0) += 1;
@@ -282,7 +283,10 @@ impl Northbound for North {
                     transit: node.transit,
                     ..v1::Switch::default()
                 };
-                state.network.topology().nodes().map(switch).collect::<Vec<_>>()
+                let topology = state.network.topology();
+                let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
+                let pending = shared.newcomers.pending(|name| names.contains(name), now());
+                (topology.nodes().map(switch).collect::<Vec<_>>(), pending)
             })
             .await?;
         let connected: BTreeMap<u32, _> = self.shared.connected().into_iter().map(|c| (c.node.0, c)).collect();
@@ -297,7 +301,29 @@ impl Northbound for North {
                 switch.memory = self.shared.session(session.node).and_then(|session| session.memory());
             }
         }
-        Ok(Response::new(v1::SwitchList { switches }))
+        Ok(Response::new(v1::SwitchList { switches, pending }))
+    }
+
+    async fn accept_switches(&self, request: Request<v1::AcceptSwitchesRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        let mut names = request.into_inner().names;
+        let shared = Arc::clone(&self.shared);
+        let pending = self.read(move |state| {
+            shared.newcomers.pending(|name| state.network.topology().node_by_name(name).is_some(), now())
+        });
+        let pending: Vec<String> = pending.await?.into_iter().map(|switch| switch.name).collect();
+        if let Some(name) = names.iter().find(|name| !pending.contains(name)) {
+            let why = format!(
+                "no switch `{}` waits to be accepted; `fibula switch pending` lists those that do, and `fibula switch add` adds one \
+                 that is to come",
+                fib::name::clip(name)
+            );
+            return Err(Status::not_found(why));
+        }
+        if names.is_empty() {
+            names = pending;
+        }
+        self.change(&peer, Change::AddSwitches { names }).await.map(Response::new)
     }
 
     async fn set_drained(&self, request: Request<v1::SetDrainedRequest>) -> Answer<v1::SetDrainedReply> {

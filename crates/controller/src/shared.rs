@@ -2,6 +2,7 @@
 
 use crate::change::Refusal;
 use crate::learning::Learning;
+use crate::newcomers::Newcomers;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::trunks::Trunks;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) trunks: Trunks,
     /// What they see at their host ports.
     pub(crate) learning: Learning,
+    /// Switches that wait to be accepted.
+    pub(crate) newcomers: Newcomers,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -101,6 +104,7 @@ impl Shared {
             sizes: Sizes::default(),
             trunks: Trunks::default(),
             learning: Learning::default(),
+            newcomers: Newcomers::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),

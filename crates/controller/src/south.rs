@@ -1,6 +1,7 @@
 //! The southbound service: one stream per switch.
 
-use crate::change::Refusal;
+use crate::change::{Change, Refusal};
+use crate::config::Auto;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::writer::{Attached, Job};
@@ -69,17 +70,20 @@ impl Southbound for South {
         is_known.map_err(|refusal| crate::north::status_of(&refusal))?;
         // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
-        let (reply, attached) = oneshot::channel();
-        let report = decode(&report).map_err(|reason| {
-            let why = format!("the report of switch `{}` is malformed: {reason}", clip(&switch));
-            tracing::warn!(switch = clip(&switch), ?peer, reason, "the switch is refused");
-            Status::invalid_argument(why)
-        })?;
-        let job = Job::Attach { switch: switch.clone(), report, reply };
-        self.jobs.send(job).await.map_err(|_| stopping())?;
-        let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
+        let mut attached = self.admit(&peer, &switch, &report).await?;
+        if matches!(attached, Err(Refusal::UnknownSwitch { .. })) && self.add_newcomer(&peer, &switch, &version).await?
+        {
+            attached = self.admit(&peer, &switch, &report).await?;
+        }
+        let Attached { session, outbox } = attached.map_err(|error| {
             tracing::warn!(switch = clip(&switch), %peer, %error, "the switch is refused");
-            crate::north::status_of(&error)
+            let status = crate::north::status_of(&error);
+            if matches!(error, Refusal::UnknownSwitch { .. }) && self.shared.newcomers.auto() != Auto::Off {
+                let name = clip(&switch);
+                let why = format!("nobody has added switch `{name}`; `fibula switch accept {name}` does so");
+                return Status::new(status.code(), why);
+            }
+            status
         })?;
         tracing::info!(switch, %peer, version, "switch connected");
 
@@ -119,6 +123,38 @@ impl Southbound for South {
 }
 
 impl South {
+    /// Has the writer begin to serve a switch.
+    async fn admit(&self, peer: &Peer, switch: &str, report: &[u8]) -> Result<Result<Attached, Refusal>, Status> {
+        let report = decode(report).map_err(|reason| {
+            let why = format!("the report of switch `{}` is malformed: {reason}", clip(switch));
+            tracing::warn!(switch = clip(switch), ?peer, reason, "the switch is refused");
+            Status::invalid_argument(why)
+        })?;
+        let (reply, attached) = oneshot::channel();
+        let job = Job::Attach { switch: switch.to_owned(), report, reply };
+        self.jobs.send(job).await.map_err(|_| stopping())?;
+        attached.await.map_err(|_| stopping())
+    }
+
+    /// Lists a switch that nobody added, or adds it if the configuration says so. Whether it was added.
+    async fn add_newcomer(&self, peer: &Peer, switch: &str, version: &str) -> Result<bool, Status> {
+        let newcomers = &self.shared.newcomers;
+        let is_listed =
+            newcomers.note(switch, version, peer.address().to_string(), api::seam::now(), api::clock::unix_ms());
+        if !is_listed || newcomers.auto() != Auto::On || self.shared.leader().is_some() {
+            return Ok(false);
+        }
+        let (reply, added) = oneshot::channel();
+        let change = Change::AddSwitch { name: switch.to_owned(), tenants: Vec::new() };
+        self.jobs.send(Job::Change { change, reply }).await.map_err(|_| stopping())?;
+        let added = added.await.map_err(|_| stopping())?;
+        match &added {
+            Ok(_) => tracing::info!(switch, %peer, "a switch that nobody added is accepted"),
+            Err(error) => tracing::warn!(switch, %peer, %error, "a switch that nobody added cannot be accepted"),
+        }
+        Ok(added.is_ok())
+    }
+
     /// What only the controller that leads does; answered when it is committed.
     async fn see(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), Status> {
         if self.shared.leader().is_some() {

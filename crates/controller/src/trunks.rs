@@ -4,6 +4,7 @@
 //! one of them says that it is up, which it is only if both hear each other, and none that it is down. What is not known
 //! changes nothing: reports are lost with this process, and what followed from them is in the store.
 
+use crate::config::Auto;
 use api::v1::SeenTrunk;
 use fib::action::PortId;
 use fib::name::clip;
@@ -15,35 +16,22 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Trunks of a switch that are kept.
 const MAX_TRUNKS: usize = 1024;
 
-/// What becomes of cables that are found and nobody declared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AutoLinks {
-    /// They are not looked for.
-    Off,
-    /// They are listed, until an operator accepts them.
-    #[default]
-    Confirm,
-    /// They become links.
-    On,
-}
-
 type Seen = BTreeMap<NodeId, BTreeMap<PortId, SeenTrunk>>;
 
 /// The last reports of all switches.
 #[derive(Debug, Default)]
 pub(crate) struct Trunks {
-    auto: OnceLock<AutoLinks>,
+    auto: OnceLock<Auto>,
     seen: Mutex<Seen>,
 }
 
 impl Trunks {
     /// Says, once, what becomes of cables that nobody declared.
-    pub(crate) fn set_auto(&self, auto: AutoLinks) {
+    pub(crate) fn set_auto(&self, auto: Auto) {
         let _ = self.auto.set(auto);
     }
 
-    pub(crate) fn auto(&self) -> AutoLinks {
+    pub(crate) fn auto(&self) -> Auto {
         self.auto.get().copied().unwrap_or_default()
     }
 
@@ -85,7 +73,7 @@ impl Trunks {
 
     /// Cables that both their switches see, between ports without a link or a host; none, if they are not looked for.
     pub(crate) fn found(&self, network: &Network) -> Vec<(End, End)> {
-        if self.auto() == AutoLinks::Off {
+        if self.auto() == Auto::Off {
             return Vec::new();
         }
         let seen = self.lock();

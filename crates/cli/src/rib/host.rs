@@ -1,14 +1,12 @@
 //! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, print_changed, records};
+use crate::rib::{Verbs, moment, print_changed, records};
 use api::v1;
 use command::output::Output;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The verbs of `fibula host`.
 #[derive(clap::Subcommand)]
@@ -147,12 +145,6 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
     }
     troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
     Ok(())
-}
-
-/// A moment in UTC, to the second.
-fn moment(unix_ms: u64) -> String {
-    let moment = OffsetDateTime::from_unix_timestamp((unix_ms / 1000) as i64).ok();
-    moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
 /// The host of a line.

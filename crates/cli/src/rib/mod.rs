@@ -15,6 +15,8 @@ use command::output::{Exit, Failure, Output};
 use command::text::TextReader;
 use serde::Serialize;
 use std::path::Path;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// What can be done with the objects of a noun: each verb is one conversation with the controller.
 pub(crate) trait Verbs: clap::Subcommand {
@@ -75,4 +77,10 @@ fn records<T>(file: &Path, header: &str, read: impl Fn(&str) -> Result<T, String
         }
     }
     Ok(made)
+}
+
+/// A moment in UTC, to the second.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp((unix_ms / 1000) as i64).ok();
+    moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
 
 use crate::remote::{Client, Remote, answer};
-use crate::rib::{lookup, print_changed, records};
+use crate::rib::{lookup, moment, print_changed, records};
 use api::{memory, v1};
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
@@ -50,6 +50,22 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
+    /// List switches that attached and that nobody has added
+    Pending {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Add switches that attached and that nobody has added
+    Accept {
+        /// Their names
+        #[arg(required_unless_present = "all")]
+        names: Vec<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Let no path of others lead through a switch any more, without losing a frame; refused if there is no other
     ///
     /// Names at its own hosts are still reached.
@@ -89,6 +105,15 @@ struct SwitchRow {
     cannot_follow: String,
 }
 
+#[derive(Serialize)]
+struct PendingRow {
+    switch: String,
+    version: String,
+    address: String,
+    since: String,
+    last: String,
+}
+
 impl From<v1::Switch> for SwitchRow {
     fn from(s: v1::Switch) -> Self {
         SwitchRow {
@@ -126,8 +151,27 @@ impl Verb {
             }),
             Verb::Lookup(args) => args.run(out),
             Verb::List { remote } => remote.run(|client| async move {
-                let rows: Vec<SwitchRow> = switches(client).await?.into_iter().map(SwitchRow::from).collect();
-                out.rows(&rows)
+                let v1::SwitchList { switches, pending } = list(client).await?;
+                out.rows(&switches.into_iter().map(SwitchRow::from).collect::<Vec<_>>())?;
+                if !pending.is_empty() {
+                    let n = pending.len();
+                    eprintln!("fibula: {n} more wait to be accepted; `fibula switch pending` lists them");
+                }
+                Ok(())
+            }),
+            Verb::Pending { remote } => remote.run(|client| async move {
+                let row = |v1::PendingSwitch { name, version, address, first_ms, last_ms }| PendingRow {
+                    switch: name,
+                    version,
+                    address,
+                    since: moment(first_ms),
+                    last: moment(last_ms),
+                };
+                out.rows(&list(client).await?.pending.into_iter().map(row).collect::<Vec<_>>())
+            }),
+            Verb::Accept { names, remote, .. } => remote.run(|mut client| async move {
+                let changed = answer(client.accept_switches(v1::AcceptSwitchesRequest { names }).await)?;
+                print_changed(out, changed, "switch", "added")
             }),
             Verb::Verify { names, remote } => remote.run(|client| verify(client, names, out)),
             Verb::Drain { name, remote } => remote.run(|client| drain(client, name, false, out)),
@@ -165,8 +209,12 @@ fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
     out.rows(&memory::rows(&memory))
 }
 
-async fn switches(mut client: Client) -> anyhow::Result<Vec<v1::Switch>> {
-    Ok(answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches)
+async fn list(mut client: Client) -> anyhow::Result<v1::SwitchList> {
+    answer(client.list_switches(v1::ListSwitchesRequest {}).await)
+}
+
+async fn switches(client: Client) -> anyhow::Result<Vec<v1::Switch>> {
+    Ok(list(client).await?.switches)
 }
 
 #[derive(Serialize)]

@@ -2,9 +2,9 @@
 
 use super::{Group, Job, Writer};
 use crate::change::{Change, Refusal};
+use crate::config::Auto;
 use crate::learning::Decided;
 use crate::store::StoreError;
-use crate::trunks::AutoLinks;
 use api::seam::now;
 use api::v1::SeenHost;
 use fib::topology::NodeId;
@@ -23,7 +23,7 @@ impl Writer {
             let links = links.into_iter().map(|(end, cut)| (place(end), cut)).collect();
             changes.push(Change::SeeLinks { links });
         }
-        if self.shared.trunks.auto() == AutoLinks::On {
+        if self.shared.trunks.auto() == Auto::On {
             let found = self.shared.trunks.found(network);
             if !found.is_empty() {
                 let links = found.into_iter().map(|(a, b)| (place(a), place(b), 1, true)).collect();

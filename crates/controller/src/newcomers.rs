@@ -1,0 +1,104 @@
+//! Switches that nobody added, and that attach with a certificate of this network (or from this machine): they wait to be accepted.
+
+use crate::change::check_label;
+use crate::config::Auto;
+use api::v1::PendingSwitch;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Switches that are listed at most, and for how long after they were there last. They try again every few seconds.
+const MAX_PENDING: usize = 1000;
+const LISTED_FOR: Duration = Duration::from_secs(600);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Newcomers {
+    auto: OnceLock<Auto>,
+    seen: Mutex<BTreeMap<String, Newcomer>>,
+}
+
+#[derive(Debug)]
+struct Newcomer {
+    version: String,
+    from: String,
+    first_ms: u64,
+    last_ms: u64,
+    seen: Instant,
+}
+
+impl Newcomers {
+    /// Says, once, what becomes of them.
+    pub(crate) fn set_auto(&self, auto: Auto) {
+        let _ = self.auto.set(auto);
+    }
+
+    pub(crate) fn auto(&self) -> Auto {
+        self.auto.get().copied().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Newcomer>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One was refused because nobody knows it. Whether it is listed.
+    pub(crate) fn note(&self, name: &str, version: &str, from: String, now: Instant, now_ms: u64) -> bool {
+        if self.auto() == Auto::Off || check_label(name).is_err() {
+            return false;
+        }
+        let mut seen = self.lock();
+        if seen.len() >= MAX_PENDING {
+            seen.retain(|_, newcomer| now.duration_since(newcomer.seen) < LISTED_FOR);
+        }
+        if seen.len() >= MAX_PENDING && !seen.contains_key(name) {
+            return false;
+        }
+        let first_ms = seen.get(name).map_or(now_ms, |newcomer| newcomer.first_ms);
+        let version = version.to_owned();
+        seen.insert(name.to_owned(), Newcomer { version, from, first_ms, last_ms: now_ms, seen: now });
+        true
+    }
+
+    /// Those that wait: that were there lately, and that nobody has added since.
+    pub(crate) fn pending(&self, is_known: impl Fn(&str) -> bool, now: Instant) -> Vec<PendingSwitch> {
+        let mut seen = self.lock();
+        seen.retain(|name, newcomer| now.duration_since(newcomer.seen) < LISTED_FOR && !is_known(name));
+        let wire = |(name, newcomer): (&String, &Newcomer)| PendingSwitch {
+            name: name.clone(),
+            version: newcomer.version.clone(),
+            address: newcomer.from.clone(),
+            first_ms: newcomer.first_ms,
+            last_ms: newcomer.last_ms,
+        };
+        seen.iter().map(wire).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_listed_until_they_are_known_or_gone_and_never_more_than_fit() {
+        let newcomers = Newcomers::default();
+        let start = Instant::now();
+        let note = |name: &str, at: Instant, ms| newcomers.note(name, "1", "10.0.0.9".to_owned(), at, ms);
+        assert!(note("s9", start, 1000) && note("s9", start, 2000) && note("s10", start, 3000));
+        assert!(!note("no name", start, 0) && !note("", start, 0));
+        let names = |known: &str, at| -> Vec<_> {
+            newcomers.pending(|name| name == known, at).into_iter().map(|p| (p.name, p.first_ms, p.last_ms)).collect()
+        };
+        assert_eq!(names("", start), [("s10".to_owned(), 3000, 3000), ("s9".to_owned(), 1000, 2000)]);
+        assert_eq!(names("s10", start), [("s9".to_owned(), 1000, 2000)]);
+        let later = start + LISTED_FOR / 2;
+        for i in 0..2 * MAX_PENDING {
+            let is_listed = note(&format!("made-up-{i}"), later, 0);
+            assert_eq!(is_listed, i < MAX_PENDING - 1, "{i}");
+        }
+        assert!(note("s9", later, 4000), "one that is listed stays so");
+        assert_eq!(names("", later + LISTED_FOR), []);
+        assert!(note("s11", later + LISTED_FOR, 0));
+        newcomers.set_auto(Auto::Off);
+        assert!(!note("s12", later, 0));
+    }
+}
