@@ -157,7 +157,9 @@ impl Session {
     pub fn is_down(&self) -> bool {
         match self.state {
             LinkState::Up | LinkState::Unwatched => false,
-            LinkState::Silent | LinkState::OneWay | LinkState::Settling => self.was_up,
+            LinkState::Silent | LinkState::OneWay | LinkState::Settling => {
+                holds(Rule::GoneIsDown) && (self.was_up || !holds(Rule::NeverUpIsNotDown))
+            }
             LinkState::NoCarrier | LinkState::Looped | LinkState::Several | LinkState::Foreign => true,
         }
     }
@@ -227,22 +229,25 @@ impl Session {
 
     /// How long it must be good before it is up.
     fn hold(&self) -> Duration {
-        let Some(doublings) = self.falls.checked_sub(1) else { return Duration::ZERO };
+        let Some(doublings) = self.falls.checked_sub(1).filter(|_| holds(Rule::Held)) else { return Duration::ZERO };
+        let doublings = if holds(Rule::HeldLonger) { doublings.min(16) } else { 0 };
+        let longest = if holds(Rule::NotForEver) { LONGEST_HOLD } else { Duration::MAX };
         let first = Duration::from_millis(self.timing.interval_ms.into()) * FIRST_HOLD;
-        first.saturating_mul(1 << doublings.min(16)).min(LONGEST_HOLD)
+        first.saturating_mul(1 << doublings).min(longest)
     }
 
     /// Looks at the time, and says whether anything changed.
     pub fn judge(&mut self, now: Instant) -> Event {
         let before = (self.state, self.neighbour().cloned());
-        self.peers.retain(|peer| now.saturating_duration_since(peer.heard) < peer.within);
+        self.peers.retain(|peer| now.saturating_duration_since(peer.heard) < peer.within || !holds(Rule::Expires));
         let found = match &self.peers[..] {
-            _ if !self.has_carrier => LinkState::NoCarrier,
+            _ if !self.has_carrier && holds(Rule::CarrierCounts) => LinkState::NoCarrier,
             _ if self.timing.interval_ms == 0 => LinkState::Unwatched,
             [] => LinkState::Silent,
-            [peer] if peer.session == self.own => LinkState::Looped,
+            [peer] if peer.session == self.own && holds(Rule::NotItself) => LinkState::Looped,
             [peer] if peer.is_foreign => LinkState::Foreign,
-            [peer] if peer.hears_us => LinkState::Up,
+            [peer] if peer.hears_us || !holds(Rule::BothWays) => LinkState::Up,
+            [_, _, ..] if !holds(Rule::OneNeighbour) => LinkState::Up,
             [_] => LinkState::OneWay,
             _ => LinkState::Several,
         };
@@ -269,6 +274,42 @@ impl Session {
         if before == (self.state, self.neighbour().cloned()) { Event::Nothing } else { Event::Changed }
     }
 }
+
+/// What a trunk's state follows from. A test leaves each out in turn, and must notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    /// A link that carries frames one way only is down.
+    BothWays,
+    /// With two others at the port it is down.
+    OneNeighbour,
+    /// A neighbour that is not heard any more is gone.
+    Expires,
+    /// A link whose neighbour is gone is down,
+    GoneIsDown,
+    /// unless it never was up.
+    NeverUpIsNotDown,
+    /// Without carrier it is down at once.
+    CarrierCounts,
+    /// A switch that hears itself is no neighbour.
+    NotItself,
+    /// One that fell is held down for a while,
+    Held,
+    /// each time for longer,
+    HeldLonger,
+    /// and not for ever.
+    NotForEver,
+}
+
+#[cfg(not(test))]
+const fn holds(_: Rule) -> bool {
+    true
+}
+
+#[cfg(test)]
+use model::holds;
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {

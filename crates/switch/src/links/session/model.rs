@@ -1,0 +1,191 @@
+//! Two ends of a cable under random faults, what must hold of them at any time, and rules without which it does not.
+
+use super::*;
+use lookup::testkit::{Rng, seed};
+use std::cell::Cell;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one.
+const KNOWN_AFTER: u32 = 7;
+/// Rounds after which a link that is good again is up: the longest hold, and what is known late.
+const UP_AFTER: u32 = 115;
+/// Times that an end comes up within [`WINDOW`] rounds at most: it is held for 3, 6, 12, 24, ... rounds.
+const MOST_RISES: usize = 6;
+const WINDOW: u32 = 100;
+
+thread_local! {
+    static LEFT_OUT: Cell<Option<Rule>> = const { Cell::new(None) };
+}
+
+pub(super) fn holds(rule: Rule) -> bool {
+    LEFT_OUT.get() != Some(rule)
+}
+
+/// What is wrong at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Faults {
+    /// Each direction.
+    cut: [bool; 2],
+    /// The carrier is gone at an end.
+    unplugged: [bool; 2],
+    /// A third switch says hello to an end.
+    third: [bool; 2],
+    /// An end hears what it says itself, and not the other.
+    looped: [bool; 2],
+}
+
+struct World {
+    now: Instant,
+    ends: [Session; 2],
+    faults: Faults,
+    round: u32,
+    /// Since which round something is as it is.
+    since: [u32; 4],
+    /// Rounds in which an end came up.
+    rises: [Vec<u32>; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Instant::now();
+        let end = |i: u16| Session::new(PortId(10 + i), 100 + u64::from(i), Timing::default(), now);
+        let rises = [Vec::new(), Vec::new()];
+        Self { now, ends: [end(0), end(1)], faults: Faults::default(), round: 0, since: [0; 4], rises }
+    }
+
+    /// One interval with these faults; what does not hold then.
+    fn round(&mut self, faults: Faults) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.faults, faults);
+        // In turn: a direction that carries nothing, all is well, a third switch, a loop.
+        let kinds = |faults: Faults| {
+            let is_broken = faults.cut != [false; 2] || faults.unplugged != [false; 2];
+            [is_broken, faults == Faults::default(), faults.third != [false; 2], faults.looped != [false; 2]]
+        };
+        for (since, (is, was)) in self.since.iter_mut().zip(kinds(faults).into_iter().zip(kinds(before))) {
+            if is != was || self.round == 0 {
+                *since = self.round;
+            }
+        }
+        let were_down = self.ends.each_ref().map(Session::is_down);
+        for i in 0..2 {
+            if faults.unplugged[i] != before.unplugged[i] {
+                self.ends[i].carrier(!faults.unplugged[i], self.now);
+                if faults.unplugged[i] && !self.ends[i].is_down() {
+                    return Err(format!("end {i} is up without carrier"));
+                }
+            }
+        }
+        let hellos = [self.ends[0].hello("a"), self.ends[1].hello("b")];
+        for i in 0..2 {
+            let is_joined = !faults.cut[1 - i] && faults.unplugged == [false; 2] && faults.looped == [false; 2];
+            if is_joined {
+                self.ends[i].hear(&hellos[1 - i], self.now);
+            }
+            if faults.looped[i] {
+                self.ends[i].hear(&hellos[i], self.now);
+            }
+            if faults.third[i] && !faults.unplugged[i] {
+                let third = Hello { switch: "c".to_owned(), session: 999, port: PortId(1), ..hellos[i].clone() };
+                self.ends[i].hear(&third, self.now);
+                let others = is_joined.then_some(()).or(self.ends[i].peers.get(1).map(|_| ()));
+                if others.is_some() && !self.ends[i].is_down() {
+                    return Err(format!("end {i} is up with two others at it"));
+                }
+            }
+        }
+        self.now += INTERVAL;
+        self.round += 1;
+        for (i, was_down) in were_down.into_iter().enumerate() {
+            self.ends[i].judge(self.now);
+            if was_down && !self.ends[i].is_down() {
+                self.rises[i].push(self.round);
+            }
+        }
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let lasts = |kind: usize, is: bool| if is { self.round - self.since[kind] } else { 0 };
+        let Faults { cut, unplugged, third, looped } = self.faults;
+        let is_broken = cut != [false; 2] || unplugged != [false; 2];
+        let are_well = self.faults == Faults::default();
+        for (i, end) in self.ends.iter().enumerate() {
+            let is_alone = third == [false; 2] && looped == [false; 2];
+            if lasts(0, is_broken) > KNOWN_AFTER && is_alone && end.was_up && !end.is_down() {
+                return Err(format!(
+                    "end {i} is up, and one direction has carried nothing for {}",
+                    lasts(0, is_broken)
+                ));
+            }
+            if !end.was_up && unplugged == [false; 2] && self.round == lasts(0, is_broken) && is_alone && end.is_down()
+            {
+                return Err(format!("end {i} is down and never was up"));
+            }
+            if lasts(1, are_well) > UP_AFTER && end.state != LinkState::Up {
+                return Err(format!(
+                    "end {i} is {} and all has been well for {}",
+                    end.state.name(),
+                    lasts(1, are_well)
+                ));
+            }
+            if lasts(3, looped[i]) > KNOWN_AFTER && !end.is_down() {
+                return Err(format!("end {i} is up and hears itself"));
+            }
+            let lately = self.rises[i].iter().filter(|at| self.round - *at < WINDOW).count();
+            if lately > MOST_RISES {
+                return Err(format!("end {i} came up {lately} times in {WINDOW} rounds"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A run of random faults, one kind at a time, some of which come and go quickly.
+fn run(rng: &mut Rng) -> Result<(), String> {
+    let mut world = World::new();
+    for _ in 0..12 {
+        let mut faults = Faults::default();
+        let end = rng.below(2) as usize;
+        match rng.below(6) {
+            0 => faults.cut[end] = true,
+            1 => faults.cut = [true; 2],
+            2 => faults.unplugged[end] = true,
+            3 => faults.third[end] = true,
+            4 => faults.looped[end] = true,
+            _ => {}
+        }
+        let (n_times, bad, good) = match rng.below(3) {
+            // It flaps.
+            0 => (20, 3 + rng.below(3), 4 + rng.below(3)),
+            _ => (1, 1 + rng.below(20), rng.below(160)),
+        };
+        for _ in 0..n_times {
+            (0..bad).try_for_each(|_| world.round(faults))?;
+            (0..good).try_for_each(|_| world.round(Faults::default()))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_must_hold_holds_under_random_faults_and_not_without_any_of_the_rules() {
+    let seed = seed();
+    (0..500).try_for_each(|i| run(&mut Rng::new(seed + i)).map_err(|what| format!("run {i}: {what}"))).unwrap();
+    for rule in [
+        Rule::BothWays,
+        Rule::OneNeighbour,
+        Rule::Expires,
+        Rule::GoneIsDown,
+        Rule::NeverUpIsNotDown,
+        Rule::CarrierCounts,
+        Rule::NotItself,
+        Rule::Held,
+        Rule::HeldLonger,
+        Rule::NotForEver,
+    ] {
+        LEFT_OUT.set(Some(rule));
+        let is_noticed = (0..500).any(|i| run(&mut Rng::new(seed + i)).is_err());
+        LEFT_OUT.set(None);
+        assert!(is_noticed, "nothing is wrong without {rule:?}");
+    }
+}
