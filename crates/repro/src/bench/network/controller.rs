@@ -4,8 +4,10 @@ use super::{Network, Options, failed};
 use crate::BenchError;
 use api::identity::Kind;
 use api::v1::northbound_client::NorthboundClient;
+use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    AddSwitchesRequest, LinkEnd, LinkList, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, SetLinkRequest,
+    AddSwitchesRequest, LinkEnd, LinkList, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
+    SeeHostsRequest, SeenHost, SetLinkRequest,
 };
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,6 +20,10 @@ use tonic::transport::Channel;
 
 /// The controller answers within this, and all switches are in step.
 const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// Hosts that may be found, and those of one request.
+const MAX_LEARNT: u64 = 2_000_000;
+const AT_ONCE: u32 = 1000;
 
 type Client = NorthboundClient<Channel>;
 
@@ -55,10 +61,10 @@ impl Controller {
         let url = format!("unix:{}", at("controller.sock").display());
         let text = format!(
             "listen = '{url}'\nstore = '{}'\nvalue_mode = '{}'\nvalue_bits = {value_bits}\nname_kind = 'mac'\nmax_names = {}\n\
-             [limits]\nconnections = 8000\nconnections_per_peer = 8000\n",
+             [limits]\nconnections = 8000\nconnections_per_peer = 8000\n[learn]\nmax_names_per_port = 4294967295\n",
             at("rib.sqlite").display(),
             options.value_mode,
-            network.n_names + network.n_names / 8
+            network.n_names + network.n_names / 8 + MAX_LEARNT
         );
         fs::write(at("controller.toml"), text).map_err(|error| failed("writing a configuration", &error))?;
         let program = options.program.clone();
@@ -121,6 +127,47 @@ impl Controller {
         runtime.block_on(self.client.set_link(request)).map(drop).map_err(|error| failed("a link", &error))
     }
 
+    /// A switch has seen names at its host port.
+    pub(super) fn see(&self, runtime: &Runtime, switch: u16, names: &[[u8; 6]]) -> Result<(), BenchError> {
+        let seen = async {
+            let mut client = self.southbound().await?;
+            client.see_hosts(sighting(switch, names)).await
+        };
+        runtime.block_on(seen).map(drop).map_err(|error| failed("telling of a host", &error))
+    }
+
+    /// So many switches tell of new names, one request after the other, until the time or the names are over; returns how many.
+    pub(super) fn see_streams(&self, runtime: &Runtime, switches: u16, time: Duration) -> Result<u64, BenchError> {
+        let all = async {
+            let mut tasks = JoinSet::new();
+            let end = Instant::now() + time;
+            for switch in 0..switches {
+                let mut client = self.southbound().await?;
+                tasks.spawn(async move {
+                    let mut n = 0_u32;
+                    while Instant::now() < end && u64::from(n) < MAX_LEARNT / u64::from(switches) {
+                        let names: Vec<[u8; 6]> = (n..n + AT_ONCE).map(|i| found_name(switch, i)).collect();
+                        client.see_hosts(sighting(switch, &names)).await?;
+                        n += AT_ONCE;
+                    }
+                    Ok::<u64, tonic::Status>(n.into())
+                });
+            }
+            let mut n = 0;
+            while let Some(done) = tasks.join_next().await {
+                n += done.map_err(|error| tonic::Status::internal(error.to_string()))??;
+            }
+            Ok(n)
+        };
+        runtime.block_on(all).map_err(|error: tonic::Status| failed("telling of hosts", &error))
+    }
+
+    async fn southbound(&self) -> Result<SouthboundClient<Channel>, tonic::Status> {
+        let channel = api::client::connect_to(Kind::Controller, &self.url, None, Duration::from_secs(1)).await;
+        let channel = channel.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+        Ok(api::client::southbound(channel))
+    }
+
     /// So many clients send requests one after the other; returns how many were answered.
     pub(super) fn stream(
         &self,
@@ -181,6 +228,23 @@ impl Controller {
     pub(super) fn peak(&self) -> Result<u64, BenchError> {
         memory_of(self.process.0.id(), "VmHWM:")
     }
+}
+
+/// A name that no import has.
+pub(super) fn found_name(switch: u16, i: u32) -> [u8; 6] {
+    let ([a, b, c, d], [_, e]) = (i.to_be_bytes(), switch.to_be_bytes());
+    [0x0a, e, a, b, c, d]
+}
+
+fn sighting(switch: u16, names: &[[u8; 6]]) -> SeeHostsRequest {
+    let host = |name: &[u8; 6]| SeenHost {
+        port: Network::HOST_PORT,
+        name: name.to_vec().into(),
+        accept: true,
+        max_names: u32::MAX,
+        ..SeenHost::default()
+    };
+    SeeHostsRequest { switch: Network::switch(switch), hosts: names.iter().map(host).collect() }
 }
 
 fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Process, BenchError> {

@@ -6,8 +6,8 @@
 //! ```
 //! Switches are in a twisted torus: number i has links to i + 1 and to i + √n. Some, the gateways, have a host port each, over
 //! which names are spread. One after the other: names are imported; all agents attach and are sent their tables; single names
-//! move to other hosts; clients send changes as fast as they are answered; a link is cut; the controller is killed and started
-//! again. A time ends when the last agent serves the change, or when the controller says that all are in step, which it asks
+//! move to other hosts; clients send changes as fast as they are answered; a link is cut; switches tell of hosts that they found; the
+//! controller is killed and started again. A time ends when the last agent serves the change, or when the controller says that all are in step, which it asks
 //! and answers for all of them at once.
 //!
 //! Both processes share the machine's processors, so times hold all work of all switches besides the controller's own: they are
@@ -31,6 +31,8 @@ use tokio::runtime::Runtime;
 const BATCH: u64 = 10_000;
 /// Clients that send changes at once.
 const CLIENTS: u64 = 64;
+/// Switches that tell of hosts at once.
+const TELLERS: u16 = 16;
 /// How long changes are sent.
 const STREAM: Duration = Duration::from_secs(3);
 
@@ -233,6 +235,7 @@ impl Bench<'_> {
         self.single_changes(&mut controller, &crowd)?;
         self.streams(&mut controller)?;
         self.cut_link(&mut controller, &crowd)?;
+        self.hosts_found(&mut controller, &crowd)?;
 
         say(&format!("{n_switches} switches, {n_names} names: the controller is killed and started again"));
         let bytes: u64 = crowd.statuses().map(|status| status.received_bytes).sum();
@@ -289,6 +292,34 @@ impl Bench<'_> {
             controller.wait_in_step(self.runtime, network)?;
             self.tell(lag, &mut [began.elapsed().as_secs_f64() * 1e3], "ms");
         }
+        Ok(())
+    }
+
+    /// Switches tell of hosts that nobody declared: of one at a time, and of as many as are learnt.
+    fn hosts_found(&mut self, controller: &mut Controller, crowd: &Crowd) -> Result<(), BenchError> {
+        let mut served = Vec::new();
+        for i in 0..self.options.runs {
+            let mark = crowd.mark();
+            let began = Instant::now();
+            controller.see(self.runtime, 0, &[controller::found_name(u16::MAX, i)])?;
+            controller.wait_in_step(self.runtime, self.network)?;
+            let (n, last) = crowd.changed_since(&mark);
+            if n < usize::from(self.network.n_switches) {
+                return Err(BenchError::Setting(format!("a host was found, and only {n} switches were told")));
+            }
+            served.push(last.saturating_duration_since(began).as_secs_f64() * 1e3);
+        }
+        self.tell("one host is found: the last switch serves it", &mut served, "ms");
+        let began = Instant::now();
+        let n = controller.see_streams(self.runtime, TELLERS.min(self.network.gateways), STREAM)?;
+        self.tell(
+            "hosts found by 16 switches, learnt and durable",
+            &mut [n as f64 / began.elapsed().as_secs_f64()],
+            "names/s",
+        );
+        let began = Instant::now();
+        controller.wait_in_step(self.runtime, self.network)?;
+        self.tell("all in step after these hosts", &mut [began.elapsed().as_secs_f64() * 1e3], "ms");
         Ok(())
     }
 
