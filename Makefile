@@ -77,7 +77,7 @@ deny: ## Licences, sources, versions and security advisories of all dependencies
 	  else echo "deny: the database of advisories cannot be fetched: advisories were not checked."; fi
 
 test: lint loom ## What CI runs: lint, the models of publication, golden vectors, all tests
-	@scripts/setup demo
+	@scripts/setup test
 	python3 vectors/check.py
 	# One seed, so that a rate beyond 3 sigma by chance fails nobody's change; make deep draws its own.
 	FIBULA_SEED=$${FIBULA_SEED:-1} cargo test --workspace

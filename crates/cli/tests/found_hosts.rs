@@ -13,7 +13,10 @@ use std::time::Instant;
 use support::{Client, PATIENCE, Process, Site, in_step};
 
 netio::tests! {
-    namespaces: [hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away],
+    namespaces: [
+        hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away,
+        hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it,
+    ],
     anywhere: []
 }
 
@@ -45,14 +48,19 @@ impl Host {
         is_done.recv().unwrap()
     }
 
-    /// Plugs it in at a port, with this address.
+    /// Plugs it in at a port, with an address.
     fn plug(&self, port: &str, index: u8) {
+        self.plug_bare(port, index);
+        self.inside(move || ip(&format!("addr add 10.0.0.{index}/24 dev eth")));
+    }
+
+    /// Plugs it in at a port, without an address.
+    fn plug_bare(&self, port: &str, index: u8) {
         ip(&format!("link add {port} mtu 1500 type veth peer name eth netns {}", self.thread));
         ip(&format!("link set {port} up"));
         self.inside(move || {
             ip(&format!("link set eth address 02:00:00:00:00:{index:02x}"));
             ip("link set eth up");
-            ip(&format!("addr add 10.0.0.{index}/24 dev eth"));
             disable_offloads("eth").unwrap();
         });
     }
@@ -107,11 +115,11 @@ fn ip(arguments: &str) {
 }
 
 /// A switch as a process; `ports` have hosts and learn.
-fn switch(site: &Site, name: &str, trunk: &str, ports: &[(u16, &str)]) -> Process {
+fn switch(site: &Site, name: &str, extra: &str, trunk: &str, ports: &[(u16, &str)]) -> Process {
     let state = site.path(name);
     std::fs::create_dir(&state).unwrap();
     let mut toml = format!(
-        "name = '{name}'\ncontroller = '{}'\nstate_dir = '{}'\nlearn = 'accept'\n\
+        "name = '{name}'\ncontroller = '{}'\nstate_dir = '{}'\nlearn = 'accept'\n{extra}\n\
          [[port]]\nid = 9\ndevice = '{trunk}'\nrole = 'trunk'\n",
         site.url,
         state.display()
@@ -124,6 +132,13 @@ fn switch(site: &Site, name: &str, trunk: &str, ports: &[(u16, &str)]) -> Proces
     Process::spawn(&["switch", "--config", path.to_str().unwrap()])
 }
 
+/// The cable between the two switches.
+fn cable() {
+    ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
+    ip("link set t1 up");
+    ip("link set t2 up");
+}
+
 fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
     in_namespace(|| {
         ip("link set lo up");
@@ -132,15 +147,15 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(site.client());
 
-        ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
-        ip("link set t1 up");
-        ip("link set t2 up");
+        cable();
         let [one, two, attacker] = [(); 3].map(|()| Host::new());
         one.plug("p1", 1);
         two.plug("p2", 2);
         attacker.plug("p3", 3);
-        let _switches =
-            [switch(&site, "s1", "t1", &[(1, "p1"), (3, "p3"), (4, "p4")]), switch(&site, "s2", "t2", &[(2, "p2")])];
+        let _switches = [
+            switch(&site, "s1", "", "t1", &[(1, "p1"), (3, "p3"), (4, "p4")]),
+            switch(&site, "s2", "", "t2", &[(2, "p2")]),
+        ];
         soon(&runtime, "both switches are in step", async || in_step(&client).await == 2);
 
         one.reaches_soon(1, &two, 2);
@@ -168,6 +183,89 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
         two.plug("p4", 2);
         two.reaches_soon(2, &one, 1);
         assert_eq!(place(&runtime, &client, 2), "s1.4 10.0.0.2");
+    });
+}
+
+/// A process of a host; killed when dropped.
+struct Service(std::process::Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
+    in_namespace(|| {
+        ip("link set lo up");
+        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"\nauto_switches = \"on\"");
+        let _controller = site.start();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(site.client());
+        // The server is declared: it says nothing by itself, and its address is nobody else's.
+        for words in ["switch add s1", "host add dhcp s1:5", "name add 02:00:00:00:00:63 dhcp --ip 10.0.0.99"] {
+            assert!(site.fibula(&words.split(' ').collect::<Vec<_>>()).status.success(), "{words}");
+        }
+        cable();
+        let [one, two, server, other] = [(); 4].map(|()| Host::new());
+        one.plug_bare("p1", 1);
+        two.plug_bare("p2", 2);
+        server.plug("p9", 99);
+        other.plug("p3", 3);
+        let extra = "dhcp_server = '02:00:00:00:00:63'";
+        let _switches = [
+            switch(&site, "s1", extra, "t1", &[(1, "p1"), (3, "p3"), (5, "p9")]),
+            switch(&site, "s2", extra, "t2", &[(2, "p2")]),
+        ];
+        soon(&runtime, "both switches are in step", async || in_step(&client).await == 2);
+        let leases = site.path("leases").display().to_string();
+        let _dnsmasq = server.inside(move || {
+            let arguments = [
+                "--keep-in-foreground",
+                "--conf-file=/dev/null",
+                "--port=0",
+                "--interface=eth",
+                "--bind-interfaces",
+                "--dhcp-authoritative",
+                "--no-ping",
+                "--user=root",
+                "--pid-file=",
+                "--dhcp-range=10.0.0.100,10.0.0.150,255.255.255.0,1h",
+                &format!("--dhcp-leasefile={leases}"),
+            ];
+            Service(Command::new("dnsmasq").args(arguments).spawn().expect("dnsmasq-base is installed"))
+        });
+        let mut ears =
+            other.inside(|| AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap());
+        let script = site.path("bound");
+        std::fs::write(&script, "#!/bin/sh\n[ \"$1\" != bound ] || ip addr add $ip/24 dev $interface\n").unwrap();
+        run("chmod", &["+x", script.to_str().unwrap()]);
+        // The second client wants the answers as broadcasts.
+        let addresses = [(&one, "1", None), (&two, "2", Some("-B"))].map(|(host, index, broadcast)| {
+            let script = script.display().to_string();
+            host.inside(move || {
+                let mut arguments = vec!["-i", "eth", "-n", "-q", "-f", "-t", "60", "-T", "1", "-s", &script];
+                arguments.extend(broadcast);
+                let got = run("udhcpc", &arguments);
+                assert!(got.status.success(), "client {index}: {}", String::from_utf8_lossy(&got.stderr));
+                let shown = String::from_utf8(run("ip", &["-4", "-o", "addr", "show", "dev", "eth"]).stdout).unwrap();
+                let address = shown.split_whitespace().find(|word| word.starts_with("10.0.0.")).unwrap();
+                address.trim_start_matches("10.0.0.").trim_end_matches("/24").parse::<u8>().unwrap()
+            })
+        });
+        assert!(addresses.iter().all(|address| (100..=150).contains(address)) && addresses[0] != addresses[1]);
+        one.reaches_soon(addresses[0], &two, addresses[1]);
+        assert_eq!(place(&runtime, &client, 2), format!("s2.2 10.0.0.{}", addresses[1]));
+
+        let (mut pool, mut burst) = (netio::Pool::new(64, 2048), Burst::new());
+        while ears.rx_burst(&mut pool, &mut burst).unwrap() > 0 {
+            for packet in burst.drain(..) {
+                let is_of_dhcp =
+                    packet.frame().get(34..38).is_some_and(|ports| ports.contains(&67) && ports.contains(&68));
+                assert!(!is_of_dhcp, "a stranger hears what a client or the server says: {:02x?}", packet.frame());
+            }
+        }
     });
 }
 

@@ -73,6 +73,8 @@ drop_reasons! {
     TxFull = "tx_full",
     /// The port of exit cannot send such a frame (longer than its MTU).
     TxRefused = "tx_refused",
+    /// A broadcast of DHCP that speaks for another host than its sender, or one more than the port may send.
+    Dhcp = "dhcp",
     /// A broadcast from a trunk, or one that is not an ARP request.
     Broadcast = "broadcast",
     /// A multicast from a trunk, or one that is not a neighbour solicitation.

@@ -6,6 +6,7 @@
 use crate::acl::{AccessList, AclCounters, AclStatus, PortAcl};
 use crate::alien;
 use crate::counters::{Counts, WorkerCounters};
+use crate::dhcp::Dhcp;
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
@@ -13,7 +14,7 @@ use crate::kernel::{Kernel, KernelStatus};
 use crate::learn::Learner;
 use crate::links::Links;
 use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::{Neighbours, PlaneWriter, ShownTo};
+use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
@@ -76,6 +77,8 @@ pub struct PortSpec {
     pub check_source: CheckSource,
     /// Whether sources that are no names there are noted for the controller, if sources are checked.
     pub learns: bool,
+    /// The DHCP server that its hosts may ask, if it is a host port and names are MAC addresses.
+    pub dhcp: Option<Mac>,
     /// How its frames come, for people.
     pub driver: DriverText,
     /// One device for each worker, in the order of workers.
@@ -91,7 +94,16 @@ impl PortSpec {
     /// As [`PortSpec::new`], of any device.
     pub fn with(id: PortId, role: Role, device: Box<dyn Device>) -> Self {
         let driver = DriverText::from("memory".to_owned());
-        Self { id, role, acl: None, check_source: CheckSource::Off, learns: false, driver, devices: vec![device] }
+        Self {
+            id,
+            role,
+            acl: None,
+            check_source: CheckSource::Off,
+            learns: false,
+            dhcp: None,
+            driver,
+            devices: vec![device],
+        }
     }
 }
 
@@ -227,7 +239,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
             let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
-            queue.push(Port { id, role, acl, check_source, learns, device, health, retry, staged, known });
+            let dhcp = port.dhcp.filter(|_| port.role == Role::Host).map(Dhcp::new);
+            queue.push(Port { id, role, acl, check_source, learns, dhcp, device, health, retry, staged, known });
         }
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });

@@ -10,6 +10,7 @@
 //! Whoever makes up names fills the inbox only at the rate of his port, and what was noted is not noted again for a second. A
 //! worker that finds the inbox in use goes on without it: the host is heard again.
 
+use crate::budget::Budget;
 use crate::parse::{ARP, ICMPV6, IPV6, ether_type};
 use crate::shim;
 use fib::name::NameKind;
@@ -147,26 +148,6 @@ pub struct Counts {
     pub left_out: u64,
 }
 
-/// What a port may still note.
-#[derive(Debug)]
-struct Budget {
-    left: f64,
-    at: Instant,
-}
-
-impl Budget {
-    fn take(&mut self, now: Instant) -> bool {
-        let full = f64::from(NOTES_PER_SECOND);
-        let earned = now.saturating_duration_since(self.at).as_secs_f64() * full;
-        (self.left, self.at) = ((self.left + earned).min(full), now);
-        let may = self.left >= 1.0;
-        if may {
-            self.left -= 1.0;
-        }
-        may
-    }
-}
-
 impl Learner {
     /// A worker met sources at a port that are not known there.
     #[cold]
@@ -218,7 +199,7 @@ impl Inbox {
             return;
         }
         let is_full = self.claims.len() >= INBOX || self.lately[0].len() >= MAX_NOTED;
-        let budget = || Budget { left: f64::from(NOTES_PER_SECOND), at: now };
+        let budget = || Budget::full(NOTES_PER_SECOND, now);
         if is_full || !self.budgets.entry(index).or_insert_with(budget).take(now) {
             self.counts.left_out += 1;
             return;

@@ -18,6 +18,7 @@
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
+//! | [`dhcp`] | broadcasts of DHCP, each to the one that it is for |
 //! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
 //! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
@@ -34,9 +35,11 @@ mod bits;
 pub mod acl;
 pub mod alien;
 pub mod bench;
+mod budget;
 pub mod counters;
 pub mod daemon;
 pub mod dataplane;
+pub mod dhcp;
 pub mod directory;
 pub mod exact;
 pub mod flow;

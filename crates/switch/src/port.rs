@@ -1,6 +1,7 @@
 //! Ports: the role of a port, its health, and the end that a worker has of it.
 
 use crate::acl::PortAcl;
+use crate::dhcp::Dhcp;
 use crate::source::CheckSource;
 use crate::worker::known::Known;
 use crate::worker::retry::Retry;
@@ -101,6 +102,8 @@ pub(crate) struct Port {
     pub(crate) check_source: CheckSource,
     /// Whether sources that are not true are noted.
     pub(crate) learns: bool,
+    /// Where broadcasts of DHCP go.
+    pub(crate) dhcp: Option<Dhcp>,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) retry: Retry,

@@ -10,6 +10,7 @@ use crate::learn::Learn;
 use crate::links::Timing;
 use crate::maglev::MAX_WEIGHT;
 use crate::parse::MAX_FIXED_OFFSET;
+use crate::plane::Mac;
 use crate::source::CheckSource;
 use api::address::{Address, socket_path};
 use api::config::ConfigError;
@@ -17,6 +18,7 @@ use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
 use fib::action::PortId;
+use fib::name::{Name, NameKind};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -83,6 +85,9 @@ pub struct Config {
     /// What becomes of sources that are no names at a host port, unless it says otherwise.
     #[serde(default)]
     pub learn: Learn,
+    /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
+    #[serde(default, deserialize_with = "some_mac")]
+    pub dhcp_server: Option<Mac>,
     /// What becomes of frames to names that the network does not know.
     #[serde(default)]
     pub alien: Alien,
@@ -158,6 +163,9 @@ pub struct Port {
     pub check_source: Option<CheckSource>,
     /// What becomes of sources that are no names there; as at the other ports if absent. For host ports only.
     pub learn: Option<Learn>,
+    /// The MAC address of the DHCP server that its hosts may ask; as at the other ports if absent. For host ports only.
+    #[serde(default, deserialize_with = "some_mac")]
+    pub dhcp_server: Option<Mac>,
     /// The tenant of names that are learnt there.
     #[serde(default)]
     pub learn_tenant: u32,
@@ -343,6 +351,10 @@ impl Config {
             if port.learn.is_some_and(|learn| learn != Learn::Off) && port.role != Role::Host {
                 return Err(format!("port {} has learn, which is for ports with role = \"host\"; remove it", port.id));
             }
+            if port.dhcp_server.is_some() && port.role != Role::Host {
+                let id = port.id;
+                return Err(format!("port {id} has dhcp_server, which is for ports with role = \"host\"; remove it"));
+            }
             if config.learn_at(port) != Learn::Off && config.check_source_at(port) == CheckSource::Off {
                 return Err(format!(
                     "port {} learns, and check_source = \"off\" there: what is not checked is not seen; write check_source = \"mac\"",
@@ -475,6 +487,11 @@ impl Config {
         }
     }
 
+    /// The DHCP server that the hosts of a port may ask.
+    pub fn dhcp_server_at(&self, port: &Port) -> Option<Mac> {
+        port.dhcp_server.or(self.dhcp_server).filter(|_| port.role == Role::Host)
+    }
+
     /// What becomes of sources that are no names at a port.
     pub fn learn_at(&self, port: &Port) -> Learn {
         match port.role {
@@ -605,6 +622,13 @@ fn port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PortId, 
 
 fn some_port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<PortId>, D::Error> {
     port_id(deserializer).map(Some)
+}
+
+fn some_mac<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let name = Name::parse(NameKind::Mac, &text).map_err(serde::de::Error::custom)?;
+    name.check_unicast().map_err(serde::de::Error::custom)?;
+    Ok(name.as_bytes().try_into().ok())
 }
 
 fn default_weight() -> u16 {

@@ -33,7 +33,16 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
         };
         let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
         let (check_source, learns) = (config.check_source_at(port), config.learn_at(port) != Learn::Off);
-        ports.push(PortSpec { id: port.id, role, acl, check_source, learns, driver, devices });
+        ports.push(PortSpec {
+            id: port.id,
+            role,
+            acl,
+            check_source,
+            learns,
+            dhcp: config.dhcp_server_at(port),
+            driver,
+            devices,
+        });
     }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");

@@ -48,6 +48,7 @@ use crate::table::Table;
 use arrayvec::ArrayVec;
 use fib::action::PortId;
 use fib::designs;
+use fib::name::NameKind;
 use leads::{Lead, Leads};
 use netio::{NetError, Packet, Pool, Waiter, Waker};
 use std::io;
@@ -464,7 +465,18 @@ impl<T: Table> Worker<T> {
                         true if frame[..6] == [0xff; 6] => Err(DropReason::Broadcast),
                         true if self.shared.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
                         true => Err(DropReason::Multicast),
-                        false => answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer),
+                        false => {
+                            let dhcp = self.ports[entry].dhcp.as_mut();
+                            let directed = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now()));
+                            match directed {
+                                None => answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer),
+                                Some(directed) => directed.and(field).and_then(|field| {
+                                    let is_mac = field.kind() == NameKind::Mac;
+                                    let field = if is_mac { Ok(field) } else { Err(DropReason::Broadcast) };
+                                    field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
+                                }),
+                            }
+                        }
                     };
                 }
                 field?.extract(frame, type_at, &mut self.work.names).map(|()| Parsed::Name)

@@ -1,0 +1,47 @@
+//! How often a port may do what costs others something.
+
+use std::time::Instant;
+
+/// So much a second, and so much at once.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    per_second: u32,
+    left: f64,
+    at: Instant,
+}
+
+impl Budget {
+    /// One of which nothing is spent.
+    pub(crate) fn full(per_second: u32, now: Instant) -> Self {
+        Self { per_second, left: per_second.into(), at: now }
+    }
+
+    /// Spends one, if there is one.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let full = f64::from(self.per_second);
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * full;
+        (self.left, self.at) = ((self.left + earned).min(full), now);
+        let may = self.left >= 1.0;
+        if may {
+            self.left -= 1.0;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_spent_comes_back_with_time_and_no_more_than_that() {
+        let start = Instant::now();
+        let mut budget = Budget::full(10, start);
+        let spend = |budget: &mut Budget, at| (0..100).filter(|_| budget.take(at)).count();
+        assert_eq!(spend(&mut budget, start), 10);
+        assert_eq!(spend(&mut budget, start + Duration::from_millis(500)), 5);
+        assert_eq!(spend(&mut budget, start + Duration::from_secs(3600)), 10);
+        assert_eq!(spend(&mut budget, start), 0, "a clock that goes back earns nothing");
+    }
+}
