@@ -16,6 +16,7 @@ netio::tests! {
     namespaces: [
         hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away,
         hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it,
+        a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not,
     ],
     anywhere: []
 }
@@ -178,6 +179,13 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
         let text = String::from_utf8(printed.stdout).unwrap();
         assert!(text.lines().any(|line| line.contains("02:00:00:00:00:02") && line.contains("s2:2")), "{text}");
 
+        // What was made up is forgotten, and what sends comes back.
+        assert!(site.fibula(&["host", "forget", "s1.3"]).status.success());
+        assert_eq!(runtime.block_on(learnt(&client)).len(), 2);
+        attacker.reaches_soon(3, &one, 1);
+        assert!(place(&runtime, &client, 3).starts_with("s1.3 "), "its address follows with its next ARP packet");
+        assert_eq!(site.fibula(&["host", "forget", "nobody"]).status.code(), Some(4));
+
         // The second host is plugged in elsewhere, and is found there as soon as it says anything.
         two.inside(|| ip("link del eth"));
         two.plug("p4", 2);
@@ -266,6 +274,37 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
                 assert!(!is_of_dhcp, "a stranger hears what a client or the server says: {:02x?}", packet.frame());
             }
         }
+    });
+}
+
+fn a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not() {
+    in_namespace(|| {
+        ip("link set lo up");
+        let site = Site::new("auto_links = \"on\"\nauto_switches = \"on\"");
+        let _controller = site.start();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(site.client());
+        cable();
+        let [speaks, silent] = [(); 2].map(|()| Host::new());
+        speaks.plug("p1", 1);
+        silent.plug("p2", 2);
+        // No host says anything by itself.
+        for host in [&speaks, &silent] {
+            host.inside(|| _ = std::fs::write("/proc/sys/net/ipv6/conf/eth/disable_ipv6", "1"));
+        }
+        let ports = [(1, "p1"), (2, "p2")];
+        let _switch = switch(&site, "s1", "learn_forget_s = 5", "t1", &ports);
+        soon(&runtime, "the switch is in step", async || in_step(&client).await == 1);
+        speaks.reaches_soon(1, &silent, 2);
+        soon(&runtime, "both are known", async || learnt(&client).await.len() == 2);
+        let began = Instant::now();
+        let names = || runtime.block_on(learnt(&client)).into_iter().map(|name| name.name).collect::<Vec<_>>();
+        // One asks for somebody who is not there, once a second.
+        while names().len() == 2 {
+            assert!(began.elapsed() < PATIENCE, "nobody is forgotten");
+            assert!(!speaks.reaches(77));
+        }
+        assert_eq!(names(), ["02:00:00:00:00:01"]);
     });
 }
 

@@ -11,6 +11,8 @@
 //! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
 //! any network that learns.
 //!
+//! Where a port says so, a learnt name is forgotten when it was silent for a time.
+//!
 //! Everything here is lost with this process; what followed from it is in the store.
 
 use crate::change::{Place, Record, State};
@@ -81,6 +83,9 @@ pub(crate) struct Learning {
 struct Seen {
     unknown: HashMap<Name, Unknown>,
     moves: HashMap<Name, Moves>,
+    /// Ports whose silent names are forgotten after a time, and when their names were seen last.
+    forgetful: HashMap<End, Duration>,
+    last: HashMap<Name, Instant>,
     troubles: BTreeMap<End, Vec<Trouble>>,
     counts: Counts,
 }
@@ -92,6 +97,8 @@ pub(crate) struct Counts {
     pub(crate) learnt: u64,
     pub(crate) moved: u64,
     pub(crate) addresses: u64,
+    /// Names that said nothing for as long as their port waits.
+    pub(crate) forgotten: u64,
     /// Those of which nothing was made: the port has as many as it may; it is declared elsewhere; the address is another's; it
     /// moves too often; anything else.
     pub(crate) full: u64,
@@ -166,6 +173,12 @@ impl Learning {
             sight.accepts &= settings.accept;
             sight.max_names = sight.max_names.min(settings.max_names_per_port);
             let end = sight.end;
+            if host.forget_s == 0 {
+                seen.forgetful.remove(&end);
+            } else {
+                seen.forgetful.insert(end, Duration::from_secs(host.forget_s.into()));
+                seen.last.insert(sight.name.clone(), now);
+            }
             if let Some(ip) = sight.ip {
                 let owner = state.network.rib().by_ip(ip).filter(|owner| *owner != sight.name);
                 if owner.is_some() || given.contains(&ip) {
@@ -202,6 +215,28 @@ impl Learning {
             decided.records.push(Record { name: sight.name.to_string(), host, tenant, ip });
         }
         decided
+    }
+
+    /// The names that said nothing for as long as their port waits. What was not heard since this process leads is taken to have been
+    /// heard now.
+    pub(crate) fn silent(&self, state: &State, now: Instant) -> Vec<String> {
+        let seen = &mut *self.lock();
+        if seen.forgetful.is_empty() {
+            return Vec::new();
+        }
+        let mut last = std::mem::take(&mut seen.last);
+        let mut silent = Vec::new();
+        for (name, end) in state.hosts.learnt.iter() {
+            let Some(patience) = seen.forgetful.get(&end) else { continue };
+            let heard = last.remove(name).unwrap_or(now);
+            if now.saturating_duration_since(heard) >= *patience {
+                silent.push(name.to_string());
+            } else {
+                seen.last.insert(name.clone(), heard);
+            }
+        }
+        seen.counts.forgotten += silent.len() as u64;
+        silent
     }
 
     /// The network refused what was decided.

@@ -76,6 +76,16 @@ impl Learnt {
         self.at.get(&end).copied().unwrap_or(0)
     }
 
+    /// All of them, and where each is.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, End)> {
+        self.names.iter().map(|(name, (_, end))| (name, *end))
+    }
+
+    /// Those at a port. O(all that are learnt).
+    pub fn at(&self, end: End) -> impl Iterator<Item = &Name> {
+        self.names.iter().filter(move |(_, (_, at))| *at == end).map(|(name, _)| name)
+    }
+
     /// How many are learnt in all.
     pub fn len(&self) -> usize {
         self.names.len()

@@ -67,6 +67,9 @@ const QUEUED_JOBS: usize = 4096;
 /// Lists of messages that may wait for the pusher; beyond, the writer waits.
 const QUEUED_PUSHES: usize = 64;
 
+/// How often it is looked for learnt names that have been silent for too long.
+const FORGET_EVERY: Duration = Duration::from_secs(5);
+
 /// How long to wait for a store that is in use.
 const STORE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -242,6 +245,17 @@ impl Controller {
             }
         });
 
+        let forget = jobs.clone();
+        tokio::spawn(async move {
+            loop {
+                #[expect(clippy::disallowed_methods, reason = "how often it is looked for silent names")]
+                tokio::time::sleep(FORGET_EVERY).await;
+                if forget.send(Job::Forget).await.is_err() {
+                    return;
+                }
+            }
+        });
+
         let handled = Arc::clone(&shared);
         // A change is about a hundred bytes of text and rows.
         let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
@@ -249,8 +263,13 @@ impl Controller {
 
         let known = Arc::clone(&shared);
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
-        let south =
-            south::South { jobs: jobs.clone(), gate: Arc::clone(&gate), throttle: Arc::default(), shared: known };
+        let south = south::South {
+            jobs: jobs.clone(),
+            gate: Arc::clone(&gate),
+            throttle: Arc::default(),
+            shared: known,
+            seeing: Default::default(),
+        };
         let serving = Server::builder()
             .initial_stream_window_size(limits.window_bytes)
             .initial_connection_window_size(limits.window_bytes)

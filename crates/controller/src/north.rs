@@ -398,6 +398,18 @@ impl Northbound for North {
         self.change(&peer, Change::Learn { records, at_ms }).await.map(Response::new)
     }
 
+    async fn forget_host(&self, request: Request<v1::ForgetHostRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        let host = request.into_inner().name;
+        let names = self.read(move |state| {
+            let end = state.hosts.end(&host)?;
+            Ok(state.hosts.learnt.at(end).map(ToString::to_string).collect())
+        });
+        let names = names.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
+        // One that was removed meanwhile is forgotten as well.
+        self.change(&peer, Change::RemoveNames { names, ignore_missing: true }).await.map(Response::new)
+    }
+
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)

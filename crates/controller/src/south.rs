@@ -7,16 +7,18 @@ use crate::shared::Shared;
 use crate::writer::{Attached, Job};
 use api::crash::step;
 use api::gate::{Attempt, Gate, Peer, Turned};
+use api::seam::now;
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
 use fib::messages::{Report, Uplink};
 use fib::name::clip;
+use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -45,6 +47,31 @@ pub(crate) struct South {
     /// For lines that a switch can cause as fast as it sends.
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) shared: Arc<Shared>,
+    /// What switches tell just now.
+    pub(crate) seeing: Seeing,
+}
+
+/// Requests that are under way, by switch and kind.
+#[derive(Debug, Default)]
+pub(crate) struct Seeing(Mutex<HashSet<(String, &'static str)>>);
+
+/// Ends with the request.
+struct Turn<'a>(&'a Seeing, (String, &'static str));
+
+impl Seeing {
+    /// None while another request of this kind of this switch is under way.
+    fn turn(&self, switch: &str, kind: &'static str) -> Option<Turn<'_>> {
+        let key = (switch.to_owned(), kind);
+        // Not made where it is not to end.
+        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        is_first.then(|| Turn(self, key))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
 }
 
 #[tonic::async_trait]
@@ -105,7 +132,8 @@ impl Southbound for South {
         let SeeTrunksRequest { switch, report } = request.into_inner();
         self.check(&peer, &switch, "see_trunks")?;
         let trunks = report.unwrap_or_default().trunks;
-        self.see(|reply| Job::Trunks { switch, trunks, reply: Some(reply) }).await?;
+        let name = switch.clone();
+        self.see((&name, "trunks"), |reply| Job::Trunks { switch, trunks, reply: Some(reply) }).await?;
         Ok(Response::new(SeeTrunksReply {}))
     }
 
@@ -117,7 +145,8 @@ impl Southbound for South {
             let why = format!("{} hosts are too many for one request; send at most {MAX_SEEN} in each", hosts.len());
             return Err(Status::invalid_argument(why));
         }
-        self.see(|reply| Job::Hosts { switch, hosts, reply }).await?;
+        let name = switch.clone();
+        self.see((&name, "hosts"), |reply| Job::Hosts { switch, hosts, reply }).await?;
         Ok(Response::new(SeeHostsReply {}))
     }
 }
@@ -139,8 +168,7 @@ impl South {
     /// Lists a switch that nobody added, or adds it if the configuration says so. Whether it was added.
     async fn add_newcomer(&self, peer: &Peer, switch: &str, version: &str) -> Result<bool, Status> {
         let newcomers = &self.shared.newcomers;
-        let is_listed =
-            newcomers.note(switch, version, peer.address().to_string(), api::seam::now(), api::clock::unix_ms());
+        let is_listed = newcomers.note(switch, version, peer.address().to_string(), now(), api::clock::unix_ms());
         if !is_listed || newcomers.auto() != Auto::On || self.shared.leader().is_some() {
             return Ok(false);
         }
@@ -156,10 +184,19 @@ impl South {
     }
 
     /// What only the controller that leads does; answered when it is committed.
-    async fn see(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), Status> {
+    ///
+    /// One at a time of a kind and a switch.
+    async fn see(
+        &self,
+        (switch, kind): (&str, &'static str),
+        job: impl FnOnce(oneshot::Sender<()>) -> Job,
+    ) -> Result<(), Status> {
         if self.shared.leader().is_some() {
             return Err(crate::north::status_of(&self.shared.not_leader()));
         }
+        let _turn = self.seeing.turn(switch, kind).ok_or_else(|| {
+            Status::resource_exhausted("the last request of this kind is not answered yet; wait for its answer")
+        })?;
         let (reply, done) = oneshot::channel();
         self.jobs.send(job(reply)).await.map_err(|_| stopping())?;
         done.await.map_err(|_| stopping())
@@ -204,6 +241,7 @@ async fn listen(
     throttle: Arc<Throttle>,
     shared: Arc<Shared>,
 ) {
+    let mut trunks = Reports::default();
     let reason = loop {
         let next = tokio::select! {
             () = session.until_ended() => break "ended by the controller".to_owned(),
@@ -216,8 +254,11 @@ async fn listen(
         };
         match heard {
             Ok(Heard::All) => {}
-            Ok(Heard::TooSoon) => pause().await,
+            Ok(Heard::TooSoon) => pause(TOO_SOON).await,
             Ok(Heard::Job(job)) => {
+                if matches!(job, Job::Trunks { .. }) && !trunks.may_come(now()) {
+                    pause(TOO_MANY).await;
+                }
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();
                 }
@@ -235,8 +276,31 @@ async fn listen(
 const TOO_SOON: Duration = Duration::from_millis(1);
 
 #[expect(clippy::disallowed_methods, reason = "the time itself is what a switch has to wait for")]
-fn pause() -> tokio::time::Sleep {
-    tokio::time::sleep(TOO_SOON)
+fn pause(time: Duration) -> tokio::time::Sleep {
+    tokio::time::sleep(time)
+}
+
+/// Reports of trunks that a switch may send at once: every flap is damped at the switch, for longer each time.
+const MOST_REPORTS: u32 = 100;
+/// Within this time; what comes sooner is read after this.
+const REPORTS_WITHIN: Duration = Duration::from_secs(10);
+const TOO_MANY: Duration = Duration::from_millis(100);
+
+/// Counts what a switch says of its trunks: each word may change the paths of all.
+#[derive(Default)]
+struct Reports {
+    since: Option<Instant>,
+    n: u32,
+}
+
+impl Reports {
+    fn may_come(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= REPORTS_WITHIN) {
+            (self.since, self.n) = (Some(now), 0);
+        }
+        self.n += 1;
+        self.n <= MOST_REPORTS
+    }
 }
 
 /// What follows from a message of a switch.
@@ -313,4 +377,31 @@ pub(crate) fn decode(report: &[u8]) -> Result<Report, String> {
 
 fn stopping() -> Status {
     crate::north::status_of(&Refusal::Stopping)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_that_reports_as_fast_as_it_can_is_read_slowly_and_one_that_does_not_never_waits() {
+        let start = Instant::now();
+        let mut reports = Reports::default();
+        let n_taken = (0..10_000).filter(|_| reports.may_come(start)).count();
+        assert_eq!(n_taken, MOST_REPORTS as usize);
+        assert!(reports.may_come(start + REPORTS_WITHIN));
+        let each = REPORTS_WITHIN / MOST_REPORTS;
+        let mut reports = Reports::default();
+        assert!((0..1000).all(|i| reports.may_come(start + each * i)));
+    }
+
+    #[test]
+    fn one_request_of_a_kind_and_a_switch_is_under_way() {
+        let seeing = Seeing::default();
+        let turn = seeing.turn("s1", "hosts").unwrap();
+        assert!(seeing.turn("s1", "hosts").is_none());
+        assert!(seeing.turn("s1", "trunks").is_some() && seeing.turn("s2", "hosts").is_some());
+        drop(turn);
+        assert!(seeing.turn("s1", "hosts").is_some());
+    }
 }

@@ -76,13 +76,14 @@ impl StatusSource for Page {
         text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));
         text.gauge("fibula_hosts", "Host ports.", read(&shared.sizes.hosts));
         text.gauge("fibula_names_learnt", "Of the names, those that switches found.", read(&shared.sizes.learnt));
-        let (Counts { learnt, moved, addresses, full, declared, taken, flapping, refused }, n_unknown) =
+        let (Counts { learnt, moved, addresses, forgotten, full, declared, taken, flapping, refused }, n_unknown) =
             shared.learning.counts();
         text.gauge("fibula_hosts_unknown", "Names that switches saw and that are not learnt.", plain(n_unknown as u64));
         let events = [
             ("learnt", learnt),
             ("moved", moved),
             ("address", addresses),
+            ("forgotten", forgotten),
             ("port_full", full),
             ("declared_elsewhere", declared),
             ("address_of_another", taken),

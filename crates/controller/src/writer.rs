@@ -112,6 +112,8 @@ pub(crate) enum Job {
         /// Answered when what follows from it is committed.
         reply: oneshot::Sender<()>,
     },
+    /// Forget learnt names that have been silent for too long.
+    Forget,
     /// Choose another hash key.
     Rekey {
         reply: oneshot::Sender<Result<Changed, Refusal>>,
@@ -358,6 +360,7 @@ impl Writer {
                 self.learn(&switch, &hosts, group)?;
                 group.seen.push(reply);
             }
+            Job::Forget => self.forget(group)?,
             Job::Follow(commit) => self.follow(&commit, group),
             Job::Replace { state, number } => self.replace(*state, number),
             Job::Lead { store, settings } => {
@@ -577,6 +580,7 @@ impl Writer {
             Job::Change { .. }
             | Job::Trunks { .. }
             | Job::Hosts { .. }
+            | Job::Forget
             | Job::Follow(_)
             | Job::Replace { .. }
             | Job::Lead { .. }

@@ -178,6 +178,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
             learns: false,
+            notes_true: false,
             dhcp: None,
             driver: "memory".to_owned().into(),
             devices: vec![],

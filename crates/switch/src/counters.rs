@@ -133,7 +133,7 @@ pub struct WorkerCounters {
     pub originated: Counter,
     /// Frames to unknown names that were sent on all the same.
     pub aliens: Counter,
-    /// Hellos of neighbours at trunks.
+    /// Hellos of neighbours at trunks, and what these say in LLDP.
     pub hellos: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,

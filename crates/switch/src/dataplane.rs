@@ -77,6 +77,8 @@ pub struct PortSpec {
     pub check_source: CheckSource,
     /// Whether sources that are no names there are noted for the controller, if sources are checked.
     pub learns: bool,
+    /// Whether those that are names there are noted as well, in each [period](crate::learn::Learner::begin_period).
+    pub notes_true: bool,
     /// The DHCP server that its hosts may ask, if it is a host port and names are MAC addresses.
     pub dhcp: Option<Mac>,
     /// How its frames come, for people.
@@ -100,6 +102,7 @@ impl PortSpec {
             acl: None,
             check_source: CheckSource::Off,
             learns: false,
+            notes_true: false,
             dhcp: None,
             driver,
             devices: vec![device],
@@ -239,8 +242,22 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
             let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
+            let notes_true = port.notes_true;
             let dhcp = port.dhcp.filter(|_| port.role == Role::Host).map(Dhcp::new);
-            queue.push(Port { id, role, acl, check_source, learns, dhcp, device, health, retry, staged, known });
+            queue.push(Port {
+                id,
+                role,
+                acl,
+                check_source,
+                learns,
+                notes_true,
+                dhcp,
+                device,
+                health,
+                retry,
+                staged,
+                known,
+            });
         }
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
@@ -356,10 +373,14 @@ impl Monitor {
         &self.learner
     }
 
+    /// All ports: the index, the number, and the name of the device of each.
+    pub fn ports(&self) -> impl Iterator<Item = (u8, PortId, &str)> {
+        (0..).zip(&self.ports).map(|(i, port)| (i, port.id, port.devices.first().map_or("", |(name, ..)| name)))
+    }
+
     /// The trunks: the index, the number, and the name of the device of each.
     pub fn trunks(&self) -> impl Iterator<Item = (u8, PortId, &str)> {
-        let trunks = (0..).zip(&self.ports).filter(|(_, port)| port.role == Role::Trunk);
-        trunks.map(|(i, port)| (i, port.id, port.devices.first().map_or("", |(name, ..)| name)))
+        self.ports().zip(&self.ports).filter(|(_, port)| port.role == Role::Trunk).map(|(of, _)| of)
     }
 
     /// Reads all counters. They may be of moments a burst apart.

@@ -7,6 +7,9 @@
 //! frames are dropped until the controller has made a name of it, and that is what is noted here. Nothing is noted of frames
 //! from names that are known, except of ARP and neighbour discovery: an address that nobody has.
 //!
+//! Where silent names are to be forgotten, a port looks at the sources of its frames anew several times within that time (a
+//! [period](Learner::period)), and notes those that are true: they are there still.
+//!
 //! Whoever makes up names fills the inbox only at the rate of his port, and what was noted is not noted again for a second. A
 //! worker that finds the inbox in use goes on without it: the host is heard again.
 
@@ -17,6 +20,7 @@ use fib::name::NameKind;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -55,7 +59,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn new(name: &[u8], ip: Option<IpAddr>) -> Self {
+    pub(crate) fn new(name: &[u8], ip: Option<IpAddr>) -> Self {
         let mut bytes = [0; 16];
         bytes[..name.len()].copy_from_slice(name);
         Self { name: bytes, len: name.len() as u8, ip }
@@ -126,6 +130,7 @@ fn source_address(ether: u16, body: &[u8]) -> Option<IpAddr> {
 pub struct Learner {
     inbox: Mutex<Inbox>,
     heard: Notify,
+    period: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -164,6 +169,17 @@ impl Learner {
         if is_more {
             self.heard.notify_one();
         }
+    }
+
+    /// In another one, true sources are noted again.
+    #[inline]
+    pub(crate) fn period(&self) -> u32 {
+        self.period.load(Ordering::Relaxed)
+    }
+
+    /// Begins a period.
+    pub fn begin_period(&self) {
+        self.period.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until something was noted.

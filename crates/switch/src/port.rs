@@ -102,6 +102,8 @@ pub(crate) struct Port {
     pub(crate) check_source: CheckSource,
     /// Whether sources that are not true are noted.
     pub(crate) learns: bool,
+    /// Whether those that are true are noted now and then, too.
+    pub(crate) notes_true: bool,
     /// Where broadcasts of DHCP go.
     pub(crate) dhcp: Option<Dhcp>,
     pub(crate) device: Box<dyn Device>,

@@ -72,6 +72,7 @@ fn two_workers() -> TwoWorkers {
             acl: None,
             check_source: CheckSource::Off,
             learns: false,
+            notes_true: false,
             dhcp: None,
             driver,
             devices,

@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 34] = [
+const ACCESS: [(&str, Needs); 35] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -41,6 +41,7 @@ const ACCESS: [(&str, Needs); 34] = [
     ("/fibula.v1.Northbound/AddHosts", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AcceptHosts", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/ForgetHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLink", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddLinks", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AcceptLinks", Needs::Role(Role::Writer)),

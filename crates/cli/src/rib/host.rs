@@ -38,6 +38,13 @@ pub(crate) enum Verb {
         #[arg(long, default_value_t = 10_000)]
         limit: u32,
     },
+    /// Remove all names that are learnt at a host
+    ///
+    /// Those that still send are learnt again.
+    Forget {
+        /// The host's name
+        name: String,
+    },
     /// Make names of what switches saw, where they saw it
     ///
     /// `host seen` shows them with the state `unknown`.
@@ -102,6 +109,10 @@ impl Verbs for Verb {
                 Ok(())
             }
             Verb::Seen { limit } => seen(client, limit, out).await,
+            Verb::Forget { name } => {
+                let changed = answer(client.forget_host(v1::ForgetHostRequest { name }).await)?;
+                print_changed(out, changed, "name", "removed")
+            }
             Verb::Accept { names, .. } => {
                 let changed = answer(client.accept_hosts(v1::AcceptHostsRequest { names }).await)?;
                 print_changed(out, changed, "name", "learnt")

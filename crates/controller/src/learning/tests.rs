@@ -30,7 +30,7 @@ fn seen(port: u32, index: u8, ip: &str) -> SeenHost {
         Err(_) => Vec::new(),
     };
     let name = vec![2, 0, 0, 0, 0, index];
-    SeenHost { port, name: name.into(), ip: ip.into(), accept: true, tenant: 0, max_names: 3 }
+    SeenHost { port, name: name.into(), ip: ip.into(), accept: true, tenant: 0, max_names: 3, forget_s: 0 }
 }
 
 impl Bench {
@@ -256,4 +256,35 @@ fn learnt_names_come_back_from_their_rows() {
     again.restore(network, &[2, 0, 0, 0, 0, 1], &[0; 7]);
     again.restore(network, b"?", &[0; 8]);
     assert_eq!(&again, learnt, "what the network does not have, and what is damaged");
+}
+
+#[test]
+fn names_that_say_nothing_are_forgotten_where_the_port_says_so() {
+    let mut bench = Bench::new();
+    let forgetful = |port, index| SeenHost { forget_s: 60, ..seen(port, index, "") };
+    let minute = Duration::from_secs(60);
+    bench.see("s1", &[forgetful(1, NAME_A), forgetful(1, NAME_B), seen(2, 0xc, "")]);
+    // A declared name at such a port is none of these.
+    bench.see("s2", &[forgetful(3, 1)]);
+    let silent = |bench: &Bench| bench.learning.silent(&bench.state, bench.now);
+    assert_eq!(silent(&bench), [""; 0]);
+    bench.now += minute / 2;
+    bench.see("s1", &[forgetful(1, NAME_B)]);
+    bench.now += minute / 2;
+    assert_eq!(silent(&bench), [text(NAME_A)]);
+    bench.now += 10 * minute;
+    let gone = silent(&bench);
+    assert_eq!(gone, [text(NAME_B)], "one that was told of is not told of again");
+    bench.state.carry_out(Change::RemoveNames { names: gone, ignore_missing: false }).unwrap();
+    bench.now += 10 * minute;
+    assert!(!silent(&bench).contains(&text(0xc)), "its port forgets nobody");
+
+    // Another process leads: it has heard nobody, and forgets nobody before a time of its own.
+    bench.learning = Learning::default();
+    bench.see("s1", &[forgetful(1, 0xe)]);
+    assert_eq!(silent(&bench), [""; 0]);
+    bench.now += minute;
+    let mut gone = silent(&bench);
+    gone.sort();
+    assert_eq!(gone, [text(NAME_A), text(0xe)]);
 }

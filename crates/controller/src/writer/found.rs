@@ -1,7 +1,7 @@
 //! What follows from what switches find: cut links, cables, hosts. The controller that leads carries it out.
 
 use super::{Group, Job, Writer};
-use crate::change::{Change, Refusal};
+use crate::change::{Change, MAX_BATCH, Refusal};
 use crate::config::Auto;
 use crate::learning::Decided;
 use crate::store::StoreError;
@@ -74,6 +74,19 @@ impl Writer {
                 }
                 (Err(_), Err(_)) => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Forgets learnt names that have been silent for too long.
+    pub(super) fn forget(&mut self, group: &mut Group) -> Result<(), StoreError> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        let silent = self.shared.learning.silent(&self.state, now());
+        for names in silent.chunks(MAX_BATCH) {
+            // What is refused, because its tenant changes too fast, is silent the next time as well.
+            let _ = self.change_unasked(Change::RemoveNames { names: names.to_vec(), ignore_missing: true }, group)?;
         }
         Ok(())
     }

@@ -18,7 +18,6 @@ use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
 use fib::action::PortId;
-use fib::name::{Name, NameKind};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -85,6 +84,9 @@ pub struct Config {
     /// What becomes of sources that are no names at a host port, unless it says otherwise.
     #[serde(default)]
     pub learn: Learn,
+    /// Seconds after which a learnt name that says nothing is forgotten, unless a port says otherwise; 0: never.
+    #[serde(default)]
+    pub learn_forget_s: u32,
     /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
@@ -112,11 +114,14 @@ pub struct Links {
     /// A link is down when so many hellos in a row did not come.
     #[serde(default = "default_multiplier")]
     pub multiplier: u8,
+    /// Whether all ports say who they are in LLDP, for others to read.
+    #[serde(default)]
+    pub lldp: bool,
 }
 
 impl Default for Links {
     fn default() -> Self {
-        Self { hello_ms: default_hello_ms(), multiplier: default_multiplier() }
+        Self { hello_ms: default_hello_ms(), multiplier: default_multiplier(), lldp: false }
     }
 }
 
@@ -172,6 +177,8 @@ pub struct Port {
     /// How many names may be learnt there.
     #[serde(default = "default_learn_max")]
     pub learn_max: u32,
+    /// Seconds after which a learnt name that says nothing is forgotten; as at the other ports if absent.
+    pub learn_forget_s: Option<u32>,
 }
 
 fn default_learn_max() -> u32 {
@@ -276,6 +283,9 @@ pub type AccessLists = HashMap<PathBuf, Arc<AccessList>>;
 /// Between hellos: no more often than a thread wakes in time, no more seldom than operators wait.
 const HELLO_MS: std::ops::RangeInclusive<u16> = 5..=10_000;
 
+/// A host that speaks now and then is not to be forgotten in between.
+const LEAST_FORGET_S: u32 = 5;
+
 /// More threads than this are a typing error.
 const MAX_WORKERS: usize = 64;
 
@@ -358,6 +368,14 @@ impl Config {
             if config.learn_at(port) != Learn::Off && config.check_source_at(port) == CheckSource::Off {
                 return Err(format!(
                     "port {} learns, and check_source = \"off\" there: what is not checked is not seen; write check_source = \"mac\"",
+                    port.id
+                ));
+            }
+            let forget_s = config.learn_forget_at(port);
+            if forget_s > 0 && (forget_s < LEAST_FORGET_S || config.check_source_at(port) != CheckSource::Mac) {
+                return Err(format!(
+                    "port {} has learn_forget_s = {forget_s}; write {LEAST_FORGET_S} or more, and check_source = \"mac\", or 0 to \
+                     forget nobody",
                     port.id
                 ));
             }
@@ -485,6 +503,11 @@ impl Config {
             Role::Host => port.check_source.unwrap_or(self.check_source),
             Role::Trunk | Role::Outside => CheckSource::Off,
         }
+    }
+
+    /// Seconds after which a name that is learnt at a port and says nothing is forgotten; 0: never.
+    pub fn learn_forget_at(&self, port: &Port) -> u32 {
+        if self.learn_at(port) == Learn::Off { 0 } else { port.learn_forget_s.unwrap_or(self.learn_forget_s) }
     }
 
     /// The DHCP server that the hosts of a port may ask.
@@ -626,9 +649,7 @@ fn some_port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 fn some_mac<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let name = Name::parse(NameKind::Mac, &text).map_err(serde::de::Error::custom)?;
-    name.check_unicast().map_err(serde::de::Error::custom)?;
-    Ok(name.as_bytes().try_into().ok())
+    crate::flow::config::mac(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn default_weight() -> u16 {

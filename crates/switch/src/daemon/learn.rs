@@ -13,7 +13,7 @@ use fib::replica::Tables;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
 /// Names in a request.
@@ -25,6 +25,12 @@ const COLLECT: Duration = Duration::from_millis(1);
 /// How long a controller may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How often true sources are noted within the time after which a silent name is forgotten.
+const PERIODS: u32 = 4;
+
+/// Longer than this nobody waits.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 /// After a round in vain.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -35,6 +41,7 @@ struct Terms {
     accept: bool,
     tenant: u32,
     max_names: u32,
+    forget_s: u32,
 }
 
 /// See the module.
@@ -54,7 +61,8 @@ impl Teller {
         let terms: HashMap<u8, Terms> = learning
             .map(|(index, port)| {
                 let accept = config.learn_at(port) == Learn::Accept;
-                (index, Terms { port: port.id, accept, tenant: port.learn_tenant, max_names: port.learn_max })
+                let (tenant, max_names) = (port.learn_tenant, port.learn_max);
+                (index, Terms { port: port.id, accept, tenant, max_names, forget_s: config.learn_forget_at(port) })
             })
             .collect();
         let controllers = controllers_of(&config.controller).map(str::to_owned).collect();
@@ -71,9 +79,19 @@ impl Teller {
     pub(super) async fn run<T: Tables>(self, shared: Arc<Shared<T>>) {
         // The controller that took the last report, and the connection to it.
         let mut leader: Option<(usize, Channel)> = None;
+        // The port that forgets soonest says how often true sources are noted.
+        let soonest = self.terms.values().map(|terms| terms.forget_s).filter(|forget_s| *forget_s > 0).min();
+        let period = soonest.map_or(Duration::MAX, |forget_s| Duration::from_secs(forget_s.into()) / PERIODS);
+        let mut began = Instant::now();
         loop {
-            self.learner.heard().await;
-            pause(COLLECT).await;
+            tokio::select! {
+                () = self.learner.heard() => pause(COLLECT).await,
+                () = pause(period.saturating_sub(began.elapsed()).min(LONGEST)) => {}
+            }
+            if began.elapsed() >= period {
+                began = Instant::now();
+                self.learner.begin_period();
+            }
             loop {
                 let claims = self.learner.take(AT_ONCE);
                 // Before it knows the network, a switch knows no name.
@@ -94,14 +112,14 @@ impl Teller {
     }
 
     fn seen(&self, index: u8, claim: &Claim) -> Option<SeenHost> {
-        let Terms { port, accept, tenant, max_names } = *self.terms.get(&index)?;
+        let Terms { port, accept, tenant, max_names, forget_s } = *self.terms.get(&index)?;
         let ip = match claim.ip {
             None => Vec::new(),
             Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
             Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
         };
         let name = claim.name().to_vec().into();
-        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names })
+        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names, forget_s })
     }
 
     /// Tells the controller that took the last report, then the others. Returns the one that took it.

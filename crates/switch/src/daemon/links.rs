@@ -2,9 +2,10 @@
 //! links carry frames.
 
 use super::agent::Shared;
+use super::config;
 use crate::dataplane::Dataplane;
 use crate::kernel::Kernel;
-use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
+use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing, lldp};
 use crate::plane::PlaneWriter;
 use fib::action::PortId;
 use netio::carrier::Carriers;
@@ -60,6 +61,9 @@ pub(super) struct Keeper {
     kernel: Option<Arc<Kernel>>,
     shared: Arc<Shared<PlaneWriter>>,
     carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
+    /// What each port says of itself in LLDP, and when next.
+    lldp: Vec<(u8, Vec<u8>)>,
+    says: Instant,
     /// When it looked round last.
     looked: Instant,
 }
@@ -67,12 +71,12 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(
         switch: String,
-        timing: Timing,
+        settings: &config::Links,
         plane: &Arc<Dataplane>,
         kernel: Option<Arc<Kernel>>,
         shared: Arc<Shared<PlaneWriter>>,
     ) -> Self {
-        let now = Instant::now();
+        let (now, timing) = (Instant::now(), settings.timing());
         // Random, and not 0.
         let own = RandomState::new().hash_one(&switch) | 1;
         let trunk = |(index, port, device): (u8, PortId, &str)| {
@@ -80,6 +84,8 @@ impl Keeper {
             Watched { index, port, device: device.to_owned(), session }
         };
         let trunks = plane.monitor().trunks().map(trunk).collect();
+        let said = plane.monitor().ports().filter(|_| settings.lldp);
+        let lldp = said.map(|(index, port, device)| (index, lldp::frame(&switch, port, device, own))).collect();
         let carriers = follow_carriers();
         if let Err(error) = &carriers {
             tracing::warn!(
@@ -88,7 +94,8 @@ impl Keeper {
             );
         }
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
-        Self { switch, timing, trunks, links, plane, kernel, shared, carriers: carriers.ok(), looked: now }
+        let carriers = carriers.ok();
+        Self { switch, timing, trunks, links, plane, kernel, shared, carriers, lldp, says: now, looked: now }
     }
 
     /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
@@ -96,7 +103,7 @@ impl Keeper {
     /// # Errors
     /// The error of the operating system.
     pub(super) fn start(self) -> io::Result<()> {
-        if self.trunks.is_empty() {
+        if self.trunks.is_empty() && self.lldp.is_empty() {
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -117,7 +124,8 @@ impl Keeper {
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let links = self.links.clone();
         loop {
-            let deadline = self.trunks.iter().filter_map(|trunk| trunk.session.deadline()).min();
+            let says = (!self.lldp.is_empty()).then_some(self.says);
+            let deadline = self.trunks.iter().filter_map(|trunk| trunk.session.deadline()).chain(says).min();
             let (mut says_all, mut carriers) = (false, Ok(Vec::new()));
             tokio::select! {
                 _ = tick.tick() => says_all = self.timing.interval_ms > 0,
@@ -150,7 +158,12 @@ impl Keeper {
             // A neighbour learns at once what changed here.
             let says = |index: &u8| says_all || changed.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
-            let frames: Vec<_> = said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
+            let mut frames: Vec<_> =
+                said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
+            if !self.lldp.is_empty() && now >= self.says {
+                self.says = now + lldp::EVERY;
+                frames.extend(self.lldp.iter().cloned());
+            }
             if !frames.is_empty() {
                 self.links.send(frames);
                 plane.wake_first();

@@ -198,7 +198,7 @@ impl Switch {
             None => None,
         };
         let keeper_of_links =
-            links::Keeper::new(config.name.clone(), config.links.timing(), &plane, kernel.clone(), Arc::clone(&shared));
+            links::Keeper::new(config.name.clone(), &config.links, &plane, kernel.clone(), Arc::clone(&shared));
         keeper_of_links.start().map_err(BuildError::from)?;
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane), kernel));
         tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));

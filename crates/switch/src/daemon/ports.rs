@@ -39,6 +39,7 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
             acl,
             check_source,
             learns,
+            notes_true: config.learn_forget_at(port) > 0,
             dhcp: config.dhcp_server_at(port),
             driver,
             devices,

@@ -12,6 +12,7 @@
 //! The keeper (`daemon::links`) owns the sessions, so they need no lock.
 
 pub mod hello;
+pub mod lldp;
 mod session;
 
 pub use hello::Hello;

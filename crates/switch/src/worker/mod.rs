@@ -40,6 +40,7 @@ use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
+use crate::links::lldp;
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
@@ -495,6 +496,8 @@ impl<T: Table> Worker<T> {
                 }
                 Ok(Parsed::Answer) => self.work.fates[i] = Fate::Answer,
                 Ok(Parsed::Hello) => self.work.fates[i] = Fate::Hello,
+                // For others to read, and no sign of a device that is no switch.
+                Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => self.work.fates[i] = Fate::Hello,
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }

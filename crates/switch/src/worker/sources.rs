@@ -23,6 +23,9 @@ use lookup::hash::{Digest, Hasher};
 use netio::BURST;
 use std::time::Instant;
 
+/// Where the period is in a version: local names change less often than that.
+const PERIOD_SHIFT: u32 = 40;
+
 /// The check of a burst, from its begin to its end.
 pub(super) struct Sources {
     checked: Checked,
@@ -99,7 +102,9 @@ impl<T: Table> Worker<T> {
             6
         };
         if checked == Checked::Mac {
-            sources.version = plane.local.version();
+            // What is known is for one period where true sources are to be noted as well.
+            let period = if port.notes_true { u64::from(self.shared.learner.period()) } else { 0 };
+            sources.version = plane.local.version() ^ period << PERIOD_SHIFT;
             let unknown = port.known.first_unknown(sources.version, &sources.names[..n]);
             if unknown.is_none() && sources.more == 0 && sources.whole == first(n) {
                 sources.checked = Checked::Nothing;
@@ -127,7 +132,12 @@ impl<T: Table> Worker<T> {
         let (here, wrong, reasons) = self.judge(plane, checked);
         let Sources { version, unknown, names, .. } = &self.work.sources;
         if checked == Checked::Mac && u64::from(here) >> unknown & 1 != 0 {
-            self.ports[self.work.entry].known.add(*version, names[*unknown]);
+            let (entry, source) = (self.work.entry, names[*unknown]);
+            self.ports[entry].known.add(*version, source);
+            if self.ports[entry].notes_true {
+                let claim = Claim::new(&source.to_le_bytes()[..6], None);
+                self.shared.learner.note(entry as u8, std::iter::once(claim), Instant::now());
+            }
         }
         let entry = self.work.entry;
         if self.ports[entry].learns && (wrong | self.work.sources.more) != 0 {
