@@ -450,7 +450,12 @@ impl State {
             if !seen.insert(name.clone()) {
                 return Err(Refusal::Duplicate { name: record.name });
             }
-            if learnt.is_some() || self.hosts.learnt.since_ms(&name).is_some() {
+            let is_learnt = self.hosts.learnt.since_ms(&name).is_some();
+            if learnt.is_some() && !is_learnt && self.network.rib().get(&name).is_some() {
+                // An operator declared it meanwhile, and his word stands.
+                continue;
+            }
+            if learnt.is_some() || is_learnt {
                 found.push((name.clone(), end));
             }
             match self.network.rib().get(&name) {

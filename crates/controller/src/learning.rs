@@ -296,6 +296,9 @@ impl Learning {
             let none =
                 || format!("no switch has seen `{name}` at a port that learns; `fibula host list` shows what was seen");
             let unknown = seen.unknown.get(&name).ok_or_else(none)?;
+            if state.network.rib().get(&name).is_some() && state.hosts.learnt.since_ms(&name).is_none() {
+                return Err(format!("`{name}` is declared already; `fibula name set` moves it"));
+            }
             let host = match state.hosts.name(unknown.end).or_else(|| made.get(&unknown.end).map(String::as_str)) {
                 Some(host) => host.to_owned(),
                 None => {

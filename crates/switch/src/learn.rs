@@ -94,6 +94,15 @@ impl Claim {
     }
 }
 
+/// Whether a frame may be of ARP or neighbour discovery, or one with a tag that has to be looked at.
+pub(crate) fn may_claim_address(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x00]) | None => false,
+        Some([0x86, 0xdd]) => matches!(frame.get(54), Some(135 | 136)) && frame.get(20) == Some(&ICMPV6),
+        Some(_) => true,
+    }
+}
+
 /// The address that ARP or neighbour discovery says its sender has: others will believe it. One that is only asked whether
 /// somebody has it is none (RFC 5227, RFC 4862).
 fn claimed_address(ether: u16, body: &[u8]) -> Option<IpAddr> {

@@ -216,6 +216,13 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     assert_eq!(list(&bench), [b]);
     let Decided { hosts, records } = bench.learning.accept(&bench.state, &[]).unwrap();
     assert_eq!((hosts.len(), records.len()), (1, 1));
+    // An operator declares it at the last moment: his word stands.
+    let put = Record { host: "declared".to_owned(), tenant: 0, ip: None, ..records[0].clone() };
+    bench.state.carry_out(Change::PutNames { records: vec![put], only_new: true }).unwrap();
+    let b = bench.state.parse(&text(NAME_B)).unwrap();
+    assert!(bench.learning.accept(&bench.state, &[b]).unwrap_err().contains("is declared already"));
+    bench.carry_out(hosts, records, 4000);
+    assert_eq!((bench.at(&text(NAME_B)), bench.is_learnt(NAME_B)), ("declared ".to_owned(), false));
     bench.now += LISTED_FOR;
     assert_eq!(list(&bench), []);
     // The controller may say so for all.

@@ -115,15 +115,20 @@ impl North {
         self.until_confirmed(&now.topology, CONFIRM_WITHIN).await
     }
 
-    /// Waits until every switch serves all that is committed.
+    /// Waits until every switch serves all that was committed before.
     async fn until_confirmed(&self, topology: &Topology, patience: Duration) -> Result<(), Status> {
         let began = now();
+        let change = self.read(|state| state.network.change()).await?;
+        let mut behind: BTreeSet<NodeId> = topology.nodes().map(|(node, _)| node).collect();
         loop {
-            let connected = self.shared.connected();
-            let behind: BTreeSet<NodeId> = {
-                let in_step: BTreeSet<NodeId> = connected.iter().filter(|c| c.in_step).map(|c| c.node).collect();
-                topology.nodes().map(|(node, _)| node).filter(|node| !in_step.contains(node)).collect()
-            };
+            // One that was in step at any moment since then has it, whatever was changed later.
+            for switch in self.shared.connected() {
+                let session = self.shared.session(switch.node);
+                let has_it = || session.is_some_and(|session| !session.is_ended() && session.acked_change() >= change);
+                if switch.in_step || has_it() {
+                    behind.remove(&switch.node);
+                }
+            }
             let Some(first) = behind.first() else { return Ok(()) };
             if now() - began > patience {
                 let (name, others) = (name_of(topology, *first), behind.len() - 1);

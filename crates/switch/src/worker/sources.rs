@@ -13,7 +13,7 @@ use super::Worker;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
-use crate::learn::Claim;
+use crate::learn::{Claim, may_claim_address};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
@@ -154,15 +154,20 @@ impl<T: Table> Worker<T> {
     fn note_sources(&self, wrong: u32) {
         let Some(Ok(field)) = self.work.plane.as_ref().map(|plane| &plane.field) else { return };
         let Work { sources, burst, entry, .. } = &*self.work;
-        let kind = field.kind();
-        let view = self.shared.neighbours.view();
-        let is_news = |i: &usize| {
-            let claim = Claim::of(burst[*i].frame(), kind)?;
+        // Most frames of IPv6, and with `mac+ip` all of IPv4, say no more than was checked.
+        let may_claim = |i: &usize| wrong >> i & 1 != 0 || may_claim_address(burst[*i].frame());
+        let mut candidates = ones(wrong | sources.more).filter(may_claim).peekable();
+        if candidates.peek().is_none() {
+            return;
+        }
+        let (kind, view) = (field.kind(), self.shared.neighbours.view());
+        let news = candidates.filter_map(|i| {
+            let claim = Claim::of(burst[i].frame(), kind)?;
             let is_wrong = wrong >> i & 1 != 0;
             let is_given = claim.ip.is_some_and(|ip| view.get(ip).is_none_or(|owner| owner != claim.name()));
             (is_wrong || is_given).then_some(claim)
-        };
-        let claims: ArrayVec<Claim, BURST> = ones(wrong | sources.more).filter_map(|i| is_news(&i)).collect();
+        });
+        let claims: ArrayVec<Claim, BURST> = news.collect();
         drop(view);
         if !claims.is_empty() {
             self.shared.learner.note(*entry as u8, claims.into_iter(), Instant::now());
