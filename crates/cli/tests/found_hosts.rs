@@ -106,8 +106,15 @@ impl Host {
     }
 }
 
+/// A program, also one of administrators.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
+    command
+}
+
 fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program} is not installed: {error}"))
+    command(program).args(arguments).output().unwrap_or_else(|error| panic!("{program} is not installed: {error}"))
 }
 
 fn ip(arguments: &str) {
@@ -242,7 +249,7 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
                 "--dhcp-range=10.0.0.100,10.0.0.150,255.255.255.0,1h",
                 &format!("--dhcp-leasefile={leases}"),
             ];
-            Service(Command::new("dnsmasq").args(arguments).spawn().expect("dnsmasq-base is installed"))
+            Service(command("dnsmasq").args(arguments).spawn().expect("dnsmasq-base is installed"))
         });
         let mut ears =
             other.inside(|| AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap());
