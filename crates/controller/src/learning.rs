@@ -16,7 +16,7 @@
 //! Everything here is lost with this process; what followed from it is in the store.
 
 use crate::change::{Place, Record, State};
-use api::v1::{LinkEnd, SeenHost, UnknownHost};
+use api::v1::{ForgetfulPort, LinkEnd, SeenHost, UnknownHost};
 use fib::action::PortId;
 use fib::name::Name;
 use fib::network::Network;
@@ -43,6 +43,14 @@ const MAX_MOVED: usize = 100_000;
 const MAX_TROUBLES: usize = 8;
 const SAID_FOR: Duration = Duration::from_secs(600);
 
+/// Ports of a switch that may forget, and how long it holds what a switch says of them.
+const MAX_FORGETFUL: usize = 1024;
+const TERMS_FOR: Duration = Duration::from_secs(100);
+
+/// Names of a port that are listed and not learnt, and ports of which sentences are kept.
+const MAX_UNKNOWN_OF_PORT: usize = 256;
+const MAX_TROUBLED: usize = 10_000;
+
 /// A name that was not seen for so long is not listed any more.
 const LISTED_FOR: Duration = Duration::from_secs(3600);
 
@@ -56,6 +64,9 @@ pub struct Settings {
     /// Learnt names that a port may have at most, whatever its switch says.
     #[serde(default = "default_max_names")]
     pub max_names_per_port: u32,
+    /// Learnt names that a switch may have at most.
+    #[serde(default = "default_max_of_switch")]
+    pub max_names_per_switch: u32,
 }
 
 fn yes() -> bool {
@@ -66,9 +77,13 @@ fn default_max_names() -> u32 {
     1024
 }
 
+fn default_max_of_switch() -> u32 {
+    65_536
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self { accept: yes(), max_names_per_port: default_max_names() }
+        Self { accept: yes(), max_names_per_port: default_max_names(), max_names_per_switch: default_max_of_switch() }
     }
 }
 
@@ -84,7 +99,7 @@ struct Seen {
     unknown: HashMap<Name, Unknown>,
     moves: HashMap<Name, Moves>,
     /// Ports whose silent names are forgotten after a time, and when their names were seen last.
-    forgetful: HashMap<End, Duration>,
+    forgetful: HashMap<End, Patience>,
     last: HashMap<Name, Instant>,
     troubles: BTreeMap<End, Vec<Trouble>>,
     counts: Counts,
@@ -106,6 +121,14 @@ pub(crate) struct Counts {
     pub(crate) taken: u64,
     pub(crate) flapping: u64,
     pub(crate) refused: u64,
+}
+
+/// How long a port waits for its names.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    time: Duration,
+    /// When its switch said so.
+    said: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -158,6 +181,17 @@ impl Learning {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A switch says which of its ports forget.
+    pub(crate) fn set_forgetful(&self, node: NodeId, ports: &[ForgetfulPort], now: Instant) {
+        let mut seen = self.lock();
+        seen.forgetful.retain(|end, _| end.node != node);
+        for port in ports.iter().take(MAX_FORGETFUL).filter(|port| port.forget_s > 0) {
+            let Ok(number) = u16::try_from(port.port) else { continue };
+            let patience = Patience { time: Duration::from_secs(port.forget_s.into()), said: now };
+            seen.forgetful.insert(End { node, port: PortId(number) }, patience);
+        }
+    }
+
     /// Decides what becomes of what a switch saw.
     pub(crate) fn decide(&self, state: &State, node: NodeId, hosts: &[SeenHost], now: Instant, now_ms: u64) -> Decided {
         let settings = self.settings.get().cloned().unwrap_or_default();
@@ -165,6 +199,7 @@ impl Learning {
         let mut decided = Decided::default();
         // What this report adds to ports, and whose addresses it has given away.
         let (mut added, mut given, mut made) = (HashMap::new(), HashSet::new(), HashMap::new());
+        let (mut judged, mut n_added) = (HashMap::<Name, usize>::new(), 0);
         for host in hosts {
             let Some(mut sight) = sight(&state.network, node, host) else {
                 seen.counts.refused += 1;
@@ -173,10 +208,7 @@ impl Learning {
             sight.accepts &= settings.accept;
             sight.max_names = sight.max_names.min(settings.max_names_per_port);
             let end = sight.end;
-            if host.forget_s == 0 {
-                seen.forgetful.remove(&end);
-            } else {
-                seen.forgetful.insert(end, Duration::from_secs(host.forget_s.into()));
+            if seen.forgetful.contains_key(&end) {
                 seen.last.insert(sight.name.clone(), now);
             }
             if let Some(ip) = sight.ip {
@@ -193,8 +225,19 @@ impl Learning {
                     sight.ip = None;
                 }
             }
-            let n_added = added.get(&end).copied().unwrap_or(0);
-            let Some(record) = seen.judge(state, &sight, n_added, now, now_ms) else { continue };
+            // It said more than one thing since the last report.
+            if let Some(before) = judged.get(&sight.name).and_then(|i: &usize| decided.records.get_mut(*i)) {
+                if let Some(ip) = sight.ip.filter(|ip| ip.is_ipv4() || before.ip.is_none()) {
+                    before.ip = Some(ip);
+                    given.insert(ip);
+                }
+                continue;
+            }
+            let room = Room {
+                port: sight.max_names.saturating_sub(added.get(&end).copied().unwrap_or(0)),
+                switch: settings.max_names_per_switch.saturating_sub(n_added),
+            };
+            let Some(record) = seen.judge(state, &sight, room, now, now_ms) else { continue };
             let known = state.hosts.name(end).or_else(|| made.get(&end).map(String::as_str));
             let host = match known.map(str::to_owned).map_or_else(|| free_host(state, end), Ok) {
                 Ok(host) => host,
@@ -209,9 +252,11 @@ impl Learning {
             }
             if state.hosts.learnt.since_ms(&sight.name).is_none() || record.moves {
                 *added.entry(end).or_default() += 1;
+                n_added += 1;
             }
             given.extend(record.ip);
             let Judged { ip, tenant, .. } = record;
+            judged.insert(sight.name.clone(), decided.records.len());
             decided.records.push(Record { name: sight.name.to_string(), host, tenant, ip });
         }
         decided
@@ -227,16 +272,21 @@ impl Learning {
         let mut last = std::mem::take(&mut seen.last);
         let mut silent = Vec::new();
         for (name, end) in state.hosts.learnt.iter() {
-            let Some(patience) = seen.forgetful.get(&end) else { continue };
+            // What a port said long ago, it may not say any more: its switch is away, or configured otherwise.
+            let holds = |patience: &&Patience| now.saturating_duration_since(patience.said) < TERMS_FOR;
+            let Some(patience) = seen.forgetful.get(&end).filter(holds) else { continue };
             let heard = last.remove(name).unwrap_or(now);
-            if now.saturating_duration_since(heard) >= *patience {
+            if now.saturating_duration_since(heard) >= patience.time {
                 silent.push(name.to_string());
-            } else {
-                seen.last.insert(name.clone(), heard);
             }
+            seen.last.insert(name.clone(), heard);
         }
-        seen.counts.forgotten += silent.len() as u64;
         silent
+    }
+
+    /// They are forgotten.
+    pub(crate) fn forgotten(&self, n: usize) {
+        self.lock().counts.forgotten += n as u64;
     }
 
     /// The network refused what was decided.
@@ -289,12 +339,12 @@ impl Learning {
     pub(crate) fn accept(&self, state: &State, names: &[Name]) -> Result<Decided, String> {
         let seen = self.lock();
         let mut decided = Decided::default();
-        let mut made: HashMap<End, String> = HashMap::new();
+        let (mut made, mut given): (HashMap<End, String>, HashSet<IpAddr>) = Default::default();
         let all = || seen.unknown.keys().filter(|name| state.network.rib().get(name).is_none()).cloned();
         let names: Vec<Name> = if names.is_empty() { all().collect() } else { names.to_vec() };
         for name in names {
             let none =
-                || format!("no switch has seen `{name}` at a port that learns; `fibula host list` shows what was seen");
+                || format!("no switch has seen `{name}` at a port that learns; `fibula host seen` shows what was");
             let unknown = seen.unknown.get(&name).ok_or_else(none)?;
             if state.network.rib().get(&name).is_some() && state.hosts.learnt.since_ms(&name).is_none() {
                 return Err(format!("`{name}` is declared already; `fibula name set` moves it"));
@@ -308,7 +358,8 @@ impl Learning {
                     host
                 }
             };
-            let ip = unknown.ip.filter(|ip| state.network.rib().by_ip(*ip).is_none());
+            let is_free = |ip: &IpAddr| state.network.rib().by_ip(*ip).is_none() && given.insert(*ip);
+            let ip = unknown.ip.filter(is_free);
             decided.records.push(Record { name: name.to_string(), host, tenant: unknown.tenant, ip });
         }
         Ok(decided)
@@ -322,6 +373,13 @@ impl Learning {
     }
 }
 
+/// How many names a port and its switch may have, less those that they get by the same report.
+#[derive(Clone, Copy)]
+struct Room {
+    port: u32,
+    switch: u32,
+}
+
 /// What a name is to be.
 struct Judged {
     tenant: u32,
@@ -331,9 +389,10 @@ struct Judged {
 
 impl Seen {
     /// What a name becomes that was seen; nothing, if it stays as it is. `n_added`: names that the port gets before it.
-    fn judge(&mut self, state: &State, sight: &Sight, n_added: u32, now: Instant, now_ms: u64) -> Option<Judged> {
+    fn judge(&mut self, state: &State, sight: &Sight, room: Room, now: Instant, now_ms: u64) -> Option<Judged> {
         let Sight { name, end, ip, tenant, accepts, max_names } = sight;
-        let is_full = state.hosts.learnt.count(*end) + n_added >= *max_names;
+        let learnt = &state.hosts.learnt;
+        let is_full = learnt.count(*end) >= room.port || learnt.count_at(end.node) >= room.switch;
         let full = |seen: &mut Seen| {
             seen.counts.full += 1;
             let place = text(state, *end);
@@ -368,7 +427,13 @@ impl Seen {
         let better =
             ip.filter(|ip| known.ip != Some(*ip) && (ip.is_ipv4() || !known.ip.is_some_and(|ip| ip.is_ipv4())));
         if at == *end {
-            let ip = Some(better?);
+            let ip = Some(better.filter(|_| *accepts)?);
+            if !self.may_move(name, now) {
+                self.counts.flapping += 1;
+                let place = text(state, at);
+                self.trouble(*end, now, format!("{name} at {place} says again and again that it has another address"));
+                return None;
+            }
             self.counts.addresses += 1;
             return Some(Judged { tenant: known.tenant, ip, moves: false });
         }
@@ -429,6 +494,11 @@ impl Seen {
                 return;
             }
         }
+        let of_port = self.unknown.values().filter(|unknown| unknown.end == sight.end).count();
+        if of_port >= MAX_UNKNOWN_OF_PORT && !self.unknown.contains_key(&sight.name) {
+            self.counts.full += 1;
+            return;
+        }
         let Sight { name, end, ip, tenant, .. } = sight;
         let before = self.unknown.get(name);
         let first_ms = before.map_or(now_ms, |unknown| unknown.first_ms);
@@ -439,6 +509,13 @@ impl Seen {
 
     /// Keeps a sentence; of a port, the latest few.
     fn trouble(&mut self, end: End, now: Instant, sentence: String) {
+        if self.troubles.len() >= MAX_TROUBLED && !self.troubles.contains_key(&end) {
+            let is_said = |trouble: &Trouble| now.saturating_duration_since(trouble.seen) < SAID_FOR;
+            self.troubles.retain(|_, of_port| of_port.iter().any(is_said));
+            if self.troubles.len() >= MAX_TROUBLED {
+                return;
+            }
+        }
         let of_port = self.troubles.entry(end).or_default();
         if let Some(same) = of_port.iter_mut().find(|trouble| trouble.sentence == sentence) {
             same.seen = now;

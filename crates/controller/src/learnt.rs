@@ -5,7 +5,7 @@
 use crate::store::RowChange;
 use fib::name::{Name, NameKind};
 use fib::network::Network;
-use fib::topology::End;
+use fib::topology::{End, NodeId};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -18,6 +18,7 @@ pub const LEARNT_ROW: u8 = 0xF1;
 pub struct Learnt {
     names: BTreeMap<Name, (u64, End)>,
     at: HashMap<End, u32>,
+    of: HashMap<NodeId, u32>,
 }
 
 impl Learnt {
@@ -36,12 +37,19 @@ impl Learnt {
 
     fn put(&mut self, name: Name, since_ms: u64, end: End) {
         *self.at.entry(end).or_default() += 1;
+        *self.of.entry(end.node).or_default() += 1;
         if let Some((_, before)) = self.names.insert(name, (since_ms, end)) {
             self.leave(before);
         }
     }
 
     fn leave(&mut self, end: End) {
+        if let Some(n) = self.of.get_mut(&end.node) {
+            *n -= 1;
+            if *n == 0 {
+                self.of.remove(&end.node);
+            }
+        }
         if let Some(n) = self.at.get_mut(&end) {
             *n -= 1;
             if *n == 0 {
@@ -84,6 +92,11 @@ impl Learnt {
     /// Those at a port. O(all that are learnt).
     pub fn at(&self, end: End) -> impl Iterator<Item = &Name> {
         self.names.iter().filter(move |(_, (_, at))| *at == end).map(|(name, _)| name)
+    }
+
+    /// How many at all ports of a switch.
+    pub fn count_at(&self, node: NodeId) -> u32 {
+        self.of.get(&node).copied().unwrap_or(0)
     }
 
     /// How many are learnt in all.

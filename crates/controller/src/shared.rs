@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) trunks: Trunks,
     /// What they see at their host ports.
     pub(crate) learning: Learning,
+    /// Held while something is drained.
+    pub(crate) draining: tokio::sync::Mutex<()>,
     /// Switches that wait to be accepted.
     pub(crate) newcomers: Newcomers,
     /// The controller that leads while this one follows.
@@ -104,6 +106,7 @@ impl Shared {
             sizes: Sizes::default(),
             trunks: Trunks::default(),
             learning: Learning::default(),
+            draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),

@@ -14,7 +14,7 @@ use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
 use fib::messages::{Report, Uplink};
 use fib::name::clip;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,26 +51,40 @@ pub(crate) struct South {
     pub(crate) seeing: Seeing,
 }
 
-/// Requests that are under way, by switch and kind.
+/// Requests that are under way, by switch and kind, and how often switches have told of their trunks.
 #[derive(Debug, Default)]
-pub(crate) struct Seeing(Mutex<HashSet<(String, &'static str)>>);
+pub(crate) struct Seeing {
+    turns: Arc<Mutex<HashSet<(String, &'static str)>>>,
+    trunks: Mutex<HashMap<String, Reports>>,
+}
 
-/// Ends with the request.
-struct Turn<'a>(&'a Seeing, (String, &'static str));
+/// Ends when what was asked for is done.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Arc<Mutex<HashSet<(String, &'static str)>>>,
+    key: (String, &'static str),
+}
 
 impl Seeing {
     /// None while another request of this kind of this switch is under way.
-    fn turn(&self, switch: &str, kind: &'static str) -> Option<Turn<'_>> {
+    fn turn(&self, switch: &str, kind: &'static str) -> Option<Turn> {
         let key = (switch.to_owned(), kind);
         // Not made where it is not to end.
-        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
-        is_first.then(|| Turn(self, key))
+        let is_first = self.turns.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        is_first.then(|| Turn { turns: Arc::clone(&self.turns), key })
+    }
+
+    /// Whether a switch may tell of its trunks already.
+    fn may_tell(&self, switch: &str, now: Instant) -> bool {
+        let mut trunks = self.trunks.lock().unwrap_or_else(PoisonError::into_inner);
+        trunks.retain(|_, reports| reports.is_recent(now));
+        trunks.entry(switch.to_owned()).or_default().may_come(now)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 
@@ -133,20 +147,23 @@ impl Southbound for South {
         self.check(&peer, &switch, "see_trunks")?;
         let trunks = report.unwrap_or_default().trunks;
         let name = switch.clone();
-        self.see((&name, "trunks"), |reply| Job::Trunks { switch, trunks, reply: Some(reply) }).await?;
+        if !self.seeing.may_tell(&switch, now()) {
+            pause(TOO_MANY).await;
+        }
+        self.see((&name, "trunks"), |reply, turn| Job::Trunks { switch, trunks, reply: Some((reply, turn)) }).await?;
         Ok(Response::new(SeeTrunksReply {}))
     }
 
     async fn see_hosts(&self, request: Request<SeeHostsRequest>) -> Result<Response<SeeHostsReply>, Status> {
         let peer = Peer::of(&request)?;
-        let SeeHostsRequest { switch, hosts } = request.into_inner();
+        let SeeHostsRequest { switch, hosts, forgetful } = request.into_inner();
         self.check(&peer, &switch, "see_hosts")?;
         if hosts.len() > MAX_SEEN {
             let why = format!("{} hosts are too many for one request; send at most {MAX_SEEN} in each", hosts.len());
             return Err(Status::invalid_argument(why));
         }
         let name = switch.clone();
-        self.see((&name, "hosts"), |reply| Job::Hosts { switch, hosts, reply }).await?;
+        self.see((&name, "hosts"), |reply, turn| Job::Hosts { switch, hosts, forgetful, turn, reply }).await?;
         Ok(Response::new(SeeHostsReply {}))
     }
 }
@@ -189,16 +206,16 @@ impl South {
     async fn see(
         &self,
         (switch, kind): (&str, &'static str),
-        job: impl FnOnce(oneshot::Sender<()>) -> Job,
+        job: impl FnOnce(oneshot::Sender<()>, Turn) -> Job,
     ) -> Result<(), Status> {
         if self.shared.leader().is_some() {
             return Err(crate::north::status_of(&self.shared.not_leader()));
         }
-        let _turn = self.seeing.turn(switch, kind).ok_or_else(|| {
+        let turn = self.seeing.turn(switch, kind).ok_or_else(|| {
             Status::resource_exhausted("the last request of this kind is not answered yet; wait for its answer")
         })?;
         let (reply, done) = oneshot::channel();
-        self.jobs.send(job(reply)).await.map_err(|_| stopping())?;
+        self.jobs.send(job(reply, turn)).await.map_err(|_| stopping())?;
         done.await.map_err(|_| stopping())
     }
 
@@ -287,13 +304,17 @@ const REPORTS_WITHIN: Duration = Duration::from_secs(10);
 const TOO_MANY: Duration = Duration::from_millis(100);
 
 /// Counts what a switch says of its trunks: each word may change the paths of all.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Reports {
     since: Option<Instant>,
     n: u32,
 }
 
 impl Reports {
+    fn is_recent(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now.saturating_duration_since(since) < REPORTS_WITHIN)
+    }
+
     fn may_come(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= REPORTS_WITHIN) {
             (self.since, self.n) = (Some(now), 0);
@@ -403,5 +424,8 @@ mod tests {
         assert!(seeing.turn("s1", "trunks").is_some() && seeing.turn("s2", "hosts").is_some());
         drop(turn);
         assert!(seeing.turn("s1", "hosts").is_some());
+        let now = Instant::now();
+        assert_eq!((0..1000).filter(|_| seeing.may_tell("s1", now)).count(), MOST_REPORTS as usize);
+        assert!(seeing.may_tell("s2", now) && seeing.may_tell("s1", now + REPORTS_WITHIN));
     }
 }

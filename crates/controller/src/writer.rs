@@ -27,6 +27,7 @@ use crate::config::Rates;
 use crate::push::Outgoing;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
+use crate::south::Turn;
 #[cfg(feature = "crash-points")]
 use crate::store::RowChange;
 use crate::store::{Commit, Store, StoreError};
@@ -35,7 +36,7 @@ use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
-use api::v1::{SeenHost, SeenTrunk};
+use api::v1::{ForgetfulPort, SeenHost, SeenTrunk};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError, Settings};
@@ -103,12 +104,16 @@ pub(crate) enum Job {
         switch: String,
         trunks: Vec<SeenTrunk>,
         /// For the switch of another controller: answered when what follows from it is committed.
-        reply: Option<oneshot::Sender<()>>,
+        reply: Option<(oneshot::Sender<()>, Turn)>,
     },
     /// The switch saw sources at its ports that are no names there.
     Hosts {
         switch: String,
         hosts: Vec<SeenHost>,
+        /// Its ports that forget.
+        forgetful: Vec<ForgetfulPort>,
+        /// Until it is done, the switch may not ask again.
+        turn: Turn,
         /// Answered when what follows from it is committed.
         reply: oneshot::Sender<()>,
     },
@@ -354,10 +359,11 @@ impl Writer {
                     self.shared.trunks.report(node, trunks);
                     self.see(node, group)?;
                 }
-                group.seen.extend(reply.filter(|_| self.store.is_some()));
+                group.seen.extend(reply.filter(|_| self.store.is_some()).map(|(reply, _)| reply));
             }
-            Job::Hosts { switch, hosts, reply } => {
-                self.learn(&switch, &hosts, group)?;
+            Job::Hosts { switch, hosts, forgetful, turn, reply } => {
+                self.learn(&switch, (&hosts, &forgetful), group)?;
+                drop(turn);
                 group.seen.push(reply);
             }
             Job::Forget => self.forget(group)?,

@@ -3,8 +3,8 @@
 //!
 //! Both are known by name, so only the Ethernet destination is replaced, and the frame is forwarded like any other: no address
 //! of a relay, no state. The server sees the client's broadcast as it was sent, to its own MAC address; every server takes that.
-//! Other hosts see nothing of it, so no stranger can answer. A client that asks for another's MAC address, or too often, is not
-//! heard: with the quota of its port, it cannot use up the server's addresses.
+//! Other hosts see nothing of it, so no stranger can answer. A broadcast in the name of another MAC address, or one too many, is
+//! dropped. What a client sends to the server's own address, and how else it calls itself there, is between the two.
 //!
 //! Sources: RFC 951, RFC 2131 (sections 2, 4.1). Limits: IPv4; names must be MAC addresses; a relay's own messages are unicast
 //! and go their way.

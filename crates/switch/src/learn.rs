@@ -149,7 +149,8 @@ struct Inbox {
     /// What was noted since the last turn, and in the turn before.
     lately: [HashSet<(u8, Claim)>; 2],
     turned: Option<Instant>,
-    budgets: HashMap<u8, Budget>,
+    /// By port, and apart for sources that are true: who makes up others does not silence them.
+    budgets: HashMap<(u8, bool), Budget>,
     counts: Counts,
 }
 
@@ -166,18 +167,30 @@ impl Learner {
     /// A worker met sources at a port that are not known there.
     #[cold]
     pub(crate) fn note(&self, index: u8, claims: impl Iterator<Item = Claim>, now: Instant) {
+        self.note_all(index, false, claims, now);
+    }
+
+    /// A worker met a source that is true; whether it was noted, now or lately.
+    #[cold]
+    pub(crate) fn note_true(&self, index: u8, claim: Claim, now: Instant) -> bool {
+        self.note_all(index, true, std::iter::once(claim), now)
+    }
+
+    fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> bool {
         // Another worker, or the teller, is there: what is missed is heard again.
-        let Ok(mut inbox) = self.inbox.try_lock() else { return };
+        let Ok(mut inbox) = self.inbox.try_lock() else { return false };
         let before = inbox.claims.len();
         inbox.turn(now);
+        let mut all = true;
         for claim in claims {
-            inbox.note(index, claim, now);
+            all &= inbox.note(index, are_true, claim, now);
         }
         let is_more = inbox.claims.len() > before;
         drop(inbox);
         if is_more {
             self.heard.notify_one();
         }
+        all
     }
 
     /// In another one, true sources are noted again.
@@ -212,26 +225,31 @@ impl Learner {
 impl Inbox {
     fn turn(&mut self, now: Instant) {
         if self.turned.is_none_or(|turned| now.saturating_duration_since(turned) >= AGAIN) {
+            let is_old = self.turned.is_none_or(|turned| now.saturating_duration_since(turned) >= 2 * AGAIN);
             self.turned = Some(now);
             self.lately.swap(0, 1);
             self.lately[0].clear();
+            if is_old {
+                self.lately[1].clear();
+            }
         }
     }
 
-    fn note(&mut self, index: u8, claim: Claim, now: Instant) {
+    fn note(&mut self, index: u8, is_true: bool, claim: Claim, now: Instant) -> bool {
         let noted = (index, claim);
         if self.lately.iter().any(|lately| lately.contains(&noted)) {
-            return;
+            return true;
         }
         let is_full = self.claims.len() >= INBOX || self.lately[0].len() >= MAX_NOTED;
         let budget = || Budget::full(NOTES_PER_SECOND, now);
-        if is_full || !self.budgets.entry(index).or_insert_with(budget).take(now) {
+        if is_full || !self.budgets.entry((index, is_true)).or_insert_with(budget).take(now) {
             self.counts.left_out += 1;
-            return;
+            return false;
         }
         self.counts.noted += 1;
         self.lately[0].insert(noted);
         self.claims.push(noted);
+        true
     }
 }
 
@@ -317,5 +335,18 @@ mod tests {
         assert!(learner.take(usize::MAX).is_empty(), "it was noted in the turn before");
         learner.note(1, claims(1, 7).into_iter(), start + 2 * AGAIN);
         assert_eq!(learner.take(usize::MAX), [(1, claims(1, 7)[0])]);
+        // Hours later nothing of it holds any more.
+        let later = start + 3600 * AGAIN;
+        learner.note(1, claims(1, 7).into_iter(), later);
+        assert_eq!(learner.take(usize::MAX).len(), 1);
+        // A flood at a port does not silence what is true there.
+        learner.note(0, claims(100_000, 0).into_iter(), later);
+        learner.take(usize::MAX);
+        let (known, other) = (claims(1, 1 << 20)[0], claims(1, 1 << 21)[0]);
+        assert!(learner.note_true(0, known, later) && learner.note_true(0, known, later));
+        assert_eq!(learner.take(usize::MAX), [(0, known)]);
+        let inbox = learner.inbox.lock().unwrap();
+        assert!(!learner.note_true(0, other, later), "nobody has it: it is to be told again");
+        drop(inbox);
     }
 }

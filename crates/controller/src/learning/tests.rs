@@ -30,7 +30,7 @@ fn seen(port: u32, index: u8, ip: &str) -> SeenHost {
         Err(_) => Vec::new(),
     };
     let name = vec![2, 0, 0, 0, 0, index];
-    SeenHost { port, name: name.into(), ip: ip.into(), accept: true, tenant: 0, max_names: 3, forget_s: 0 }
+    SeenHost { port, name: name.into(), ip: ip.into(), accept: true, tenant: 0, max_names: 3 }
 }
 
 impl Bench {
@@ -158,7 +158,7 @@ fn made_up_names_fill_a_quota_and_nothing_else() {
     assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
     // The controller's own limit holds whatever a switch says.
     let bench = &mut Bench::new();
-    bench.learning.set(Settings { accept: true, max_names_per_port: 2 });
+    bench.learning.set(Settings { max_names_per_port: 2, ..Settings::default() });
     let hosts: Vec<SeenHost> = (1..9).map(|i| SeenHost { max_names: u32::MAX, ..seen(1, 16 + i, "") }).collect();
     bench.see("s1", &hosts);
     assert_eq!(bench.state.hosts.learnt.len(), 2);
@@ -268,7 +268,13 @@ fn learnt_names_come_back_from_their_rows() {
 #[test]
 fn names_that_say_nothing_are_forgotten_where_the_port_says_so() {
     let mut bench = Bench::new();
-    let forgetful = |port, index| SeenHost { forget_s: 60, ..seen(port, index, "") };
+    let say = |bench: &Bench, switch, ports: &[u32]| {
+        let ports: Vec<_> = ports.iter().map(|&port| ForgetfulPort { port, forget_s: 60 }).collect();
+        bench.learning.set_forgetful(bench.state.node(switch).unwrap(), &ports, bench.now);
+    };
+    let forgetful = |port, index| seen(port, index, "");
+    say(&bench, "s1", &[1]);
+    say(&bench, "s2", &[3]);
     let minute = Duration::from_secs(60);
     bench.see("s1", &[forgetful(1, NAME_A), forgetful(1, NAME_B), seen(2, 0xc, "")]);
     // A declared name at such a port is none of these.
@@ -280,18 +286,61 @@ fn names_that_say_nothing_are_forgotten_where_the_port_says_so() {
     bench.now += minute / 2;
     assert_eq!(silent(&bench), [text(NAME_A)]);
     bench.now += 10 * minute;
-    let gone = silent(&bench);
-    assert_eq!(gone, [text(NAME_B)], "one that was told of is not told of again");
-    bench.state.carry_out(Change::RemoveNames { names: gone, ignore_missing: false }).unwrap();
-    bench.now += 10 * minute;
-    assert!(!silent(&bench).contains(&text(0xc)), "its port forgets nobody");
+    assert_eq!(silent(&bench), [""; 0], "the switch is away, or its port forgets nobody any more");
+    say(&bench, "s1", &[1]);
+    assert_eq!(silent(&bench), [""; 0], "what was not heard meanwhile has its time again");
+    bench.now += minute;
+    say(&bench, "s1", &[]);
+    assert_eq!(silent(&bench), [""; 0]);
+    say(&bench, "s1", &[1]);
+    assert_eq!(silent(&bench), [""; 0]);
+    bench.now += minute;
+    say(&bench, "s1", &[1]);
+    let mut gone = silent(&bench);
+    gone.sort();
+    assert_eq!(gone, [text(NAME_A), text(NAME_B)], "and that at port 2 stays");
+    assert_eq!(silent(&bench), gone, "as long as nobody has removed them");
+    bench.state.carry_out(Change::RemoveNames { names: vec![text(NAME_B)], ignore_missing: false }).unwrap();
 
     // Another process leads: it has heard nobody, and forgets nobody before a time of its own.
     bench.learning = Learning::default();
+    say(&bench, "s1", &[1]);
     bench.see("s1", &[forgetful(1, 0xe)]);
     assert_eq!(silent(&bench), [""; 0]);
     bench.now += minute;
     let mut gone = silent(&bench);
     gone.sort();
     assert_eq!(gone, [text(NAME_A), text(0xe)]);
+}
+
+#[test]
+fn what_a_host_says_twice_in_one_report_is_one_name_with_the_better_address() {
+    let mut bench = Bench::new();
+    let twice =
+        [seen(1, NAME_A, "fd00::a"), seen(1, NAME_A, "10.0.0.10"), seen(1, NAME_A, "fd00::b"), seen(1, NAME_A, "")];
+    assert_eq!(bench.see("s1", &twice), [format!("{} s1.1 10.0.0.10", text(NAME_A))]);
+    // It counts once: there is room for two more.
+    assert_eq!(bench.see("s1", &[seen(1, NAME_B, ""), seen(1, NAME_B, ""), seen(1, 0xc, "")]).len(), 2);
+    assert_eq!(bench.trouble(), "");
+}
+
+#[test]
+fn an_address_that_changes_again_and_again_stays_and_a_switch_has_a_quota_too() {
+    let mut bench = Bench::new();
+    for i in 0..100 {
+        bench.see("s1", &[seen(1, NAME_A, &format!("10.0.1.{i}"))]);
+    }
+    assert_eq!(bench.at(&text(NAME_A)), format!("s1.1 10.0.1.{MOST_MOVES}"));
+    assert!(bench.trouble().contains("again and again that it has another address"), "{}", bench.trouble());
+    // A port that only reports changes nothing.
+    bench.now += FROZEN;
+    bench.see("s1", &[SeenHost { accept: false, ..seen(1, NAME_A, "10.0.2.1") }]);
+    assert_eq!(bench.at(&text(NAME_A)), format!("s1.1 10.0.1.{MOST_MOVES}"));
+
+    let bench = &mut Bench::new();
+    bench.learning.set(Settings { max_names_per_switch: 5, ..Settings::default() });
+    let hosts: Vec<SeenHost> = (10..40).map(|i| seen(u32::from(i), i, "")).collect();
+    assert_eq!(bench.see("s1", &hosts).len(), 5);
+    assert_eq!(bench.see("s1", &hosts).len(), 0);
+    assert_eq!(bench.see("s2", &[seen(4, NAME_A, "")]).len(), 1);
 }

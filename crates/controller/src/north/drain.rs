@@ -60,10 +60,14 @@ impl North {
         if self.shared.leader().is_some() {
             return Err(status_of(&self.shared.not_leader()));
         }
+        // Each step is for one link that is longer, and no other.
+        let Ok(_alone) = self.shared.draining.try_lock() else {
+            return Err(Status::failed_precondition("another drain is under way; ask again when it is done"));
+        };
         let what = std::sync::Arc::new(what);
         let mut steps = 0;
         let (mut now, mut what) = self.look(what).await?;
-        self.until_confirmed(&now.topology, Duration::ZERO).await?;
+        self.until_confirmed(&now.topology, CONFIRM_WITHIN).await?;
         if let (Goal::Link(end), true) = (now.goal, undo)
             && now.topology.link(end).is_ok_and(|link| !link.up)
         {
@@ -130,7 +134,10 @@ impl North {
                 }
             }
             let Some(first) = behind.first() else { return Ok(()) };
-            if now() - began > patience {
+            // Nobody waits for one that is not there.
+            let is_away = behind.iter().find(|node| self.shared.session(**node).is_none());
+            if is_away.is_some() || now() - began > patience {
+                let first = is_away.unwrap_or(first);
                 let (name, others) = (name_of(topology, *first), behind.len() - 1);
                 let others = if others == 0 { String::new() } else { format!(" and {others} others") };
                 return Err(Status::failed_precondition(format!(

@@ -6,8 +6,8 @@ use crate::config::Auto;
 use crate::learning::Decided;
 use crate::store::StoreError;
 use api::seam::now;
-use api::v1::SeenHost;
-use fib::topology::NodeId;
+use api::v1::{ForgetfulPort, SeenHost};
+use fib::topology::{End, NodeId};
 use tokio::sync::oneshot;
 
 impl Writer {
@@ -37,19 +37,34 @@ impl Writer {
     }
 
     /// Carries out what follows from what a switch saw at its host ports.
-    pub(super) fn learn(&mut self, switch: &str, hosts: &[SeenHost], group: &mut Group) -> Result<(), StoreError> {
+    pub(super) fn learn(
+        &mut self,
+        switch: &str,
+        (hosts, forgetful): (&[SeenHost], &[ForgetfulPort]),
+        group: &mut Group,
+    ) -> Result<(), StoreError> {
         // One that was removed meanwhile has no ports.
         let (true, Ok(node)) = (self.store.is_some(), self.state.node(switch)) else { return Ok(()) };
         let at_ms = api::clock::unix_ms();
-        let Decided { hosts, records } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
+        self.shared.learning.set_forgetful(node, forgetful, now());
+        let Decided { hosts, mut records } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
         if records.is_empty() {
             return Ok(());
         }
-        if !hosts.is_empty()
-            && let Err(refusal) = self.change_unasked(Change::AddHosts { hosts }, group)?
-        {
-            tracing::warn!(switch, %refusal, "no host is made for what was seen");
-            return Ok(());
+        for (name, place) in hosts {
+            let (port, host) = (place.port, name.clone());
+            // What is at the other ports does not depend on it.
+            if let Err(refusal) = self.change_unasked(Change::AddHosts { hosts: vec![(name, place)] }, group)? {
+                let end = End { node, port };
+                self.shared.learning.refused(
+                    &self.state,
+                    end,
+                    &format!("the host {host}"),
+                    &refusal.to_string(),
+                    now(),
+                );
+                records.retain(|record| record.host != host);
+            }
         }
         let names = |state: &crate::change::State, records: &[crate::change::Record]| {
             records.iter().filter_map(|record| state.parse(&record.name).ok()).collect::<Vec<_>>()
@@ -86,7 +101,10 @@ impl Writer {
         let silent = self.shared.learning.silent(&self.state, now());
         for names in silent.chunks(MAX_BATCH) {
             // What is refused, because its tenant changes too fast, is silent the next time as well.
-            let _ = self.change_unasked(Change::RemoveNames { names: names.to_vec(), ignore_missing: true }, group)?;
+            let change = Change::RemoveNames { names: names.to_vec(), ignore_missing: true };
+            if self.change_unasked(change, group)?.is_ok() {
+                self.shared.learning.forgotten(names.len());
+            }
         }
         Ok(())
     }
@@ -94,7 +112,13 @@ impl Writer {
     /// A change that nobody asked for: nobody waits for an answer, but what is refused is known at once.
     fn change_unasked(&mut self, change: Change, group: &mut Group) -> Result<Result<(), Refusal>, StoreError> {
         let (what, detail) = crate::audit::summary(&change);
-        tracing::info!(what, detail, "switches found what is not as it was");
+        // Hosts come and go as they like; links do not.
+        match &change {
+            Change::Learn { .. } | Change::RemoveNames { .. } => {
+                tracing::debug!(what, detail, "switches found what is not as it was");
+            }
+            _ => tracing::info!(what, detail, "switches found what is not as it was"),
+        }
         let (reply, mut answer) = oneshot::channel();
         self.take(Job::Change { change, reply }, group)?;
         Ok(match answer.try_recv() {

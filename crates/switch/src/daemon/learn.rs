@@ -7,7 +7,7 @@ use super::agent::{Shared, connect, controllers_of};
 use super::config::Config;
 use crate::learn::{Claim, Learn, Learner};
 use api::tls::Tls;
-use api::v1::{SeeHostsRequest, SeenHost};
+use api::v1::{ForgetfulPort, SeeHostsRequest, SeenHost};
 use fib::action::PortId;
 use fib::replica::Tables;
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often true sources are noted within the time after which a silent name is forgotten.
 const PERIODS: u32 = 4;
 
-/// Longer than this nobody waits.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// How often a controller is told which ports forget, though nobody was seen: it may be another one.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// After a round in vain.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -82,11 +82,17 @@ impl Teller {
         // The port that forgets soonest says how often true sources are noted.
         let soonest = self.terms.values().map(|terms| terms.forget_s).filter(|forget_s| *forget_s > 0).min();
         let period = soonest.map_or(Duration::MAX, |forget_s| Duration::from_secs(forget_s.into()) / PERIODS);
-        let mut began = Instant::now();
+        let (mut began, mut said) = (Instant::now(), None::<Instant>);
         loop {
             tokio::select! {
                 () = self.learner.heard() => pause(COLLECT).await,
                 () = pause(period.saturating_sub(began.elapsed()).min(LONGEST)) => {}
+            }
+            if soonest.is_some() && said.is_none_or(|said| said.elapsed() >= LONGEST) {
+                said = Some(Instant::now());
+                if shared.cluster() != 0 {
+                    leader = self.tell(Vec::new(), leader).await;
+                }
             }
             if began.elapsed() >= period {
                 began = Instant::now();
@@ -112,19 +118,21 @@ impl Teller {
     }
 
     fn seen(&self, index: u8, claim: &Claim) -> Option<SeenHost> {
-        let Terms { port, accept, tenant, max_names, forget_s } = *self.terms.get(&index)?;
+        let Terms { port, accept, tenant, max_names, .. } = *self.terms.get(&index)?;
         let ip = match claim.ip {
             None => Vec::new(),
             Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
             Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
         };
         let name = claim.name().to_vec().into();
-        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names, forget_s })
+        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names })
     }
 
     /// Tells the controller that took the last report, then the others. Returns the one that took it.
     async fn tell(&self, hosts: Vec<SeenHost>, last: Option<(usize, Channel)>) -> Option<(usize, Channel)> {
-        let request = SeeHostsRequest { switch: self.switch.clone(), hosts };
+        let forgets = self.terms.values().filter(|terms| terms.forget_s > 0);
+        let port = |terms: &Terms| ForgetfulPort { port: terms.port.0.into(), forget_s: terms.forget_s };
+        let request = SeeHostsRequest { switch: self.switch.clone(), hosts, forgetful: forgets.map(port).collect() };
         let (first, mut channel) = last.map_or((0, None), |(nth, channel)| (nth, Some(channel)));
         for i in 0..=self.controllers.len() {
             let nth = (first + i) % self.controllers.len();

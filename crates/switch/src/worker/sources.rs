@@ -133,10 +133,11 @@ impl<T: Table> Worker<T> {
         let Sources { version, unknown, names, .. } = &self.work.sources;
         if checked == Checked::Mac && u64::from(here) >> unknown & 1 != 0 {
             let (entry, source) = (self.work.entry, names[*unknown]);
-            self.ports[entry].known.add(*version, source);
-            if self.ports[entry].notes_true {
-                let claim = Claim::new(&source.to_le_bytes()[..6], None);
-                self.shared.learner.note(entry as u8, std::iter::once(claim), Instant::now());
+            let claim = || Claim::new(&source.to_le_bytes()[..6], None);
+            let port = &mut self.ports[entry];
+            // One that could not be noted comes again with its next frame.
+            if !port.notes_true || self.shared.learner.note_true(entry as u8, claim(), Instant::now()) {
+                port.known.add(*version, source);
             }
         }
         let entry = self.work.entry;

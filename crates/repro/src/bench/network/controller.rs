@@ -244,7 +244,7 @@ fn sighting(switch: u16, names: &[[u8; 6]]) -> SeeHostsRequest {
         max_names: u32::MAX,
         ..SeenHost::default()
     };
-    SeeHostsRequest { switch: Network::switch(switch), hosts: names.iter().map(host).collect() }
+    SeeHostsRequest { switch: Network::switch(switch), hosts: names.iter().map(host).collect(), forgetful: Vec::new() }
 }
 
 fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Process, BenchError> {
