@@ -204,6 +204,7 @@ fn a_switch_says_who_it_is_for_others_to_read() {
         triangle.wait_for_all();
         let mut config = triangle.daemons[0].config.clone();
         config.links.lldp = true;
+        config.state_dir = config.state_dir.join("other");
         triangle.daemons[0].stop();
         let mut host = open("host1");
         triangle.daemons[0] = Daemon::new(config);
