@@ -18,6 +18,7 @@ use api::identity::Kind;
 use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
+use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
     Ack, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest, SeenTrunk,
     ToSwitch, TrunkReport, Verified,
@@ -289,33 +290,69 @@ pub async fn run_with<T: Tables + Send>(
 /// Keeps one of several controllers, whichever leads, told of the trunks: this switch may be served by another one, which changes
 /// nothing in the network.
 async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Arc<Tls>>, shared: &Shared<T>) {
-    let controllers: Vec<&str> = controllers_of(controllers).collect();
     let mut trunks = shared.trunks.subscribe();
-    if controllers.len() == 1 {
+    if controllers_of(controllers).count() == 1 {
         return;
     }
+    let mut leader = ToLeader::new(controllers, tls.cloned(), 2 * SHORT.connect);
     let mut pause = FIRST_PAUSE;
     loop {
         let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
-        let mut is_told = seen.is_empty();
-        for controller in &controllers {
-            if is_told {
-                break;
-            }
-            let report = Some(TrunkReport { trunks: seen.clone() });
-            let request = SeeTrunksRequest { switch: switch.to_owned(), report };
-            let told = async {
-                let channel = connect(controller, tls).await.ok()?;
-                api::client::southbound(channel).see_trunks(request).await.ok()
+        let is_told = seen.is_empty() || {
+            let request = SeeTrunksRequest { switch: switch.to_owned(), report: Some(TrunkReport { trunks: seen }) };
+            let ask = |mut client: Client| {
+                let request = request.clone();
+                async move { client.see_trunks(request).await.is_ok() }
             };
-            is_told = matches!(tokio::time::timeout(2 * SHORT.connect, told).await, Ok(Some(_)));
-        }
+            leader.ask(ask).await
+        };
         let again = if is_told { None } else { Some(tokio::time::Instant::now() + jitter(pause)) };
         pause = if is_told { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         tokio::select! {
             changed = trunks.changed() => if changed.is_err() { return },
             () = until(again) => {}
         }
+    }
+}
+
+pub(super) type Client = SouthboundClient<Channel>;
+
+/// The way to whichever of several controllers leads: the others refuse what only that one does.
+pub(super) struct ToLeader {
+    controllers: Vec<String>,
+    tls: Option<Arc<Tls>>,
+    /// How long a controller may take for an answer.
+    patience: Duration,
+    /// The one that took the last request, and the connection to it.
+    last: Option<(usize, Channel)>,
+}
+
+impl ToLeader {
+    pub(super) fn new(controllers: &str, tls: Option<Arc<Tls>>, patience: Duration) -> Self {
+        let controllers = controllers_of(controllers).map(str::to_owned).collect();
+        Self { controllers, tls, patience, last: None }
+    }
+
+    /// Asks the one that took the last request, then the others, until one takes it; whether one did.
+    pub(super) async fn ask<F: Future<Output = bool>>(&mut self, ask: impl Fn(Client) -> F) -> bool {
+        let (first, mut channel) = self.last.take().map_or((0, None), |(nth, channel)| (nth, Some(channel)));
+        // That one again at the end: the old connection may be all that was wrong.
+        for i in 0..=self.controllers.len() {
+            let nth = (first + i) % self.controllers.len();
+            let known = channel.take();
+            let asked = async {
+                let channel = match known {
+                    Some(channel) => channel,
+                    None => connect(&self.controllers[nth], self.tls.as_ref()).await.ok()?,
+                };
+                ask(api::client::southbound(channel.clone())).await.then_some(channel)
+            };
+            if let Ok(Some(channel)) = tokio::time::timeout(self.patience, asked).await {
+                self.last = Some((nth, channel));
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -411,7 +448,7 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
 }
 
 /// A connection to one of several controllers.
-pub(super) async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
+async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
     connect_within(controller, tls, SHORT).await
 }
 

@@ -3,7 +3,7 @@
 //! One request is under way at a time, of at most [`AT_ONCE`] names. What a controller does not take is dropped: hosts that still
 //! send are seen again.
 
-use super::agent::{Shared, connect, controllers_of};
+use super::agent::{Client, Shared, ToLeader};
 use super::config::Config;
 use crate::learn::{Claim, Learn, Learner};
 use api::tls::Tls;
@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tonic::transport::Channel;
 
 /// Names in a request.
 const AT_ONCE: usize = 1000;
@@ -47,8 +46,7 @@ struct Terms {
 /// See the module.
 pub(super) struct Teller {
     switch: String,
-    controllers: Vec<String>,
-    tls: Option<Arc<Tls>>,
+    leader: ToLeader,
     /// By the indices of ports.
     terms: HashMap<u8, Terms>,
     learner: Arc<Learner>,
@@ -65,20 +63,16 @@ impl Teller {
                 (index, Terms { port: port.id, accept, tenant, max_names, forget_s: config.learn_forget_at(port) })
             })
             .collect();
-        let controllers = controllers_of(&config.controller).map(str::to_owned).collect();
         (!terms.is_empty()).then(|| Self {
             switch: config.name.clone(),
-            controllers,
-            tls: tls.cloned(),
+            leader: ToLeader::new(&config.controller, tls.cloned(), PATIENCE),
             terms,
             learner: Arc::clone(learner),
         })
     }
 
     /// Runs for ever.
-    pub(super) async fn run<T: Tables>(self, shared: Arc<Shared<T>>) {
-        // The controller that took the last report, and the connection to it.
-        let mut leader: Option<(usize, Channel)> = None;
+    pub(super) async fn run<T: Tables>(mut self, shared: Arc<Shared<T>>) {
         // The port that forgets soonest says how often true sources are noted.
         let soonest = self.terms.values().map(|terms| terms.forget_s).filter(|forget_s| *forget_s > 0).min();
         let period = soonest.map_or(Duration::MAX, |forget_s| Duration::from_secs(forget_s.into()) / PERIODS);
@@ -91,7 +85,7 @@ impl Teller {
             if soonest.is_some() && said.is_none_or(|said| said.elapsed() >= LONGEST) {
                 said = Some(Instant::now());
                 if shared.cluster() != 0 {
-                    leader = self.tell(Vec::new(), leader).await;
+                    self.tell(Vec::new()).await;
                 }
             }
             if began.elapsed() >= period {
@@ -109,8 +103,7 @@ impl Teller {
                 }
                 let hosts: Vec<SeenHost> =
                     claims.iter().filter_map(|(index, claim)| self.seen(*index, claim)).collect();
-                leader = self.tell(hosts, leader).await;
-                if leader.is_none() {
+                if !self.tell(hosts).await {
                     pause(PAUSE).await;
                 }
             }
@@ -128,28 +121,16 @@ impl Teller {
         Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names })
     }
 
-    /// Tells the controller that took the last report, then the others. Returns the one that took it.
-    async fn tell(&self, hosts: Vec<SeenHost>, last: Option<(usize, Channel)>) -> Option<(usize, Channel)> {
+    /// Tells the controller that leads; whether it took it.
+    async fn tell(&mut self, hosts: Vec<SeenHost>) -> bool {
         let forgets = self.terms.values().filter(|terms| terms.forget_s > 0);
         let port = |terms: &Terms| ForgetfulPort { port: terms.port.0.into(), forget_s: terms.forget_s };
         let request = SeeHostsRequest { switch: self.switch.clone(), hosts, forgetful: forgets.map(port).collect() };
-        let (first, mut channel) = last.map_or((0, None), |(nth, channel)| (nth, Some(channel)));
-        for i in 0..=self.controllers.len() {
-            let nth = (first + i) % self.controllers.len();
-            let known = channel.take();
-            let told = async {
-                let channel = match known {
-                    Some(channel) => channel,
-                    None => connect(&self.controllers[nth], self.tls.as_ref()).await.ok()?,
-                };
-                let answer = api::client::southbound(channel.clone()).see_hosts(request.clone()).await;
-                answer.is_ok().then_some(channel)
-            };
-            if let Ok(Some(channel)) = tokio::time::timeout(PATIENCE, told).await {
-                return Some((nth, channel));
-            }
-        }
-        None
+        let ask = |mut client: Client| {
+            let request = request.clone();
+            async move { client.see_hosts(request).await.is_ok() }
+        };
+        self.leader.ask(ask).await
     }
 }
 
