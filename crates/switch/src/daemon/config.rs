@@ -649,7 +649,8 @@ fn some_port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 fn some_mac<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    crate::flow::config::mac(&text).map(Some).map_err(serde::de::Error::custom)
+    let mac = crate::flow::config::mac(&text).map_err(|error| error.replacen("mac =", "dhcp_server =", 1));
+    mac.map(Some).map_err(serde::de::Error::custom)
 }
 
 fn default_weight() -> u16 {

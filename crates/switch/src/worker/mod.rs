@@ -461,26 +461,23 @@ impl<T: Table> Worker<T> {
             let n = self.work.names.len();
             let parsed = envelope(packet.frame(), from_trunk).and_then(|type_at| {
                 let frame = packet.frame();
-                if frame[0] & 1 != 0 {
-                    return match from_trunk {
-                        true if frame[..6] == [0xff; 6] => Err(DropReason::Broadcast),
-                        true if self.shared.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
-                        true => Err(DropReason::Multicast),
-                        false => {
-                            let dhcp = self.ports[entry].dhcp.as_mut();
-                            let directed = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now()));
-                            match directed {
-                                None => answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer),
-                                Some(directed) => directed.and(field).and_then(|field| {
-                                    let is_mac = field.kind() == NameKind::Mac;
-                                    let field = if is_mac { Ok(field) } else { Err(DropReason::Broadcast) };
-                                    field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
-                                }),
-                            }
-                        }
+                if frame[0] & 1 != 0 && from_trunk {
+                    return match frame[..6] == [0xff; 6] {
+                        true => Err(DropReason::Broadcast),
+                        false if self.shared.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
+                        false => Err(DropReason::Multicast),
                     };
                 }
-                field?.extract(frame, type_at, &mut self.work.names).map(|()| Parsed::Name)
+                if frame[0] & 1 != 0 {
+                    let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
+                    let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);
+                    let Some(directed) = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now())) else {
+                        return answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer);
+                    };
+                    // It is for one now, whose name is looked up.
+                    directed?;
+                }
+                field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
             });
             match parsed {
                 Ok(Parsed::Name) => {
