@@ -11,7 +11,7 @@ use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
 use crate::kernel::{Kernel, KernelStatus};
-use crate::learn::Learner;
+use crate::learn::{self, Learner};
 use crate::links::Links;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
@@ -335,6 +335,8 @@ pub struct Status {
     pub workers: Vec<Counts>,
     /// What forwards between trunks in the kernel, if anything is to.
     pub kernel: Option<KernelStatus>,
+    /// What was noted at ports that learn.
+    pub learnt: learn::Counts,
     /// Its ports, in the order given.
     pub ports: Vec<PortStatus>,
 }
@@ -414,7 +416,7 @@ impl Monitor {
                 counters,
             }
         });
-        Status { total, kernel, ports: ports.collect(), workers }
+        Status { total, kernel, ports: ports.collect(), learnt: self.learner.counts(), workers }
     }
 }
 

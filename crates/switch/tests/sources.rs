@@ -398,3 +398,29 @@ proptest! {
         }
     }
 }
+
+/// What was noted at ports since: the bytes of names, and addresses.
+fn noted(rig: &Rig) -> Vec<(Vec<u8>, Option<IpAddr>)> {
+    rig.monitor.learner().take(usize::MAX).iter().map(|(_, claim)| (claim.name().to_vec(), claim.ip)).collect()
+}
+
+#[test]
+fn who_is_not_known_is_noted_and_so_is_an_address_that_nobody_has() {
+    for check in [CheckSource::Mac, CheckSource::MacAndIp] {
+        let mut rig = rig(check);
+        rig.exchange(HOST_1, &to(FAR, from(HOST, udp4(b"x", 9))));
+        assert_eq!(noted(&rig), [], "{check:?}: a name that is here");
+        rig.exchange(HOST_1, &to(FAR, from(77, udp4(b"x", 9))));
+        rig.exchange(HOST_1, &to(FAR, from(VICTIM, udp4(b"x", 9))));
+        let macs = [77, VICTIM].map(|name| (mac_bytes(name).to_vec(), None));
+        assert_eq!(noted(&rig), macs, "{check:?}: a stranger, and a name of another port");
+        // One that is known says in ARP that it has an address: one that is free, and its own.
+        rig.exchange(HOST_1, &from(SECOND, arp(1, (SECOND, [10, 0, 0, 77]), [10, 0, 0, 9])));
+        rig.exchange(HOST_1, &from(HOST, arp(1, (HOST, [10, 0, 0, 1]), [10, 0, 0, 9])));
+        let free = IpAddr::from([10, 0, 0, 77]);
+        assert_eq!(noted(&rig), [(mac_bytes(SECOND).to_vec(), Some(free))], "{check:?}");
+    }
+    let mut rig = Rig::with_check(NameKind::Ipv4, &Settings::default(), CheckSource::MacAndIp);
+    rig.exchange(HOST_1, &udp4(b"x", 9));
+    assert_eq!(noted(&rig), [(vec![10, 0, 0, 1], None)], "where names are addresses, the source is one");
+}

@@ -10,6 +10,7 @@ use crate::flow::Flows;
 use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
+use crate::learn;
 use crate::plane::PlaneWriter;
 use api::audit::Audit;
 use api::gate::Gate;
@@ -227,6 +228,13 @@ impl StatusSource for Page {
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
+        let learn::Counts { noted, left_out } = plane.learnt;
+        let noted = [("event=\"noted\"".to_owned(), noted), ("event=\"left_out\"".to_owned(), left_out)];
+        text.counter(
+            "fibula_sources_noted_total",
+            "Sources noted for the controller, and those beyond the rate.",
+            noted,
+        );
         text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
         let trunks = self.shared.trunks();
         let linked = plane.ports.iter().filter_map(|port| {

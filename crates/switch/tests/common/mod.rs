@@ -121,7 +121,8 @@ impl Rig {
         roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
-            specs.push(PortSpec { check_source, acl: acl.clone(), ..PortSpec::new(id, role, near) });
+            let learns = check_source != CheckSource::Off;
+            specs.push(PortSpec { check_source, learns, acl: acl.clone(), ..PortSpec::new(id, role, near) });
             ends.push((id, far));
         }
         let (mut workers, monitor, mut writer) = build(settings, specs).unwrap();
