@@ -12,7 +12,6 @@ use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
 use fibula_switch::plane::PlaneWriter;
 use fibula_switch::port::Role;
-use fibula_switch::source::CheckSource;
 use fibula_switch::table::FibTable;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
@@ -59,24 +58,14 @@ struct TwoWorkers {
 fn two_workers() -> TwoWorkers {
     let (mut hosts, mut trunks, mut specs) = (vec![], vec![], vec![]);
     for (id, role, far_ends) in [(HOST_1, Role::Host, &mut hosts), (TRUNK_8, Role::Trunk, &mut trunks)] {
-        let mut devices: Vec<Box<dyn Device>> = vec![];
-        for _ in 0..2 {
+        let mut device = || {
             let (near, far) = loopback::pair("near", "far", &loopback::Settings::default()).unwrap();
-            devices.push(Box::new(near));
             far_ends.push(far);
-        }
-        let driver = "memory".to_owned().into();
-        specs.push(PortSpec {
-            id: PortId(id),
-            role,
-            acl: None,
-            check_source: CheckSource::Off,
-            learns: false,
-            notes_true: false,
-            dhcp: None,
-            driver,
-            devices,
-        });
+            near
+        };
+        let mut spec = PortSpec::new(id, role, device());
+        spec.devices.push(Box::new(device()));
+        specs.push(spec);
     }
     let settings = Settings { workers: 2, ..Settings::default() };
     let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();
