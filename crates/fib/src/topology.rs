@@ -5,7 +5,7 @@
 mod drain;
 mod routes;
 
-pub use drain::{Goal, Needed};
+pub use drain::{Goal, MOST_STEPS, Needed};
 pub use routes::{Hop, Routes};
 
 use crate::action::PortId;

@@ -18,7 +18,7 @@ const N_FLOWS: usize = 4;
 const CHURN_FLOW_BYTES_A_SECOND: u64 = 2_500_000;
 /// Probes per second in the phases that send them.
 const PROBE_RATE_PPS: u64 = 2000;
-/// Probes per second while a switch is drained, of which none may be lost.
+/// Probes per second that are asked for while a switch is drained.
 const DRAIN_RATE_PPS: u64 = 10_000;
 /// Removed names that are kept as targets of probes.
 const MAX_REMOVED_TARGETS: usize = 4096;

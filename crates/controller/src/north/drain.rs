@@ -9,13 +9,11 @@ use crate::north::status_of;
 use api::gate::Peer;
 use api::seam::now;
 use api::v1;
-use fib::topology::{End, Goal, Needed, NodeId, Topology};
+use fib::network::NetworkError;
+use fib::topology::{End, Goal, MOST_STEPS, Needed, NodeId, Topology};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tonic::Status;
-
-/// More steps than this are no drain any more: links cost too differently.
-const MOST_STEPS: u32 = 10_000;
 
 /// How long a switch may take to confirm its tables.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
@@ -24,6 +22,7 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What is drained, in the operator's terms.
+#[derive(Clone)]
 pub(super) enum What {
     Link(Place),
     Switch(String),
@@ -34,11 +33,7 @@ impl What {
         Ok(match self {
             What::Link(place) => {
                 let end = End { node: state.node(&place.switch)?, port: place.port };
-                state
-                    .network
-                    .topology()
-                    .link(end)
-                    .map_err(|error| Refusal::from(fib::network::NetworkError::from(error)))?;
+                state.network.topology().link(end).map_err(NetworkError::from)?;
                 Goal::Link(end)
             }
             What::Switch(name) => Goal::Switch(state.node(name)?),
@@ -64,17 +59,16 @@ impl North {
         let Ok(_alone) = self.shared.draining.try_lock() else {
             return Err(Status::failed_precondition("another drain is under way; ask again when it is done"));
         };
-        let what = std::sync::Arc::new(what);
         let mut steps = 0;
-        let (mut now, mut what) = self.look(what).await?;
-        self.until_confirmed(&now.topology, CONFIRM_WITHIN).await?;
+        let mut now = self.look(&what).await?;
+        self.until_confirmed(&now.topology).await?;
         if let (Goal::Link(end), true) = (now.goal, undo)
             && now.topology.link(end).is_ok_and(|link| !link.up)
         {
             let topology = now.topology.clone();
             let raised = block(move || topology.raise_to_begin(end)).await?;
             self.set(peer, &now, end, Some(raised), Some(true)).await?;
-            (now, what) = self.look(what).await?;
+            now = self.look(&what).await?;
         }
         loop {
             let (topology, goal) = (now.topology.clone(), now.goal);
@@ -89,7 +83,7 @@ impl North {
                 return Err(Status::resource_exhausted(why));
             }
             self.set(peer, &now, end, Some(raised), None).await?;
-            (now, what) = self.look(what).await?;
+            now = self.look(&what).await?;
         }
         if let (Goal::Link(end), false) = (now.goal, undo)
             && now.topology.link(end).is_ok_and(|link| link.up)
@@ -99,16 +93,15 @@ impl North {
         Ok(v1::Drained { steps, hosts: now.hosts })
     }
 
-    async fn look(&self, what: std::sync::Arc<What>) -> Result<(Now, std::sync::Arc<What>), Status> {
-        let of = std::sync::Arc::clone(&what);
+    async fn look(&self, what: &What) -> Result<Now, Status> {
+        let what = what.clone();
         let read = self.read(move |state| {
-            let goal = of.goal(state)?;
+            let goal = what.goal(state)?;
             let is_there = |end: &End| goal == Goal::Switch(end.node);
             let hosts = state.network.host_ports().filter(is_there).count() as u64;
             Ok(Now { topology: state.network.topology().clone(), goal, hosts })
         });
-        let now = read.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
-        Ok((now, what))
+        read.await?.map_err(|refusal: Refusal| status_of(&refusal))
     }
 
     /// Changes a link, and waits until every switch has its new tables.
@@ -116,11 +109,11 @@ impl North {
         let switch = name_of(&now.topology, end.node);
         let change = Change::SetLink { end: Place { switch, port: end.port }, cost: None, raised, up };
         self.change(peer, change).await?;
-        self.until_confirmed(&now.topology, CONFIRM_WITHIN).await
+        self.until_confirmed(&now.topology).await
     }
 
     /// Waits until every switch serves all that was committed before.
-    async fn until_confirmed(&self, topology: &Topology, patience: Duration) -> Result<(), Status> {
+    async fn until_confirmed(&self, topology: &Topology) -> Result<(), Status> {
         let began = now();
         let change = self.read(|state| state.network.change()).await?;
         let mut behind: BTreeSet<NodeId> = topology.nodes().map(|(node, _)| node).collect();
@@ -136,7 +129,7 @@ impl North {
             let Some(first) = behind.first() else { return Ok(()) };
             // Nobody waits for one that is not there.
             let is_away = behind.iter().find(|node| self.shared.session(**node).is_none());
-            if is_away.is_some() || now() - began > patience {
+            if is_away.is_some() || now() - began > CONFIRM_WITHIN {
                 let first = is_away.unwrap_or(first);
                 let (name, others) = (name_of(topology, *first), behind.len() - 1);
                 let others = if others == 0 { String::new() } else { format!(" and {others} others") };

@@ -16,6 +16,9 @@
 
 use super::{End, NodeId, Routes, Topology};
 
+/// More steps than this are no drain any more: links cost too differently.
+pub const MOST_STEPS: u32 = 10_000;
+
 /// What is taken out of the paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
@@ -69,8 +72,7 @@ impl Topology {
         if topology.set_up(end, true).is_err() {
             return 0;
         }
-        // More steps are no drain any more: costs differ too much.
-        for _ in 0..10_000 {
+        for _ in 0..MOST_STEPS {
             let Ok(Some((end, raised))) = topology.next_raise(Goal::Link(end)) else { break };
             if topology.set_raised(end, raised).is_err() {
                 break;
