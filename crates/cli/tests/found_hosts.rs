@@ -140,42 +140,50 @@ fn switch(site: &Site, name: &str, extra: &str, trunk: &str, ports: &[(u16, &str
     Process::spawn(&["switch", "--config", path.to_str().unwrap()])
 }
 
-/// The cable between the two switches.
-fn cable() {
-    ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
-    ip("link set t1 up");
-    ip("link set t2 up");
+/// A controller that accepts what it finds, and the cable between two switches that are yet to start.
+struct Network {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+    _controller: Process,
+    site: Site,
 }
 
-fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
+fn with_controller(value_mode: &str, test: impl FnOnce(&Network) + Send) {
     in_namespace(|| {
         ip("link set lo up");
-        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"\nauto_switches = \"on\"");
+        ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
+        ip("link set t1 up");
+        ip("link set t2 up");
+        let site = Site::new(&format!("value_mode = \"{value_mode}\"\nauto_links = \"on\"\nauto_switches = \"on\""));
         let _controller = site.start();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(site.client());
+        test(&Network { client, runtime, _controller, site });
+    });
+}
 
-        cable();
+fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
+    with_controller("egress", |Network { site, runtime, client, .. }| {
         let [one, two, attacker] = [(); 3].map(|()| Host::new());
         one.plug("p1", 1);
         two.plug("p2", 2);
         attacker.plug("p3", 3);
         let _switches = [
-            switch(&site, "s1", "", "t1", &[(1, "p1"), (3, "p3"), (4, "p4")]),
-            switch(&site, "s2", "", "t2", &[(2, "p2")]),
+            switch(site, "s1", "", "t1", &[(1, "p1"), (3, "p3"), (4, "p4")]),
+            switch(site, "s2", "", "t2", &[(2, "p2")]),
         ];
-        soon(&runtime, "both switches are in step", async || in_step(&client).await == 2);
+        soon(runtime, "both switches are in step", async || in_step(client).await == 2);
 
         one.reaches_soon(1, &two, 2);
         attacker.reaches_soon(3, &one, 1);
-        assert_eq!(place(&runtime, &client, 1), "s1.1 10.0.0.1");
-        assert_eq!(place(&runtime, &client, 2), "s2.2 10.0.0.2");
+        assert_eq!(place(runtime, client, 1), "s1.1 10.0.0.1");
+        assert_eq!(place(runtime, client, 2), "s2.2 10.0.0.2");
 
         // 10,000 made-up names, all with the address of another, become at most a quota, and nobody loses anything.
         attacker.make_up(10_000);
-        soon(&runtime, "the quota is full", async || learnt(&client).await.len() as u32 == 2 + QUOTA);
+        soon(runtime, "the quota is full", async || learnt(client).await.len() as u32 == 2 + QUOTA);
         assert!(two.reaches(1), "the hosts that are known are served meanwhile");
-        assert_eq!(place(&runtime, &client, 1), "s1.1 10.0.0.1");
+        assert_eq!(place(runtime, client, 1), "s1.1 10.0.0.1");
         let list = runtime.block_on(client.clone().list_hosts(v1::ListHostsRequest {})).unwrap().into_inner();
         let learnt_at =
             |port: u32| list.hosts.iter().find(|host| (&*host.switch, host.port) == ("s1", port)).unwrap().learnt;
@@ -188,16 +196,16 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
 
         // What was made up is forgotten, and what sends comes back.
         assert!(site.fibula(&["host", "forget", "s1.3"]).status.success());
-        assert_eq!(runtime.block_on(learnt(&client)).len(), 2);
+        assert_eq!(runtime.block_on(learnt(client)).len(), 2);
         attacker.reaches_soon(3, &one, 1);
-        assert!(place(&runtime, &client, 3).starts_with("s1.3 "), "its address follows with its next ARP packet");
+        assert!(place(runtime, client, 3).starts_with("s1.3 "), "its address follows with its next ARP packet");
         assert_eq!(site.fibula(&["host", "forget", "nobody"]).status.code(), Some(4));
 
         // The second host is plugged in elsewhere, and is found there as soon as it says anything.
         two.inside(|| ip("link del eth"));
         two.plug("p4", 2);
         two.reaches_soon(2, &one, 1);
-        assert_eq!(place(&runtime, &client, 2), "s1.4 10.0.0.2");
+        assert_eq!(place(runtime, client, 2), "s1.4 10.0.0.2");
     });
 }
 
@@ -212,17 +220,11 @@ impl Drop for Service {
 }
 
 fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
-    in_namespace(|| {
-        ip("link set lo up");
-        let site = Site::new("value_mode = \"egress\"\nauto_links = \"on\"\nauto_switches = \"on\"");
-        let _controller = site.start();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let client = runtime.block_on(site.client());
+    with_controller("egress", |Network { site, runtime, client, .. }| {
         // The server is declared: it says nothing by itself, and its address is nobody else's.
         for words in ["switch add s1", "host add dhcp s1:5", "name add 02:00:00:00:00:63 dhcp --ip 10.0.0.99"] {
             assert!(site.fibula(&words.split(' ').collect::<Vec<_>>()).status.success(), "{words}");
         }
-        cable();
         let [one, two, server, other] = [(); 4].map(|()| Host::new());
         one.plug_bare("p1", 1);
         two.plug_bare("p2", 2);
@@ -230,10 +232,10 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
         other.plug("p3", 3);
         let extra = "dhcp_server = '02:00:00:00:00:63'";
         let _switches = [
-            switch(&site, "s1", extra, "t1", &[(1, "p1"), (3, "p3"), (5, "p9")]),
-            switch(&site, "s2", extra, "t2", &[(2, "p2")]),
+            switch(site, "s1", extra, "t1", &[(1, "p1"), (3, "p3"), (5, "p9")]),
+            switch(site, "s2", extra, "t2", &[(2, "p2")]),
         ];
-        soon(&runtime, "both switches are in step", async || in_step(&client).await == 2);
+        soon(runtime, "both switches are in step", async || in_step(client).await == 2);
         let leases = site.path("leases").display().to_string();
         let _dnsmasq = server.inside(move || {
             let arguments = [
@@ -271,7 +273,7 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
         });
         assert!(addresses.iter().all(|address| (100..=150).contains(address)) && addresses[0] != addresses[1]);
         one.reaches_soon(addresses[0], &two, addresses[1]);
-        assert_eq!(place(&runtime, &client, 2), format!("s2.2 10.0.0.{}", addresses[1]));
+        assert_eq!(place(runtime, client, 2), format!("s2.2 10.0.0.{}", addresses[1]));
 
         let (mut pool, mut burst) = (netio::Pool::new(64, 2048), Burst::new());
         while ears.rx_burst(&mut pool, &mut burst).unwrap() > 0 {
@@ -285,13 +287,7 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
 }
 
 fn a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not() {
-    in_namespace(|| {
-        ip("link set lo up");
-        let site = Site::new("auto_links = \"on\"\nauto_switches = \"on\"");
-        let _controller = site.start();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let client = runtime.block_on(site.client());
-        cable();
+    with_controller("port", |Network { site, runtime, client, .. }| {
         let [speaks, silent] = [(); 2].map(|()| Host::new());
         speaks.plug("p1", 1);
         silent.plug("p2", 2);
@@ -300,12 +296,12 @@ fn a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not() {
             host.inside(|| _ = std::fs::write("/proc/sys/net/ipv6/conf/eth/disable_ipv6", "1"));
         }
         let ports = [(1, "p1"), (2, "p2")];
-        let _switch = switch(&site, "s1", "learn_forget_s = 5", "t1", &ports);
-        soon(&runtime, "the switch is in step", async || in_step(&client).await == 1);
+        let _switch = switch(site, "s1", "learn_forget_s = 5", "t1", &ports);
+        soon(runtime, "the switch is in step", async || in_step(client).await == 1);
         speaks.reaches_soon(1, &silent, 2);
-        soon(&runtime, "both are known", async || learnt(&client).await.len() == 2);
+        soon(runtime, "both are known", async || learnt(client).await.len() == 2);
         let began = Instant::now();
-        let names = || runtime.block_on(learnt(&client)).into_iter().map(|name| name.name).collect::<Vec<_>>();
+        let names = || runtime.block_on(learnt(client)).into_iter().map(|name| name.name).collect::<Vec<_>>();
         // One asks for somebody who is not there, once a second.
         while names().len() == 2 {
             assert!(began.elapsed() < PATIENCE, "nobody is forgotten");

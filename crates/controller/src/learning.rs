@@ -3,9 +3,11 @@
 //! | it is seen | and it is | then |
 //! |---|---|---|
 //! | anywhere | declared | nothing: an operator's word stands |
-//! | where it is | learnt | its address is kept, if it says another one |
-//! | elsewhere | learnt | it moves; after [`MOST_MOVES`] moves in [`MOVES_WITHIN`] it stays where it is for [`FROZEN`] |
+//! | where it is | learnt | it gets the address that it says it has |
+//! | elsewhere | learnt | it moves |
 //! | anywhere | new | it becomes a name, if the port accepts names and has fewer than it may have; otherwise it is listed |
+//!
+//! After [`MOST_MOVES`] moves, or other addresses, within [`MOVES_WITHIN`] a name stays as it is for [`FROZEN`].
 //!
 //! An address that is another name's is never given away. So whoever makes up names fills the quota of his port, and takes
 //! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
@@ -98,7 +100,7 @@ pub(crate) struct Learning {
 struct Seen {
     unknown: HashMap<Name, Unknown>,
     moves: HashMap<Name, Moves>,
-    /// Ports whose silent names are forgotten after a time, and when their names were seen last.
+    /// Ports whose silent names are forgotten after a time, and when names at them were seen last.
     forgetful: HashMap<End, Patience>,
     last: HashMap<Name, Instant>,
     troubles: BTreeMap<End, Vec<Trouble>>,
@@ -298,9 +300,9 @@ impl Learning {
     }
 
     /// What was decided was carried out.
-    pub(crate) fn done(&self, names: impl IntoIterator<Item = Name>) {
+    pub(crate) fn done(&self, state: &State, records: &[Record]) {
         let mut seen = self.lock();
-        for name in names {
+        for name in records.iter().filter_map(|record| state.parse(&record.name).ok()) {
             seen.unknown.remove(&name);
         }
     }

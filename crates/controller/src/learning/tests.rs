@@ -64,9 +64,8 @@ impl Bench {
 
     fn carry_out(&mut self, hosts: Vec<(String, Place)>, records: Vec<Record>, at_ms: u64) {
         self.state.carry_out(Change::AddHosts { hosts }).unwrap();
-        let names: Vec<Name> = records.iter().map(|record| self.state.parse(&record.name).unwrap()).collect();
-        self.state.carry_out(Change::Learn { records, at_ms }).unwrap();
-        self.learning.done(names);
+        self.state.carry_out(Change::Learn { records: records.clone(), at_ms }).unwrap();
+        self.learning.done(&self.state, &records);
     }
 
     /// Host and address of a name.

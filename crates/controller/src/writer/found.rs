@@ -52,26 +52,17 @@ impl Writer {
             return Ok(());
         }
         for (name, place) in hosts {
-            let (port, host) = (place.port, name.clone());
+            let (end, host) = (End { node, port: place.port }, name.clone());
             // What is at the other ports does not depend on it.
             if let Err(refusal) = self.change_unasked(Change::AddHosts { hosts: vec![(name, place)] }, group)? {
-                let end = End { node, port };
-                self.shared.learning.refused(
-                    &self.state,
-                    end,
-                    &format!("the host {host}"),
-                    &refusal.to_string(),
-                    now(),
-                );
+                let what = format!("the host {host}");
+                self.shared.learning.refused(&self.state, end, &what, &refusal.to_string(), now());
                 records.retain(|record| record.host != host);
             }
         }
-        let names = |state: &crate::change::State, records: &[crate::change::Record]| {
-            records.iter().filter_map(|record| state.parse(&record.name).ok()).collect::<Vec<_>>()
-        };
         match self.change_unasked(Change::Learn { records: records.clone(), at_ms }, group)? {
             Ok(()) => {
-                self.shared.learning.done(names(&self.state, &records));
+                self.shared.learning.done(&self.state, &records);
                 return Ok(());
             }
             // Hosts that still send are seen again.
@@ -80,17 +71,20 @@ impl Writer {
             Err(_) => {}
         }
         for record in records {
-            let (name, end) = (record.name.clone(), self.state.hosts.end(&record.host));
-            let learnt = names(&self.state, std::slice::from_ref(&record));
-            match (self.change_unasked(Change::Learn { records: vec![record], at_ms }, group)?, end) {
-                (Ok(()), _) => self.shared.learning.done(learnt),
-                (Err(refusal), Ok(end)) => {
-                    self.shared.learning.refused(&self.state, end, &name, &refusal.to_string(), now());
-                }
-                (Err(_), Err(_)) => {}
+            let alone = vec![record];
+            match self.change_unasked(Change::Learn { records: alone.clone(), at_ms }, group)? {
+                Ok(()) => self.shared.learning.done(&self.state, &alone),
+                Err(refusal) => self.not_learnt(&alone[0].host, &alone[0].name, &refusal),
             }
         }
         Ok(())
+    }
+
+    /// The network refused a name at a host.
+    fn not_learnt(&self, host: &str, name: &str, refusal: &Refusal) {
+        if let Ok(end) = self.state.hosts.end(host) {
+            self.shared.learning.refused(&self.state, end, name, &refusal.to_string(), now());
+        }
     }
 
     /// Forgets learnt names that have been silent for too long.
