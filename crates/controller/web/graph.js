@@ -1,0 +1,382 @@
+// The network drawn: switches as discs, links as lines whose width and colour say how much they carry.
+//
+// SVG throughout, so that every switch is an element that the keyboard and screen readers reach. Elements are made once and
+// changed in place. A mark (cross, bar, arrow, plus) goes with each state: colour is never the only sign.
+import { h, s, say, put, sync, route } from "./dom.js";
+import { feed, keyOf, endOf, linkState, switchState, LINK_WORDS, SWITCH_WORDS } from "./feed.js";
+import { place } from "./layout.js";
+import { bits, frames, plural, short } from "./units.js";
+
+const MARKS = {
+  cut: "M-4-4 4 4M4-4-4 4", away: "M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5", down: "M-4 0H4", stuck: "M0-4.5V1M0 4V4.4",
+  behind: "M-4 0h.1M0 0h.1M4 0h.1", draining: "M0-4.5V3.5M-3.5.5 0 4 3.5.5", drained: "M0-4.5V3.5M-3.5.5 0 4 3.5.5", found: "M-4 0H4M0-4V4",
+};
+const LABELS = 60;
+const HITS = 1500;
+const MARGIN = 56;
+
+/** Steps of load: below 100 kbit/s, 1, 10, 100 Mbit/s, 1 Gbit/s, and above. */
+const loadOf = (bytes_s) => (Number.isFinite(bytes_s) ? Math.max(0, Math.min(5, Math.floor(Math.log10(Math.max(bytes_s * 8, 1)) - 4))) : 0);
+export const widthOf = (bytes_s) => (Number.isFinite(bytes_s) ? 1.5 + 1.1 * Math.max(0, Math.min(5.2, Math.log10(Math.max(bytes_s * 8, 1) / 1e5))) : 1.5);
+const busiest = (link) => (link.bytes_s ? Math.max(link.bytes_s[0], link.bytes_s[1]) : NaN);
+
+export function linkWords(link) {
+  const state = link.found ? "found" : linkState(link);
+  const carries = link.bytes_s ? `${bits(link.bytes_s[0])} there, ${bits(link.bytes_s[1])} back` : "load unknown";
+  return { title: `${short(endOf(link.a))} – ${short(endOf(link.b))}`, state: LINK_WORDS[state], carries: state === "found" ? "" : carries };
+}
+
+export function switchWords(each) {
+  const c = each.counters;
+  return {
+    title: short(each.name), state: each.cannot_follow ? `${SWITCH_WORDS.stuck}: ${short(each.cannot_follow, 120)}` : SWITCH_WORDS[switchState(each)],
+    carries: c ? `${bits(c.bytes_in_s)} in, ${frames(c.frames_in_s)}` : "load unknown", hosts: plural(each.hosts, "host"),
+  };
+}
+
+export class Graph {
+  constructor(stage) {
+    this.positions = new Map();
+    this.shape = "";
+    this.view = { x: 0, y: 0, k: 1 };
+    this.moved = false;
+    this.focus = null;
+    this.trace = null;
+    this.lines = s("g"); this.path = s("g", { class: "trace" }); this.nodes = s("g");
+    this.world = s("g", null, this.lines, this.path, this.nodes);
+    this.svg = s("svg", { class: "graph", role: "group", "aria-label": "Topology" }, this.world);
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.waiting = h("div", { class: "waiting", role: "group", "aria-label": "Switches that wait to be accepted" });
+    const button = (label, text, does) => h("button", { type: "button", class: "plain", "aria-label": label, title: label, on: { click: does } }, text);
+    this.tools = h("div", { class: "tools", role: "group", "aria-label": "Zoom" },
+      button("Zoom in", "+", () => this.zoom(1.35)), button("Zoom out", "−", () => this.zoom(1 / 1.35)), button("Show all", "⤢", () => this.fit(true)));
+    this.help = h("p", { class: "hidden", id: "graph-help" }, "Arrow keys move from switch to switch, Enter opens one, plus and minus zoom, zero shows all. The view Switches and links has the same as tables.");
+    put(this.svg, "aria-describedby", "graph-help");
+    stage.append(this.svg, this.tools, this.waiting, legend(), this.tip, this.help);
+    this.stage = stage;
+    this.listen();
+    new ResizeObserver(() => { if (!this.moved) this.fit(); else this.apply(); }).observe(this.svg);
+  }
+
+  update() {
+    const { switches, links, found, pending } = feed.network;
+    const names = switches.map((each) => each.name);
+    const known = new Set(names);
+    const drawn = links.filter((link) => known.has(link.a.switch) && known.has(link.b.switch));
+    for (const link of found) if (known.has(link.a.switch) && known.has(link.b.switch)) drawn.push({ ...link, found: true });
+    const shape = JSON.stringify([names, drawn.map(keyOf)]);
+    if (shape !== this.shape) this.arrange(shape, names, drawn);
+    put(this.svg, "aria-label", `Topology: ${plural(switches.length, "switch", "switches")}, ${plural(links.length, "link")}`);
+    if (!known.has(this.focus)) this.focus = names[0] ?? null;
+    const hits = drawn.length <= HITS;
+    sync(this.lines, drawn, keyOf, (link) => this.line(link, hits), (row, link) => this.drawLink(row, link));
+    const troubled = switches.filter((each) => switchState(each) !== "ok").length;
+    this.svg.classList.toggle("name-trouble", troubled <= 30);
+    sync(this.nodes, switches, (each) => each.name, (each) => this.node(each), (row, each) => this.drawSwitch(row, each));
+    sync(this.waiting, pending.slice(0, 12), (each) => each.name, (each) => {
+      const name = h("span");
+      return { node: h("a", { class: "waits", href: route("", {}), title: "waits to be accepted" }, h("span", { class: "disc", "aria-hidden": "true" }, "+"), name), name };
+    }, (row, each) => { say(row.name, short(each.name, 18)); put(row.node, "aria-label", `${short(each.name)}, waits to be accepted`); });
+    this.waiting.hidden = pending.length === 0;
+    this.drawTrace();
+  }
+
+  arrange(shape, names, drawn) {
+    const started = performance.now();
+    this.shape = shape;
+    // Found cables do not pull: accepting one moves nothing.
+    const edges = drawn.filter((link) => !link.found).map((link) => [link.a.switch, link.b.switch]);
+    this.positions = place(this.positions, names, edges);
+    const beside = new Map();
+    for (const link of drawn) {
+      const pair = [link.a.switch, link.b.switch].sort().join("\u0000");
+      if (!beside.has(pair)) beside.set(pair, []);
+      beside.get(pair).push(keyOf(link));
+    }
+    this.bends = new Map();
+    for (const keys of beside.values()) keys.forEach((key, i) => this.bends.set(key, (i - (keys.length - 1) / 2) * 26));
+    this.sides = sides(names, drawn, this.positions);
+    this.svg.classList.toggle("many", names.length > LABELS);
+    this.svg.classList.toggle("crowd", names.length > 300);
+    if (!this.moved) this.fit();
+    this.svg.dataset.layoutMs = (performance.now() - started).toFixed(1);
+  }
+
+  line(link, hits) {
+    const key = keyOf(link);
+    const stroke = s("path", { class: "line" });
+    const hit = hits ? s("path", { class: "hit" }) : null;
+    const node = s("g", { class: "link", "aria-hidden": "true" }, hit, stroke);
+    const row = { node, stroke, hit, key };
+    node.addEventListener("click", () => { if (!this.dragged && !row.link.found) location.hash = route("link", { a: row.link.a.switch, port: row.link.a.port }); });
+    node.addEventListener("pointerenter", (event) => this.show(linkWords(row.link), event));
+    node.addEventListener("pointerleave", () => this.hide());
+    return row;
+  }
+
+  middle(link) {
+    const a = this.positions.get(link.a.switch);
+    const b = this.positions.get(link.b.switch);
+    const bend = link.a.switch === link.b.switch ? 60 : (this.bends.get(keyOf(link)) ?? 0);
+    // The same bend whichever end comes first.
+    const sign = link.a.switch < link.b.switch ? 1 : -1;
+    const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
+    const mx = (a.x + b.x) / 2 - (sign * bend * (b.y - a.y)) / length;
+    const my = (a.y + b.y) / 2 + (sign * bend * (b.x - a.x)) / length - (a === b ? bend : 0);
+    return { a, b, mx, my, bend };
+  }
+
+  drawLink(row, link) {
+    row.link = link;
+    const state = link.found ? "found" : linkState(link);
+    const { a, b, mx, my, bend } = this.middle(link);
+    // A curve through the middle: its control point is twice as far out.
+    const cx = 2 * mx - (a.x + b.x) / 2;
+    const cy = 2 * my - (a.y + b.y) / 2;
+    const at = (n) => n.toFixed(1);
+    const d = bend ? `M${at(a.x)} ${at(a.y)}Q${at(cx)} ${at(cy)} ${at(b.x)} ${at(b.y)}` : `M${at(a.x)} ${at(a.y)}L${at(b.x)} ${at(b.y)}`;
+    put(row.stroke, "d", d);
+    if (row.hit) put(row.hit, "d", d);
+    const load = busiest(link);
+    put(row.node, "class", `link ${state} load-${loadOf(load)}`);
+    put(row.node, "data-ends", `${endOf(link.a)} ${endOf(link.b)}`);
+    put(row.stroke, "stroke-width", state === "up" ? widthOf(load).toFixed(1) : state === "down" ? 1.5 : 2.5);
+    if (MARKS[state] && state !== "up") {
+      if (!row.mark) {
+        row.sign = s("path");
+        row.mark = s("g", { class: "mark" }, s("g", { class: "still" }, s("circle", { r: 8 }), row.sign));
+        row.node.append(row.mark);
+      }
+      put(row.mark, "transform", `translate(${at(mx)} ${at(my)})`);
+      put(row.sign, "d", MARKS[state]);
+    } else if (row.mark) { row.mark.remove(); row.mark = null; }
+  }
+
+  node(each) {
+    const name = each.name;
+    const disc = s("circle", { class: "disc", r: 8 });
+    const ring = s("circle", { class: "ring", r: 13 });
+    const core = s("circle", { class: "core", r: 2.6 });
+    const sign = s("path", { class: "sign" });
+    const label = s("text", { class: "label" }, short(name, 18));
+    const inner = s("g", { class: "still" }, ring, disc, core, sign, label);
+    const node = s("g", { class: "switch", role: "link", tabindex: "-1" }, inner);
+    const row = { node, disc, core, sign, label, name };
+    node.addEventListener("click", () => { if (!this.dragged) this.open(name); });
+    node.addEventListener("focus", () => { this.focus = name; this.rove(); this.reveal(name); this.show(switchWords(row.each), null, name); });
+    node.addEventListener("blur", () => this.hide());
+    node.addEventListener("pointerenter", (event) => this.show(switchWords(row.each), event));
+    node.addEventListener("pointerleave", () => this.hide());
+    return row;
+  }
+
+  drawSwitch(row, each) {
+    row.each = each;
+    const state = switchState(each);
+    const p = this.positions.get(each.name);
+    put(row.node, "transform", `translate(${p.x.toFixed(1)} ${p.y.toFixed(1)})`);
+    put(row.node, "class", `switch ${state}${each.name === this.selected ? " selected" : ""}${each.hosts > 0 ? " gateway" : ""}${this.onTrace(each.name)}`);
+    put(row.sign, "d", MARKS[state] ?? "");
+    const side = this.sides.get(each.name) ?? "s";
+    const [x, y, anchor] = { s: [0, 23, "middle"], n: [0, -14, "middle"], e: [14, 4, "start"], w: [-14, 4, "end"] }[side];
+    put(row.label, "x", x); put(row.label, "y", y); put(row.label, "text-anchor", anchor);
+    const words = switchWords(each);
+    put(row.node, "aria-label", `${words.title}, ${words.state}, ${words.hosts}, ${words.carries}`);
+    put(row.node, "tabindex", each.name === this.focus ? "0" : "-1");
+  }
+
+  rove() {
+    for (const node of this.nodes.children) put(node, "tabindex", "-1");
+    put(this.element(this.focus), "tabindex", "0");
+  }
+
+  element(name) {
+    const i = feed.network.switches.findIndex((each) => each.name === name);
+    return this.nodes.children[i] ?? this.nodes.firstChild ?? this.svg;
+  }
+
+  open(name) { location.hash = route("switch", { name }); }
+
+  select(name) {
+    this.selected = name;
+    if (name) this.focus = name;
+    if (feed.network) this.update();
+  }
+
+  /** `hops`: names of switches in order, `end`: delivered, dropped or loops; null for no trace. */
+  setTrace(trace) {
+    this.trace = trace;
+    if (feed.network) this.update();
+  }
+
+  onTrace(name) { return this.trace ? (this.trace.hops.includes(name) ? " traced" : " faint") : ""; }
+
+  drawTrace() {
+    this.svg.classList.toggle("tracing", this.trace !== null);
+    const hops = (this.trace?.hops ?? []).filter((name) => this.positions.has(name)).slice(0, 64);
+    const legs = hops.map((name, i) => ({ name, before: hops[i - 1], i, last: i === hops.length - 1 }));
+    sync(this.path, legs, (leg) => `${leg.i}`, () => {
+      const stroke = s("path", { class: "leg" });
+      const text = s("text", { "text-anchor": "middle", y: 4 });
+      const badge = s("g", { class: "badge" }, s("g", { class: "still" }, s("g", { transform: "translate(13 -13)" }, s("circle", { r: 8.5 }), text)));
+      return { node: s("g", { "aria-hidden": "true" }, stroke, badge), stroke, badge, text };
+    }, (row, leg) => {
+      const p = this.positions.get(leg.name);
+      const q = leg.before !== undefined ? this.positions.get(leg.before) : null;
+      put(row.stroke, "d", q ? `M${q.x} ${q.y}L${p.x} ${p.y}` : "");
+      put(row.badge, "transform", `translate(${p.x} ${p.y})`);
+      const end = leg.last ? this.trace.end : null;
+      put(row.node, "class", end ?? "");
+      say(row.text, end === "delivered" ? "✓" : end === "dropped" ? "✕" : end === "loops" ? "↻" : leg.i + 1);
+    });
+    // Badges lie above the switches.
+    if (this.trace && this.world.lastChild !== this.path) this.world.append(this.path);
+    else if (!this.trace && this.world.lastChild !== this.nodes) this.world.append(this.nodes);
+  }
+
+  size() { return { w: this.svg.clientWidth || 600, h: this.svg.clientHeight || 400 }; }
+
+  fit(asked = false) {
+    if (this.positions.size === 0) return;
+    const all = [...this.positions.values()];
+    let x0 = Infinity; let y0 = Infinity; let x1 = -Infinity; let y1 = -Infinity;
+    for (const p of all) { x0 = Math.min(x0, p.x); x1 = Math.max(x1, p.x); y0 = Math.min(y0, p.y); y1 = Math.max(y1, p.y); }
+    const { w, h: tall } = this.size();
+    const side = w < 500 ? 44 : MARGIN + 12;
+    const k = Math.max(0.02, Math.min(2.2, (w - 2 * side) / (x1 - x0 || 1), (tall - 2 * MARGIN - 34) / (y1 - y0 || 1)));
+    this.view = { k, x: w / 2 - (k * (x0 + x1)) / 2, y: (tall - 34) / 2 + 6 - (k * (y0 + y1)) / 2 };
+    this.fitted = k;
+    if (asked) this.moved = false;
+    this.apply();
+  }
+
+  apply() {
+    const { x, y, k } = this.view;
+    put(this.world, "transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${k.toFixed(4)})`);
+    // Switches and marks keep their size on the screen, within reason: in a crowd they shrink with the space between them.
+    const wanted = Math.max(0.34, Math.min(1, k * 2.2));
+    this.svg.style.setProperty("--still", (wanted / k).toFixed(4));
+    this.svg.classList.toggle("near", k > 0.55);
+    this.svg.classList.toggle("zoomed", this.moved);
+  }
+
+  zoom(by, cx, cy) {
+    const { w, h: tall } = this.size();
+    const px = cx ?? w / 2; const py = cy ?? tall / 2;
+    const k = Math.max(0.02, Math.min(6, this.view.k * by));
+    const real = k / this.view.k;
+    this.view = { k, x: px - (px - this.view.x) * real, y: py - (py - this.view.y) * real };
+    this.moved = true;
+    this.apply();
+  }
+
+  pan(dx, dy) { this.view.x += dx; this.view.y += dy; this.moved = true; this.apply(); }
+
+  /** Brings a switch into sight, if it is out of it. */
+  reveal(name) {
+    const p = this.positions.get(name);
+    if (!p) return;
+    const { w, h: tall } = this.size();
+    const x = this.view.x + p.x * this.view.k; const y = this.view.y + p.y * this.view.k;
+    if (x < 20 || y < 20 || x > w - 20 || y > tall - 20) this.pan(w / 2 - x, tall / 2 - y);
+  }
+
+  /** The nearest switch in a direction, those straight ahead preferred. */
+  step(dx, dy) {
+    const from = this.positions.get(this.focus);
+    if (!from) return;
+    let best = null; let least = Infinity;
+    for (const [name, p] of this.positions) {
+      const ahead = (p.x - from.x) * dx + (p.y - from.y) * dy;
+      const aside = Math.abs((p.x - from.x) * dy - (p.y - from.y) * dx);
+      if (ahead <= 1e-6 || aside > 2.5 * ahead) continue;
+      const far = ahead + 2 * aside;
+      if (far < least) { least = far; best = name; }
+    }
+    if (best !== null) this.element(best).focus({ preventScroll: true });
+  }
+
+  show(words, event, name) {
+    this.tip.replaceChildren(h("strong", null, words.title), h("span", null, words.state), words.hosts && h("span", null, words.hosts), words.carries && h("span", null, words.carries));
+    this.tip.hidden = false;
+    const r = this.stage.getBoundingClientRect();
+    let x; let y;
+    if (event) { x = event.clientX - r.left; y = event.clientY - r.top; } else { const p = this.positions.get(name); x = this.view.x + p.x * this.view.k; y = this.view.y + p.y * this.view.k; }
+    this.tip.style.left = `${Math.max(4, Math.min(x + 16, r.width - this.tip.offsetWidth - 4))}px`;
+    this.tip.style.top = `${Math.max(4, y + 20 + this.tip.offsetHeight > r.height ? y - this.tip.offsetHeight - 16 : y + 20)}px`;
+  }
+
+  hide() { this.tip.hidden = true; }
+
+  listen() {
+    const svg = this.svg;
+    svg.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const r = svg.getBoundingClientRect();
+      this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.clientX - r.left, event.clientY - r.top);
+    }, { passive: false });
+    const fingers = new Map();
+    svg.addEventListener("pointerdown", (event) => { fingers.set(event.pointerId, event); this.dragged = false; this.started = event; });
+    svg.addEventListener("pointermove", (event) => {
+      const before = fingers.get(event.pointerId);
+      if (!before) return;
+      if (fingers.size === 1) {
+        if (!this.dragged && Math.hypot(event.clientX - this.started.clientX, event.clientY - this.started.clientY) < 5) return;
+        if (!this.dragged) { this.dragged = true; this.hide(); svg.setPointerCapture(event.pointerId); }
+        this.pan(event.clientX - before.clientX, event.clientY - before.clientY);
+      } else if (fingers.size === 2) {
+        this.dragged = true;
+        const other = [...fingers.values()].find((each) => each.pointerId !== event.pointerId);
+        const span = (e) => Math.hypot(e.clientX - other.clientX, e.clientY - other.clientY) || 1;
+        const r = svg.getBoundingClientRect();
+        this.zoom(span(event) / span(before), (event.clientX + other.clientX) / 2 - r.left, (event.clientY + other.clientY) / 2 - r.top);
+      }
+      fingers.set(event.pointerId, event);
+    });
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, (event) => fingers.delete(event.pointerId));
+    svg.addEventListener("dblclick", (event) => { const r = svg.getBoundingClientRect(); this.zoom(1.8, event.clientX - r.left, event.clientY - r.top); });
+    svg.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+      const arrow = arrows[event.key];
+      if (arrow && event.shiftKey) this.pan(-60 * arrow[0], -60 * arrow[1]);
+      else if (arrow) this.step(...arrow);
+      else if (event.key === "Enter" || event.key === " ") this.open(this.focus);
+      else if (event.key === "+" || event.key === "=") this.zoom(1.35);
+      else if (event.key === "-") this.zoom(1 / 1.35);
+      else if (event.key === "0") this.fit(true);
+      else if (event.key === "Escape") this.hide();
+      else return;
+      event.preventDefault();
+    });
+  }
+}
+
+/** Where a label has most room: the side that the fewest links leave by. Below, if it does not matter. */
+function sides(names, drawn, positions) {
+  const crowd = new Map(names.map((name) => [name, { s: 0, n: 0.1, e: 0.05, w: 0.15 }]));
+  const leave = (from, to) => {
+    const a = positions.get(from); const b = positions.get(to);
+    const angle = Math.atan2(b.y - a.y, b.x - a.x);
+    const room = crowd.get(from);
+    for (const [side, way] of [["e", 0], ["s", Math.PI / 2], ["w", Math.PI], ["n", -Math.PI / 2]]) {
+      const off = Math.abs(Math.atan2(Math.sin(angle - way), Math.cos(angle - way)));
+      if (off < 1) room[side] += 1.2 - off;
+    }
+  };
+  for (const link of drawn) if (link.a.switch !== link.b.switch) { leave(link.a.switch, link.b.switch); leave(link.b.switch, link.a.switch); }
+  return new Map([...crowd].map(([name, room]) => [name, Object.entries(room).sort((a, b) => a[1] - b[1])[0][0]]));
+}
+
+function legend() {
+  const sample = (cls, mark, width) => s("svg", { viewBox: "0 0 34 14", width: 34, height: 14, "aria-hidden": "true" },
+    s("g", { class: `link ${cls}` }, s("path", { class: "line", d: "M1 7H33", "stroke-width": width }), mark && s("g", { class: "mark", transform: "translate(17 7) scale(.8)" }, s("circle", { r: 8 }), s("path", { d: MARKS[mark] }))));
+  const disc = (cls, mark) => s("svg", { viewBox: "0 0 18 18", width: 16, height: 16, "aria-hidden": "true" },
+    s("g", { class: `switch ${cls}`, transform: "translate(9 9) scale(.9)" }, s("circle", { class: "disc", r: 8 }), s("circle", { class: "core", r: 2.6 }), mark && s("path", { class: "sign", d: MARKS[mark] })));
+  const item = (picture, text) => h("li", null, picture, text);
+  return h("details", { class: "legend" }, h("summary", null, "Legend"), h("ul", null,
+    item(sample("load-2", null, widthOf(125_000)), "1 Mbit/s"), item(sample("load-4", null, widthOf(12_500_000)), "100 Mbit/s"), item(sample("load-5", null, widthOf(1.25e9)), "10 Gbit/s"),
+    item(sample("cut", "cut", 2.5), "cut"), item(sample("down", "down", 1.5), "taken down"), item(sample("draining", "draining", 2.5), "draining"), item(sample("found", "found", 2.5), "found"),
+    item(disc("ok gateway"), "switch with hosts"), item(disc("ok"), "without hosts"), item(disc("behind", "behind"), "not in step"), item(disc("stuck", "stuck"), "cannot follow"), item(disc("away", "away"), "not connected"), item(disc("drained", "drained"), "drained")));
+}
+

@@ -1,0 +1,65 @@
+// One link, and the small curves of what was carried.
+import { h, linkTo, put, s, say, sync, word } from "./dom.js";
+import { endOf, feed, keyOf, linkState, LINK_WORDS, SAMPLES } from "./feed.js";
+import { control } from "./attention.js";
+import { bits, short } from "./units.js";
+
+/** A curve of at most SAMPLES bytes a second, nulls left out. */
+export function sparkline(what) {
+  const area = s("path", { class: "area" });
+  const curve = s("path", { class: "curve" });
+  const node = s("svg", { class: "spark", viewBox: `0 0 ${SAMPLES - 1} 20`, preserveAspectRatio: "none", role: "img", "aria-label": what }, area, curve);
+  const update = (samples) => {
+    const most = Math.max(...samples.filter((each) => each !== null), 1);
+    const points = samples.map((each, i) => (each === null ? null : `${SAMPLES - samples.length + i} ${(19 - (18 * each) / most).toFixed(2)}`)).filter(Boolean);
+    put(curve, "d", points.length > 1 ? `M${points.join("L")}` : "");
+    put(area, "d", points.length > 1 ? `M${points[0].split(" ")[0]} 20L${points.join("L")}L${points.at(-1).split(" ")[0]} 20Z` : "");
+    if (points.length > 1) node.removeAttribute("hidden"); else node.setAttribute("hidden", "");
+  };
+  return { node, update };
+}
+
+const ABOUT = {
+  up: ["good", "✓", "It carries frames."],
+  cut: ["bad", "✕", "Its switches find that it carries nothing: no hello came through, or a carrier is gone. Check the cable and both ports; it comes back by itself."],
+  down: ["info", "–", "An operator took it out of use."],
+  draining: ["info", "↓", "Paths leave it step by step, and no frame is lost."],
+};
+
+export function linkView(panel, params, graph) {
+  const chip = h("p", { class: "chips" });
+  const title = h("h1", { class: "long" });
+  const facts = h("dl", { class: "facts" });
+  const acts = h("div", { class: "row" });
+  const events = h("p", { class: "note" });
+  panel.append(h("section", null, h("p", { class: "crumb" }, linkTo("inventory", {}, "Links")), title, chip, facts, acts, events));
+  const is = (end) => end.switch === params.a && String(end.port) === params.port;
+  const update = () => {
+    if (!feed.network) return;
+    const link = feed.network.links.find((each) => is(each.a) || is(each.b));
+    say(title, link ? `${short(endOf(link.a), 60)} – ${short(endOf(link.b), 60)}` : `${short(params.a, 60)}:${params.port}`);
+    facts.hidden = acts.hidden = !link;
+    say(events, link ? "" : "There is no link at this port.");
+    if (!link) { chip.replaceChildren(); return; }
+    const state = linkState(link);
+    const key = JSON.stringify([keyOf(link), state, feed.network.may_change]);
+    if (chip.dataset.key !== key) {
+      chip.dataset.key = key;
+      const [level, sign, sentence] = ABOUT[state];
+      chip.replaceChildren(h("span", { class: `chip ${level}` }, `${sign} ${LINK_WORDS[state]}`), h("span", { class: "text" }, sentence));
+      const end = word(endOf(link.a));
+      acts.replaceChildren(state === "up" || state === "cut"
+        ? control("Drain", `Drain ${short(endOf(link.a))}`, "Paths leave the link step by step, and no frame is lost.", { do: "link.drain", end: link.a }, `fibula link drain ${end}`)
+        : control("Take back", `Take ${short(endOf(link.a))} back`, "Paths may lead over the link again.", { do: "link.undrain", end: link.a }, `fibula link undrain ${end}`));
+    }
+    const rows = [["Ends", [linkTo("switch", { name: link.a.switch }, short(link.a.switch)), ` port ${link.a.port}, `, linkTo("switch", { name: link.b.switch }, short(link.b.switch)), ` port ${link.b.port}`]],
+      [`${short(link.a.switch, 20)} → ${short(link.b.switch, 20)}`, link.bytes_s ? bits(link.bytes_s[0]) : "–"], [`${short(link.b.switch, 20)} → ${short(link.a.switch, 20)}`, link.bytes_s ? bits(link.bytes_s[1]) : "–"],
+      ["Cost", link.raised > 0 ? `${link.cost}, raised by ${link.raised}` : String(link.cost)]];
+    sync(facts, rows, ([term]) => term, ([term, value]) => { const dd = h("dd", null, ...(Array.isArray(value) ? value : [])); return { node: h("div", null, h("dt", null, term), dd), dd }; },
+      (row, [, value]) => { if (!Array.isArray(value)) say(row.dd, value); });
+    const ends = `${link.a.switch}:${link.a.port}`;
+    graph.svg.dataset.link = ends;
+  };
+  update();
+  return { title: "Link", update, end: () => { delete graph.svg.dataset.link; } };
+}

@@ -1,0 +1,265 @@
+// What each view shows, on a made-up network. `npm test` here, or `make dashboard-test`.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, close, fits, open, picture, visit, withMock, withPage } from "./harness.mjs";
+import { HOSTILE } from "./networks.mjs";
+
+before(open);
+after(close);
+
+const NAME = "02:00:00:00:00:09";
+const ROUTES = [["network", "#/"], ["names", "#/names?q=02:00:00:1"], ["name", `#/name?name=${encodeURIComponent(NAME)}&from=seattle`], ["switch", "#/switch?name=chicago"], ["link", "#/link?a=chicago&port=2"], ["inventory", "#/inventory"], ["events", "#/events"]];
+const settled = { network: ".events.brief li", names: "table.names tbody tr", name: ".hops li", switch: ".drops li", link: ".facts dd", inventory: "tbody tr", events: ".events li" };
+/** A network in which much is wrong. */
+function troubled(mock) {
+  mock.cut(5);
+  mock.links[9].raised = 3;
+  mock.links[13].up = false;
+  mock.switches[7].connected = false;
+  mock.switches[4].in_step = false;
+  mock.switches[8].cannot_follow = "its design concise+bloom is not known to version 0.0.9: update it";
+  mock.pending = [{ name: "miami", version: "0.1.0", address: "10.0.0.9:51234", first_ms: Date.now() - 400_000, last_ms: Date.now() }];
+  mock.found = [{ a: { switch: "seattle", port: 7 }, b: { switch: "chicago", port: 7 } }];
+  mock.tell("switch", "newyork", "is gone: its connection was silent for two seconds", "warning");
+  mock.tell("switch", "miami", "waits to be accepted", "info");
+}
+
+test("every view has no finding of axe and fits, light and dark, wide and at 390 px", async () => {
+  await withMock({ names: 1_000_000 }, async (mock, url) => {
+    troubled(mock);
+    for (const [colorScheme, width, height] of [["light", 1440, 900], ["dark", 1440, 900], ["light", 390, 844], ["dark", 390, 844]]) {
+      await withPage(url, { colorScheme, viewport: { width, height }, reducedMotion: "reduce" }, async (page) => {
+        for (const [name, route] of ROUTES) {
+          await visit(page, url, route);
+          await page.waitForSelector(`#panel ${settled[name]}`);
+          if (name === "network") await page.waitForSelector(".card[data-kind=behind]");
+          await fits(page, `${name} at ${width}`);
+          await picture(page, `${name}-${colorScheme}-${width}`);
+          await accessible(page, `${name}, ${colorScheme}, ${width} px`);
+        }
+      });
+    }
+  });
+});
+
+test("a name is found while one types, and shows where it is and its way", async () => {
+  await withMock({ names: 1_000_000 }, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      await page.locator("#query").pressSequentially("02:00:00:00:00:", { delay: 15 });
+      await page.waitForSelector("table.names tbody tr");
+      await page.waitForFunction(() => document.querySelector("#panel .note").textContent.includes("begin with 02:00:00:00:00:"));
+      assert.ok(mock.asked.length <= 4, `${mock.asked.length} questions for 15 keys in a row`);
+      await page.locator("table.names tbody a", { hasText: NAME }).click();
+      await page.waitForSelector(".hops li");
+      assert.match(await page.locator(".facts").innerText(), /h-houston[\s\S]*houston port 100/);
+      await page.locator("#from").selectOption("seattle");
+      await page.waitForFunction(() => document.querySelector(".hops li a")?.textContent === "seattle");
+      const hops = await page.locator(".hops li a").allInnerTexts();
+      assert.equal(hops.at(-1), "houston");
+      assert.equal(await page.locator(".trace .leg[d^=M]").count(), hops.length - 1, "one leg drawn for each hop");
+      assert.equal(await page.locator(".switch.traced").count(), hops.length);
+      // The way follows the network.
+      const first = mock.links.findIndex((link) => [link.a.switch, link.b.switch].includes(hops[0]) && [link.a.switch, link.b.switch].includes(hops[1]));
+      mock.cut(first);
+      await page.waitForFunction((old) => document.querySelectorAll(".hops li a")[1]?.textContent !== old, hops[1]);
+    });
+  });
+});
+
+test("an answer that comes late never replaces a later one", async () => {
+  await withMock({ names: 100_000 }, async (mock, url) => {
+    mock.names_delay_ms = (q) => (q === "02" ? 1500 : 0);
+    await withPage(url, {}, async (page) => {
+      await page.locator("#query").fill("02");
+      while (!mock.asked.includes("02")) await page.waitForTimeout(5); // polls what the server was asked
+      await page.locator("#query").fill("02:00:00:00:01:0");
+      await page.waitForFunction(() => document.querySelector("table.names a")?.textContent.startsWith("02:00:00:00:01:0"));
+      while (!mock.aborted) await page.waitForTimeout(5); // polls what became of the first question
+      assert.match(await page.locator("table.names a").first().innerText(), /^02:00:00:00:01:0/);
+    });
+  });
+});
+
+test("a cut link turns red and gets a cross, is listed first, and heals, as it happens", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      const key = `${mock.links[5].a.switch}:${mock.links[5].a.port} ${mock.links[5].b.switch}:${mock.links[5].b.port}`;
+      const link = page.locator(`.link[data-ends="${key}"]`);
+      const places = () => page.locator(".graph .switch").evaluateAll((all) => all.map((each) => each.getAttribute("transform")));
+      const before = await places();
+      await page.waitForFunction(() => document.querySelector("#phase-text").textContent === "live");
+      const started = performance.now();
+      mock.cut(5);
+      await page.waitForSelector(`.link.cut[data-ends="${key}"] .mark`);
+      console.log(`  a cut is drawn after ${(performance.now() - started).toFixed(0)} ms`);
+      await page.waitForTimeout(300); // the colour changes over a quarter of a second
+      const [r, g, b] = (await link.locator(".line").evaluate((each) => getComputedStyle(each).stroke)).match(/\d+/g).map(Number);
+      assert.ok(r > 150 && g < 90 && b < 90, `rgb(${r}, ${g}, ${b}) is red`);
+      assert.match(await page.locator("#attention .card").first().innerText(), /is cut/);
+      assert.match(await page.locator("#assertive").innerText(), /cut/);
+      await picture(page, "cut");
+      mock.cut(5, false);
+      await page.waitForSelector(`.link.up[data-ends="${key}"]`);
+      await page.waitForFunction(() => document.querySelectorAll("#attention .card").length === 0);
+      assert.match(await page.locator("#polite").innerText(), /again/);
+      assert.deepEqual(await places(), before, "no switch moved");
+    });
+  });
+});
+
+test("a switch shows why it drops, its ports with rates, and its tables", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      await page.locator(".graph .switch", { hasText: "chicago" }).click();
+      await page.waitForSelector(".drops li");
+      assert.match(page.url(), /#\/switch\?name=chicago$/);
+      assert.match(await page.locator(".drops li").first().innerText(), /alien[\s\S]*0\.60 frames\/s[\s\S]*a name that no host has/);
+      assert.equal(await page.locator(".drops li").count(), 3, "a reason that never occurred is left out");
+      assert.match(await page.locator("table").innerText(), /[kMG]bit\/s/);
+      assert.match(await page.locator(".bars").innerText(), /MiB|KiB/);
+      await page.goBack();
+      await page.waitForSelector("#attention");
+    });
+  });
+});
+
+test("who may change things has buttons, anybody else the command to type", async () => {
+  await withMock({}, async (mock, url) => {
+    mock.pending = [{ name: "s9", version: "0.1.0", address: "10.0.0.9:1", first_ms: Date.now(), last_ms: Date.now() }];
+    await withPage(url, {}, async (page) => {
+      await page.getByRole("button", { name: "Accept s9" }).click();
+      await page.waitForSelector("dialog[open]");
+      await picture(page, "confirm");
+      await accessible(page, "dialog");
+      await page.keyboard.press("Escape");
+      await page.waitForSelector("dialog", { state: "detached" });
+      assert.deepEqual(mock.acts, [], "nothing is done without a yes");
+      await page.getByRole("button", { name: "Accept s9" }).click();
+      await page.locator("dialog button.main").click();
+      await page.waitForSelector(".toast.good");
+      assert.deepEqual(mock.acts, [{ do: "switch.accept", name: "s9" }]);
+      await page.waitForFunction(() => document.querySelectorAll(".graph .switch").length === 12);
+    });
+    mock.may_change = false;
+    mock.pending = [{ name: "s 9'", version: "0.1.0", address: "10.0.0.9:1", first_ms: Date.now(), last_ms: Date.now() }];
+    await withPage(url, {}, async (page) => {
+      await page.waitForSelector("#attention .command");
+      assert.equal(await page.locator("#attention .command").innerText(), "fibula switch accept 's 9'\\'''");
+      assert.equal(await page.locator("#attention button", { hasText: "Accept" }).count(), 0);
+    });
+  });
+});
+
+test("the keyboard alone reaches everything, and one sees where it is", async () => {
+  await withMock({ names: 100_000 }, async (mock, url) => {
+    await withPage(url, { reducedMotion: "reduce" }, async (page) => {
+      const focused = () => page.evaluate(() => { const at = document.activeElement; return at.id || at.getAttribute("aria-label") || at.textContent; });
+      const seen = () => page.evaluate(() => {
+        const at = document.activeElement;
+        const ring = at.querySelector?.(":scope .ring");
+        return ring ? getComputedStyle(ring).stroke !== "none" : getComputedStyle(at).outlineStyle !== "none";
+      });
+      await page.keyboard.press("Tab");
+      assert.equal(await focused(), "skip");
+      await page.keyboard.press("Enter");
+      assert.equal(await focused(), "main");
+      for (let i = 0; !(await focused()).startsWith("atlanta"); i += 1) {
+        assert.ok(i < 10, `the drawing is ${i} tabs away from the content`);
+        await page.keyboard.press("Tab");
+        assert.ok(await seen(), `the focus is seen at ${await focused()}`);
+      }
+      const visited = new Set();
+      for (const key of ["ArrowLeft", "ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowRight"]) {
+        await page.keyboard.press(key);
+        visited.add(await focused());
+        assert.ok(await seen());
+      }
+      assert.ok(visited.size >= 4, `arrows came to ${[...visited]}`);
+      await picture(page, "keyboard");
+      await page.keyboard.press("Enter");
+      await page.waitForSelector(".drops");
+      await page.keyboard.press("/");
+      assert.equal(await focused(), "query");
+      await page.keyboard.type("02:00:00:00:00:1");
+      await page.waitForFunction(() => document.querySelector("table.names a")?.textContent.startsWith("02:00:00:00:00:1"));
+      await page.keyboard.press("ArrowDown");
+      await page.keyboard.press("ArrowDown");
+      assert.ok(await seen());
+      await page.keyboard.press("Enter");
+      await page.waitForSelector(".hops li");
+      assert.match(page.url(), /#\/name\?name=/);
+    });
+  });
+});
+
+test("a theme that was chosen stays, whatever the system's", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage(url, { colorScheme: "light" }, async (page) => {
+      const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      const light = await ground();
+      await page.locator("#theme").click();
+      await page.locator("#theme").click();
+      assert.equal(await page.locator("#theme").innerText(), "Theme: dark");
+      const dark = await ground();
+      assert.notEqual(dark, light);
+      await page.reload();
+      assert.equal(await ground(), dark);
+    });
+  });
+});
+
+test("names that mean harm are text wherever they appear", async () => {
+  await withMock({ hostile: true }, async (mock, url) => {
+    mock.may_change = false;
+    const to = (view, params) => `#/${view}?${new URLSearchParams(params)}`;
+    await withPage(url, {}, async (page) => {
+      const bad = HOSTILE.slice(0, 11);
+      const routes = ["#/", "#/events", "#/inventory", ...bad.flatMap((name, i) => [to("names", { q: name.slice(0, 200) }), to("name", { name, from: HOSTILE[(i + 3) % 11] }), to("switch", { name })]), to("link", { a: HOSTILE[0], port: "1" }), "#/<script>window.harmed=1</script>", "#/names?q=%E0%A4%A"];
+      for (const route of routes) {
+        await page.evaluate((hash) => { location.hash = hash; }, route);
+        await page.waitForFunction(() => document.querySelector("#panel h1, #panel h2"));
+        await page.waitForTimeout(120); // answers come meanwhile; a name that is run is found at the end
+        await fits(page, route.slice(0, 60));
+      }
+      assert.equal(await page.locator("#panel img, #panel script, main iframe, #panel style").count(), 0);
+      await page.evaluate(() => { location.hash = "#/"; });
+      await page.waitForSelector("#attention .card");
+      await picture(page, "hostile");
+      await page.evaluate(() => { location.hash = "#/names"; });
+      await page.locator("#query").fill("<img");
+      await page.waitForSelector("table.names tbody a");
+      assert.equal(await page.locator("table.names tbody a").first().innerText(), HOSTILE[0]);
+      await picture(page, "hostile-names");
+      await accessible(page, "hostile names");
+    });
+  });
+});
+
+test("events are listed, filtered by kind, and held while one reads", async () => {
+  await withMock({}, async (mock, url) => {
+    mock.cut(2);
+    mock.tell("host", "02:00:00:00:00:99", "was learnt at denver:100", "info");
+    await withPage(url, {}, async (page) => {
+      await visit(page, url, "#/events");
+      await page.waitForFunction(() => document.querySelectorAll(".events .event").length === 3);
+      await page.getByLabel("Hosts").uncheck();
+      assert.equal(await page.locator(".events .event").count(), 2);
+      assert.match(page.url(), /without=host$/);
+      await page.getByRole("button", { name: "Pause" }).click();
+      mock.cut(2, false);
+      await page.waitForFunction(() => document.body.textContent.includes("1 newer"));
+      assert.equal(await page.locator(".events .event").count(), 2);
+      await page.getByRole("button", { name: "Go on" }).click();
+      assert.equal(await page.locator(".events .event").count(), 3);
+    });
+  });
+});
+
+test("a follower says who leads", async () => {
+  await withMock({}, async (mock, url) => {
+    mock.follows = "http://10.0.0.2:4600";
+    await withPage(url, {}, async (page) => {
+      assert.match(await page.locator(".banner").innerText(), /follows another one[\s\S]*10\.0\.0\.2:4600 leads/);
+    });
+  });
+});
