@@ -25,7 +25,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click build build-lab lib install clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -162,6 +162,12 @@ deep: ## Long suites (about two and a half hours): 10^9 checked answers beside u
 	$(MAKE) xdp
 	$(MAKE) guest
 	$(MAKE) repro
+
+# FIBULA_DASHBOARD_URL=http://127.0.0.1:4690 names a real controller for the tests that hold at any.
+dashboard-test: ## The controller's page in a browser, against a controller that is made up (two minutes; installs chromium and node); pictures in target/dashboard
+	@scripts/setup dashboard
+	npm ci --prefix crates/controller/web/test
+	FIBULA_PICTURES=$(abspath $(TARGET))/dashboard npm test --prefix crates/controller/web/test
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc

@@ -53,14 +53,14 @@ function go(first = false) {
 }
 
 function figure(term) {
-  const value = h("dd");
-  const node = h("div", null, h("dt", null, term), value);
+  const value = h("span");
+  const node = h("div", null, h("dt", null, term), h("dd", null, value));
   $("strip").append(node);
   return { node, value };
 }
 const figures = { switches: figure("Switches in step"), links: figure("Links carrying"), names: figure("Names"), load: figure("Traffic"), frames: figure("Frames"), drops: figure("Drops"), waiting: figure("To be pushed"), up: figure("Up for") };
 const load = sparkline("traffic, last two minutes");
-figures.load.node.append(load.node);
+figures.load.value.parentNode.append(load.node);
 
 function strip() {
   const { network, total } = feed;

@@ -138,7 +138,7 @@ export function networkView(panel) {
   const dropSection = h("section", null, h("h2", null, "Most drops"), drops);
   const last = h("ul", { class: "events brief" });
   const none = h("p", { class: "note" }, "Nothing has happened since the controller started.");
-  panel.append(attention.node, busySection, dropSection, h("section", null, h("div", { class: "head" }, h("h2", null, "Last events"), linkTo("events", {}, "All events")), none, last));
+  panel.append(h("h1", { class: "hidden" }, "Network"), attention.node, busySection, dropSection, h("section", null, h("div", { class: "head" }, h("h2", null, "Last events"), linkTo("events", {}, "All events")), none, last));
   const bar = (href) => {
     const name = h("a", { href }); const value = h("span", { class: "value" }); const fill = h("span", { class: "fill" });
     return { node: h("li", null, name, value, h("span", { class: "track", "aria-hidden": "true" }, fill)), name, value, fill };

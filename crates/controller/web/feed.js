@@ -136,12 +136,12 @@ async function poll() {
 
 /** A controller that started again counts its events anew. */
 function restarted(network) {
-  const now = performance.now() / 1000;
-  if (last_up && network.uptime_seconds + 2 < last_up.uptime + (now - last_up.at)) {
+  // It was asked after the answer before had come: so much older it must be at least, if it is the same.
+  if (last_up && network.uptime_seconds + 0.1 < last_up.uptime + (asked_at - last_up.at) / 1000) {
     last_id = null;
     stream?.abort();
   }
-  last_up = { uptime: network.uptime_seconds, at: now };
+  last_up = { uptime: network.uptime_seconds, at: performance.now() };
 }
 
 function note(network) {
@@ -236,7 +236,10 @@ function take(batch) {
     if (event.seq !== null) last_id = event.seq;
   }
   feed.n_events += fresh.length;
-  feed.events = feed.events.concat(fresh.slice(-MAX_EVENTS)).slice(-MAX_EVENTS);
+  // A gap right before the last 1,000 stays: the controller keeps as many, so that is where gaps are.
+  const all = feed.events.concat(fresh.slice(-MAX_EVENTS - 1));
+  const first = Math.max(0, all.length - MAX_EVENTS);
+  feed.events = all.slice(first > 0 && all[first - 1].kind === "gap" ? first - 1 : first);
   if (fresh.length > 0) tell("events", fresh);
   if (fresh.some((event) => event.kind !== "names")) hurry();
 }

@@ -34,6 +34,9 @@ export function switchWords(each) {
   };
 }
 
+/** What is read aloud begins with what is seen. */
+const called = (name) => (short(name, 18) === short(name) ? short(name) : `${short(name, 18)}, in full ${short(name)}`);
+
 export class Graph {
   constructor(stage) {
     this.positions = new Map();
@@ -75,8 +78,8 @@ export class Graph {
     sync(this.nodes, switches, (each) => each.name, (each) => this.node(each), (row, each) => this.drawSwitch(row, each));
     sync(this.waiting, pending.slice(0, 12), (each) => each.name, (each) => {
       const name = h("span");
-      return { node: h("a", { class: "waits", href: route("", {}), title: "waits to be accepted" }, h("span", { class: "disc", "aria-hidden": "true" }, "+"), name), name };
-    }, (row, each) => { say(row.name, short(each.name, 18)); put(row.node, "aria-label", `${short(each.name)}, waits to be accepted`); });
+      return { node: h("a", { class: "waits", href: route("", {}), title: "waits to be accepted" }, h("span", { class: "disc", "aria-hidden": "true" }), name), name };
+    }, (row, each) => { say(row.name, short(each.name, 18)); put(row.node, "aria-label", `${called(each.name)}, waits to be accepted`); });
     this.waiting.hidden = pending.length === 0;
     this.drawTrace();
   }
@@ -181,7 +184,7 @@ export class Graph {
     const [x, y, anchor] = { s: [0, 23, "middle"], n: [0, -14, "middle"], e: [14, 4, "start"], w: [-14, 4, "end"] }[side];
     put(row.label, "x", x); put(row.label, "y", y); put(row.label, "text-anchor", anchor);
     const words = switchWords(each);
-    put(row.node, "aria-label", `${words.title}, ${words.state}, ${words.hosts}, ${words.carries}`);
+    put(row.node, "aria-label", `${called(each.name)}, ${words.state}, ${words.hosts}, ${words.carries}`);
     put(row.node, "tabindex", each.name === this.focus ? "0" : "-1");
   }
 

@@ -227,8 +227,7 @@ test("names that mean harm are text wherever they appear", async () => {
       await picture(page, "hostile");
       await page.evaluate(() => { location.hash = "#/names"; });
       await page.locator("#query").fill("<img");
-      await page.waitForSelector("table.names tbody a");
-      assert.equal(await page.locator("table.names tbody a").first().innerText(), HOSTILE[0]);
+      await page.waitForFunction((name) => document.querySelector("table.names tbody a")?.textContent === name, HOSTILE[0]);
       await picture(page, "hostile-names");
       await accessible(page, "hostile names");
     });
