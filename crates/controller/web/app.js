@@ -41,13 +41,14 @@ function go(first = false) {
     if (!view.full && feed.network) graph.update();
     // The keyboard goes on in the new view, unless it is in the field that brought it here.
     const held = document.activeElement;
-    if (!first && held !== $("query") && !held?.closest?.(".graph")) {
+    if (!first && held?.closest?.(".graph")) say($("polite"), `${view.title} is shown beside the drawing.`);
+    else if (!first && held !== $("query")) {
       const heading = panel.querySelector("h1, h2");
       if (heading) { put(heading, "tabindex", "-1"); heading.focus({ preventScroll: true }); }
     }
   }
   document.title = `${view.title} – fibula`;
-  if (name === "names" && document.activeElement !== $("query")) $("query").value = params.q ?? "";
+  if (name !== "name" && document.activeElement !== $("query")) $("query").value = name === "names" ? (params.q ?? "") : "";
   const parent = PARENTS[name] ?? name;
   for (const link of $("nav").children) put(link, "aria-current", link.getAttribute("href") === `#/${parent}` ? (parent === name ? "page" : "true") : null);
 }

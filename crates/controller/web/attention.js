@@ -19,7 +19,7 @@ export function concerns(network, behind, now_ms) {
     const name = short(each.name);
     const state = switchState(each);
     if (state === "stuck") add("bad", "stuck", each.name, `${name} cannot follow`, short(each.cannot_follow, 400), { href });
-    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, "It forwards by the tables that it has. See that fibula switch runs on its machine, and that this controller is reached from there.", { href });
+    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, "It goes on with the tables that it has. See that it runs, and reaches this controller.", { href });
     else if (state === "behind" && now_ms - (behind.get(each.name) ?? now_ms) >= BEHIND_MS) {
       add("warning", "behind", each.name, `${name} is not in step`, `${count(each.acknowledged_messages)} of ${count(each.sent_messages)} messages acknowledged.`, { href });
     } else if (state === "drained") {
@@ -32,19 +32,19 @@ export function concerns(network, behind, now_ms) {
     const more = { href: route("link", { a: link.a.switch, port: link.a.port }) };
     const undrain = { button: "Take back", what: { do: "link.undrain", end: link.a }, command: `fibula link undrain ${word(endOf(link.a))}` };
     const key = `${endOf(link.a)} ${endOf(link.b)}`;
-    if (state === "cut") add("bad", "cut", key, `${ends} is cut`, "Its switches find that it carries nothing. Frames go round it where there is another path. Check the cable and both ports.", more);
+    if (state === "cut") add("bad", "cut", key, `${ends} is cut`, "It carries nothing. Frames go round it where they can. Check the cable and both ports.", more);
     else if (state === "draining") add("info", "draining", key, `${ends} is being drained`, "Paths leave it step by step.", { ...more, ...undrain });
     else if (state === "down") add("info", "down", key, `${ends} is taken down`, "An operator took it out of use.", { ...more, ...undrain });
   }
   for (const each of network.pending) {
     add("warning", "pending", each.name, `${short(each.name)} waits to be accepted`, `Version ${short(each.version, 20)}, from ${short(each.address, 60)}`, {
-      since: each.first_ms, button: "Accept", what: { do: "switch.accept", name: each.name }, command: `fibula switch accept ${word(each.name)}`,
+      since: each.first_ms, ask: "It gets tables, and paths may lead through it once it has links.", button: "Accept", what: { do: "switch.accept", name: each.name }, command: `fibula switch accept ${word(each.name)}`,
     });
   }
   if (network.found.length > 0) {
     const shown = network.found.slice(0, 4).map((link) => `${short(endOf(link.a))} – ${short(endOf(link.b))}`).join(", ");
     add("warning", "found", "", network.found.length === 1 ? "A cable was found that nobody declared" : `${count(network.found.length)} cables were found that nobody declared`,
-      network.found.length > 4 ? `${shown} and ${count(network.found.length - 4)} more` : shown, { button: "Accept", what: { do: "links.accept" }, command: "fibula link accept" });
+      network.found.length > 4 ? `${shown} and ${count(network.found.length - 4)} more` : shown, { ask: `They become links, and paths lead over them: ${shown}${network.found.length > 4 ? " and others" : ""}.`, button: "Accept", what: { do: "links.accept" }, command: "fibula link accept" });
   }
   return all.sort((a, b) => RANK[a.level] - RANK[b.level]);
 }

@@ -32,7 +32,8 @@ export async function ask(path, params, signal) {
   try {
     return await read(response);
   } catch (error) {
-    if (error.unauthorised) refused(error);
+    // Whether that holds for all, the next answer about the network tells.
+    if (error.unauthorised) hurry();
     throw error;
   }
 }
@@ -73,6 +74,7 @@ function phase(next, reason = "") {
 let timer = 0;
 let asking = false;
 let again = false;
+let hurry_ms = HURRY_MS; // longer where an answer takes long, as that about 1,000 switches does
 let asked_at = -Infinity;
 let failures = 0;
 let last_up = null;
@@ -92,7 +94,7 @@ function later(ms) {
 export function hurry() {
   if (feed.phase === "refused" || sleeping) return;
   if (asking) { again = true; return; }
-  later(Math.max(0, asked_at + HURRY_MS - performance.now()));
+  later(Math.max(0, asked_at + hurry_ms - performance.now()));
 }
 
 /** Asks now, as the button of the banner does. */
@@ -117,7 +119,8 @@ async function poll() {
     phase("live");
     tell("network");
     follow();
-    later(again ? HURRY_MS : Math.max(POLL_MS, 10 * took));
+    hurry_ms = Math.max(HURRY_MS, 5 * took);
+    later(again ? hurry_ms : Math.max(POLL_MS, 10 * took));
   } catch (error) {
     failures += 1;
     if (error.unauthorised) {
@@ -170,9 +173,10 @@ function note(network) {
 
 let stream = null;
 let last_id = null;
+let not_before = 0;
 
 async function follow() {
-  if (stream || sleeping) return;
+  if (stream || sleeping || performance.now() < not_before) return;
   const abort = new AbortController();
   stream = abort;
   try {
@@ -201,7 +205,7 @@ async function follow() {
       if (batch.length > 0) take(batch);
     }
   } catch (error) {
-    if (error.unauthorised) refused(error);
+    if (error instanceof Refused) not_before = performance.now() + REFUSED_MS;
   } finally {
     abort.abort();
     if (stream === abort) stream = null;

@@ -4,7 +4,7 @@
 // changed in place. A mark (cross, bar, arrow, plus) goes with each state: colour is never the only sign.
 import { h, s, say, put, sync, route } from "./dom.js";
 import { feed, keyOf, endOf, linkState, switchState, LINK_WORDS, SWITCH_WORDS } from "./feed.js";
-import { place } from "./layout.js";
+import { EDGE, place } from "./layout.js";
 import { bits, frames, plural, short } from "./units.js";
 
 const MARKS = {
@@ -13,15 +13,18 @@ const MARKS = {
 };
 const LABELS = 60;
 const HITS = 1500;
-const MARGIN = 56;
 
 /** Steps of load: below 100 kbit/s, 1, 10, 100 Mbit/s, 1 Gbit/s, and above. */
+// A width by script, in units that the drawing scales: the policy forbids style attributes.
+const wide = (line, width) => { const text = width.toFixed(1); if (line.dataset.width !== text) { line.dataset.width = text; line.style.setProperty("--width", text); } return line; };
 const loadOf = (bytes_s) => (Number.isFinite(bytes_s) ? Math.max(0, Math.min(5, Math.floor(Math.log10(Math.max(bytes_s * 8, 1)) - 4))) : 0);
 export const widthOf = (bytes_s) => (Number.isFinite(bytes_s) ? 1.5 + 1.1 * Math.max(0, Math.min(5.2, Math.log10(Math.max(bytes_s * 8, 1) / 1e5))) : 1.5);
 const busiest = (link) => (link.bytes_s ? Math.max(link.bytes_s[0], link.bytes_s[1]) : NaN);
 
+const stateOf = (link) => (link.found ? "found" : linkState(link));
+
 export function linkWords(link) {
-  const state = link.found ? "found" : linkState(link);
+  const state = stateOf(link);
   const carries = link.bytes_s ? `${bits(link.bytes_s[0])} there, ${bits(link.bytes_s[1])} back` : "load unknown";
   return { title: `${short(endOf(link.a))} – ${short(endOf(link.b))}`, state: LINK_WORDS[state], carries: state === "found" ? "" : carries };
 }
@@ -45,8 +48,9 @@ export class Graph {
     this.moved = false;
     this.focus = null;
     this.trace = null;
-    this.lines = s("g"); this.path = s("g", { class: "trace" }); this.nodes = s("g");
-    this.world = s("g", null, this.lines, this.path, this.nodes);
+    // From below: links, the way of a name, switches, what is wrong with links, the numbers of the way.
+    this.lines = s("g"); this.legs = s("g", { class: "trace" }); this.nodes = s("g"); this.marks = s("g", { "aria-hidden": "true" }); this.badges = s("g", { class: "trace", "aria-hidden": "true" });
+    this.world = s("g", null, this.lines, this.legs, this.nodes, this.marks, this.badges);
     this.svg = s("svg", { class: "graph", role: "group", "aria-label": "Topology" }, this.world);
     this.tip = h("div", { class: "tip", hidden: true });
     this.waiting = h("div", { class: "waiting", role: "group", "aria-label": "Switches that wait to be accepted" });
@@ -72,9 +76,10 @@ export class Graph {
     put(this.svg, "aria-label", `Topology: ${plural(switches.length, "switch", "switches")}, ${plural(links.length, "link")}`);
     if (!known.has(this.focus)) this.focus = names[0] ?? null;
     const hits = drawn.length <= HITS;
-    sync(this.lines, drawn, keyOf, (link) => this.line(link, hits), (row, link) => this.drawLink(row, link));
-    const troubled = switches.filter((each) => switchState(each) !== "ok").length;
-    this.svg.classList.toggle("name-trouble", troubled <= 30);
+    const wrong = drawn.filter((link) => stateOf(link) !== "up");
+    const ordered = wrong.length > 0 ? drawn.filter((link) => stateOf(link) === "up").concat(wrong) : drawn;
+    sync(this.lines, ordered, keyOf, (link) => this.line(link, hits), (row, link) => this.drawLink(row, link));
+    sync(this.marks, wrong, keyOf, () => { const sign = s("path"); return { sign, node: s("g", null, s("g", { class: "loud" }, s("circle", { r: 8 }), sign)) }; }, (row, link) => this.drawMark(row, link));
     sync(this.nodes, switches, (each) => each.name, (each) => this.node(each), (row, each) => this.drawSwitch(row, each));
     sync(this.waiting, pending.slice(0, 12), (each) => each.name, (each) => {
       const name = h("span");
@@ -82,6 +87,7 @@ export class Graph {
     }, (row, each) => { say(row.name, short(each.name, 18)); put(row.node, "aria-label", `${called(each.name)}, waits to be accepted`); });
     this.waiting.hidden = pending.length === 0;
     this.drawTrace();
+    if (this.named_for !== this.shape) this.apply();
   }
 
   arrange(shape, names, drawn) {
@@ -99,8 +105,13 @@ export class Graph {
     this.bends = new Map();
     for (const keys of beside.values()) keys.forEach((key, i) => this.bends.set(key, (i - (keys.length - 1) / 2) * 26));
     this.sides = sides(names, drawn, this.positions);
-    this.svg.classList.toggle("many", names.length > LABELS);
     this.svg.classList.toggle("crowd", names.length > 300);
+    this.degree = new Map();
+    for (const link of drawn) for (const end of [link.a, link.b]) this.degree.set(end.switch, (this.degree.get(end.switch) ?? 0) + 1);
+    // Many links at a switch: thinner ones.
+    this.sparse = Math.max(0.4, (1.6 * names.length) / Math.max(1, drawn.length));
+    const xs = [...this.positions.values()].map((p) => p.x); const ys = [...this.positions.values()].map((p) => p.y);
+    this.room = Math.sqrt(((Math.max(...xs) - Math.min(...xs) + EDGE) * (Math.max(...ys) - Math.min(...ys) + EDGE)) / Math.max(1, xs.length));
     if (!this.moved) this.fit();
     this.svg.dataset.layoutMs = (performance.now() - started).toFixed(1);
   }
@@ -131,7 +142,7 @@ export class Graph {
 
   drawLink(row, link) {
     row.link = link;
-    const state = link.found ? "found" : linkState(link);
+    const state = stateOf(link);
     const { a, b, mx, my, bend } = this.middle(link);
     // A curve through the middle: its control point is twice as far out.
     const cx = 2 * mx - (a.x + b.x) / 2;
@@ -143,16 +154,17 @@ export class Graph {
     const load = busiest(link);
     put(row.node, "class", `link ${state} load-${loadOf(load)}`);
     put(row.node, "data-ends", `${endOf(link.a)} ${endOf(link.b)}`);
-    put(row.stroke, "stroke-width", state === "up" ? widthOf(load).toFixed(1) : state === "down" ? 1.5 : 2.5);
-    if (MARKS[state] && state !== "up") {
-      if (!row.mark) {
-        row.sign = s("path");
-        row.mark = s("g", { class: "mark" }, s("g", { class: "still" }, s("circle", { r: 8 }), row.sign));
-        row.node.append(row.mark);
-      }
-      put(row.mark, "transform", `translate(${at(mx)} ${at(my)})`);
-      put(row.sign, "d", MARKS[state]);
-    } else if (row.mark) { row.mark.remove(); row.mark = null; }
+    wide(row.stroke, state === "up" ? widthOf(load) : state === "down" ? 1.5 : 2.5);
+  }
+
+  drawMark(row, link) {
+    const state = stateOf(link);
+    const { mx, my } = this.middle(link);
+    put(row.node, "class", `mark ${state}`);
+    put(row.node, "data-ends", `${endOf(link.a)} ${endOf(link.b)}`);
+    put(row.node, "data-at", `${mx.toFixed(1)} ${my.toFixed(1)}`);
+    put(row.node, "transform", `translate(${mx.toFixed(1)} ${my.toFixed(1)})`);
+    put(row.sign, "d", MARKS[state]);
   }
 
   node(each) {
@@ -178,11 +190,13 @@ export class Graph {
     const state = switchState(each);
     const p = this.positions.get(each.name);
     put(row.node, "transform", `translate(${p.x.toFixed(1)} ${p.y.toFixed(1)})`);
-    put(row.node, "class", `switch ${state}${each.name === this.selected ? " selected" : ""}${each.hosts > 0 ? " gateway" : ""}${this.onTrace(each.name)}`);
+    put(row.node, "class", `switch ${state}${each.name === this.selected ? " selected" : ""}${each.hosts > 0 ? " gateway" : ""}${this.onTrace(each.name)}${row.node.classList.contains("unnamed") ? " unnamed" : ""}`);
     put(row.sign, "d", MARKS[state] ?? "");
     const side = this.sides.get(each.name) ?? "s";
     const [x, y, anchor] = { s: [0, 23, "middle"], n: [0, -14, "middle"], e: [14, 4, "start"], w: [-14, 4, "end"] }[side];
     put(row.label, "x", x); put(row.label, "y", y); put(row.label, "text-anchor", anchor);
+    if (row.state !== state && row.state !== undefined) this.named_for = null;
+    row.state = state;
     const words = switchWords(each);
     put(row.node, "aria-label", `${called(each.name)}, ${words.state}, ${words.hosts}, ${words.carries}`);
     put(row.node, "tabindex", each.name === this.focus ? "0" : "-1");
@@ -218,49 +232,97 @@ export class Graph {
     this.svg.classList.toggle("tracing", this.trace !== null);
     const hops = (this.trace?.hops ?? []).filter((name) => this.positions.has(name)).slice(0, 64);
     const legs = hops.map((name, i) => ({ name, before: hops[i - 1], i, last: i === hops.length - 1 }));
-    sync(this.path, legs, (leg) => `${leg.i}`, () => {
-      const stroke = s("path", { class: "leg" });
+    sync(this.legs, legs.slice(1), (leg) => `${leg.i}`, () => ({ node: s("path", { class: "leg" }) }), (row, leg) => {
+      const p = this.positions.get(leg.before);
+      const q = this.positions.get(leg.name);
+      put(row.node, "d", `M${p.x} ${p.y}L${q.x} ${q.y}`);
+    });
+    sync(this.badges, legs, (leg) => `${leg.i}`, () => {
       const text = s("text", { "text-anchor": "middle", y: 4 });
-      const badge = s("g", { class: "badge" }, s("g", { class: "still" }, s("g", { transform: "translate(13 -13)" }, s("circle", { r: 8.5 }), text)));
-      return { node: s("g", { "aria-hidden": "true" }, stroke, badge), stroke, badge, text };
+      const beside = s("g", null, s("circle", { r: 8.5 }), text);
+      return { node: s("g", null, s("g", { class: "loud" }, beside)), beside, text };
     }, (row, leg) => {
       const p = this.positions.get(leg.name);
-      const q = leg.before !== undefined ? this.positions.get(leg.before) : null;
-      put(row.stroke, "d", q ? `M${q.x} ${q.y}L${p.x} ${p.y}` : "");
-      put(row.badge, "transform", `translate(${p.x} ${p.y})`);
+      put(row.node, "transform", `translate(${p.x} ${p.y})`);
+      // Opposite the label, whose place has most room; so the label stays legible.
+      put(row.beside, "transform", `translate(${{ s: "0 -19", n: "0 19", e: "-19 0", w: "19 0" }[this.sides.get(leg.name) ?? "s"]})`);
       const end = leg.last ? this.trace.end : null;
-      put(row.node, "class", end ?? "");
+      put(row.node, "class", `badge ${end ?? ""}`);
       say(row.text, end === "delivered" ? "✓" : end === "dropped" ? "✕" : end === "loops" ? "↻" : leg.i + 1);
     });
-    // Badges lie above the switches.
-    if (this.trace && this.world.lastChild !== this.path) this.world.append(this.path);
-    else if (!this.trace && this.world.lastChild !== this.nodes) this.world.append(this.nodes);
   }
 
   size() { return { w: this.svg.clientWidth || 600, h: this.svg.clientHeight || 400 }; }
 
   fit(asked = false) {
     if (this.positions.size === 0) return;
-    const all = [...this.positions.values()];
-    let x0 = Infinity; let y0 = Infinity; let x1 = -Infinity; let y1 = -Infinity;
-    for (const p of all) { x0 = Math.min(x0, p.x); x1 = Math.max(x1, p.x); y0 = Math.min(y0, p.y); y1 = Math.max(y1, p.y); }
     const { w, h: tall } = this.size();
-    const side = w < 500 ? 44 : MARGIN + 12;
-    const k = Math.max(0.02, Math.min(2.2, (w - 2 * side) / (x1 - x0 || 1), (tall - 2 * MARGIN - 34) / (y1 - y0 || 1)));
-    this.view = { k, x: w / 2 - (k * (x0 + x1)) / 2, y: (tall - 34) / 2 + 6 - (k * (y0 + y1)) / 2 };
-    this.fitted = k;
+    const pad = w < 500 ? 14 : 30;
+    const named = this.positions.size <= LABELS;
+    const all = [...this.positions].map(([name, p]) => ({ p, ...this.reach(name, named) }));
+    // Labels keep their size on the screen, so that the scale that lets them in has to be sought.
+    let k = 1; let x = 0; let y = 0;
+    for (let i = 0; i < 6; i += 1) {
+      let x0 = Infinity; let y0 = Infinity; let x1 = -Infinity; let y1 = -Infinity;
+      for (const { p, left, right, up, down } of all) { x0 = Math.min(x0, k * p.x - left); x1 = Math.max(x1, k * p.x + right); y0 = Math.min(y0, k * p.y - up); y1 = Math.max(y1, k * p.y + down); }
+      x = (w - x0 - x1) / 2; y = (tall - y0 - y1) / 2;
+      if (i === 5) break;
+      k = Math.max(0.02, Math.min(2.2, k * Math.min((w - 2 * pad) / (x1 - x0), (tall - 2 * (pad + 34)) / (y1 - y0))));
+    }
+    this.view = { k, x, y };
     if (asked) this.moved = false;
     this.apply();
+  }
+
+  /** How far a switch with its label reaches, in pixels. */
+  reach(name, named) {
+    const side = this.sides.get(name) ?? "s";
+    const wide = named ? 7.4 * short(name, 18).length : this.size().w > 700 ? 34 : 0;
+    const half = Math.max(12, wide / 2);
+    return { left: side === "w" ? 16 + wide : side === "e" ? 12 : half, right: side === "e" ? 16 + wide : side === "w" ? 12 : half, up: side === "n" ? 28 : 12, down: side === "s" ? 28 : 12 };
   }
 
   apply() {
     const { x, y, k } = this.view;
     put(this.world, "transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${k.toFixed(4)})`);
-    // Switches and marks keep their size on the screen, within reason: in a crowd they shrink with the space between them.
-    const wanted = Math.max(0.34, Math.min(1, k * 2.2));
-    this.svg.style.setProperty("--still", (wanted / k).toFixed(4));
-    this.svg.classList.toggle("near", k > 0.55);
     this.svg.classList.toggle("zoomed", this.moved);
+    if (k === this.scaled && this.named_for === this.shape) return;
+    // Switches and marks keep their size on the screen, unless they would cover each other; in a crowd lines are thin.
+    const room = k * (this.room ?? EDGE);
+    const size = Math.max(0.3, Math.min(1, room / 26));
+    this.svg.style.setProperty("--still", (size / k).toFixed(4));
+    this.svg.style.setProperty("--loud", (Math.max(0.75, size) / k).toFixed(4));
+    this.svg.style.setProperty("--thin", Math.max(0.2, Math.min(1, room / 55, this.sparse ?? 1)).toFixed(3));
+    this.scaled = k;
+    this.named_for = this.shape;
+    clearTimeout(this.naming);
+    this.naming = setTimeout(() => this.nameSome(size), this.positions.size > LABELS ? 90 : 0);
+  }
+
+  /** Shows the labels that have room: those of switches in trouble first, then of those with most links. */
+  nameSome(size) {
+    if (!feed.network) return;
+    const { k } = this.view;
+    const bins = new Map();
+    const each = (box, visit) => { for (let i = Math.floor(box.x0 / 80); i <= Math.floor(box.x1 / 80); i += 1) for (let j = Math.floor(box.y0 / 80); j <= Math.floor(box.y1 / 80); j += 1) if (visit(`${i} ${j}`)) return true; return false; };
+    const take = (box) => each(box, (bin) => { if (bins.has(bin)) bins.get(bin).push(box); else bins.set(bin, [box]); return false; });
+    const free = (box) => !each(box, (bin) => bins.get(bin)?.some((other) => other.owner !== box.owner && other.x0 < box.x1 && box.x0 < other.x1 && other.y0 < box.y1 && box.y0 < other.y1));
+    const around = (owner, cx, cy, r) => ({ owner, x0: cx - r, x1: cx + r, y0: cy - r, y1: cy + r });
+    for (const [name, p] of this.positions) take(around(name, k * p.x, k * p.y, 8 * size));
+    for (const mark of this.marks.children) { const at = mark.dataset.at.split(" "); take(around(null, k * at[0], k * at[1], 8 * size)); }
+    const rows = [...this.nodes.children].map((node, i) => ({ node, each: feed.network.switches[i] })).filter((row) => row.each);
+    const rank = ({ each: one }) => (switchState(one) === "ok" ? 0 : 1e6) + (this.degree.get(one.name) ?? 0);
+    for (const { node, each: one } of rows.sort((a, b) => rank(b) - rank(a))) {
+      const p = this.positions.get(one.name);
+      const wide = 7.4 * short(one.name, 18).length * size;
+      const side = this.sides.get(one.name) ?? "s";
+      const x0 = k * p.x + { s: -wide / 2, n: -wide / 2, e: 13 * size, w: -13 * size - wide }[side];
+      const y0 = k * p.y + { s: 11, n: -25, e: -7, w: -7 }[side] * size;
+      const box = { owner: one.name, x0, x1: x0 + wide, y0, y1: y0 + 14 * size };
+      const shown = size > 0.72 && free(box);
+      if (shown) take(box);
+      node.classList.toggle("unnamed", !shown);
+    }
   }
 
   zoom(by, cx, cy) {
@@ -314,6 +376,7 @@ export class Graph {
   listen() {
     const svg = this.svg;
     svg.addEventListener("wheel", (event) => {
+      if (innerWidth <= 860 && !event.ctrlKey) return; // the page itself scrolls there
       event.preventDefault();
       const r = svg.getBoundingClientRect();
       this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.clientX - r.left, event.clientY - r.top);
@@ -373,7 +436,7 @@ function sides(names, drawn, positions) {
 
 function legend() {
   const sample = (cls, mark, width) => s("svg", { viewBox: "0 0 34 14", width: 34, height: 14, "aria-hidden": "true" },
-    s("g", { class: `link ${cls}` }, s("path", { class: "line", d: "M1 7H33", "stroke-width": width }), mark && s("g", { class: "mark", transform: "translate(17 7) scale(.8)" }, s("circle", { r: 8 }), s("path", { d: MARKS[mark] }))));
+    s("g", { class: `link ${cls}` }, wide(s("path", { class: "line", d: "M1 7H33" }), width)), mark && s("g", { class: `mark ${mark}`, transform: "translate(17 7) scale(.8)" }, s("circle", { r: 8 }), s("path", { d: MARKS[mark] })));
   const disc = (cls, mark) => s("svg", { viewBox: "0 0 18 18", width: 16, height: 16, "aria-hidden": "true" },
     s("g", { class: `switch ${cls}`, transform: "translate(9 9) scale(.9)" }, s("circle", { class: "disc", r: 8 }), s("circle", { class: "core", r: 2.6 }), mark && s("path", { class: "sign", d: MARKS[mark] })));
   const item = (picture, text) => h("li", null, picture, text);

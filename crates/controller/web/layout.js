@@ -103,6 +103,39 @@ function stress(members, lists, local, seed) {
   return at;
 }
 
+/** Moves apart who stands too close, as the spines of a pod do, which have the same neighbours. */
+function spread(at) {
+  const n = at.length / 2;
+  const { x0, y0, x1, y1 } = box(at);
+  const least = Math.min(0.5 * EDGE, 0.62 * Math.sqrt(((x1 - x0 + EDGE) * (y1 - y0 + EDGE)) / n));
+  for (let round = 0; round < 40; round += 1) {
+    const cells = new Map();
+    const cell = (x, y) => Math.floor(x / least) * 100_003 + Math.floor(y / least);
+    for (let i = 0; i < n; i += 1) {
+      const key = cell(at[2 * i], at[2 * i + 1]);
+      if (cells.has(key)) cells.get(key).push(i); else cells.set(key, [i]);
+    }
+    let n_moved = 0;
+    for (let i = 0; i < n; i += 1) {
+      const x = at[2 * i]; const y = at[2 * i + 1];
+      for (let cx = -1; cx <= 1; cx += 1) for (let cy = -1; cy <= 1; cy += 1) {
+        for (const j of cells.get(cell(x + cx * least, y + cy * least)) ?? []) {
+          if (j <= i) continue;
+          let dx = at[2 * j] - at[2 * i]; let dy = at[2 * j + 1] - at[2 * i + 1];
+          let far = Math.hypot(dx, dy);
+          if (far >= least * 0.999) continue;
+          if (far < 1e-3) { dx = Math.cos(i); dy = Math.sin(i); far = 1; }
+          const push = (least - Math.min(far, least)) / (2 * far);
+          at[2 * i] -= dx * push; at[2 * i + 1] -= dy * push;
+          at[2 * j] += dx * push; at[2 * j + 1] += dy * push;
+          n_moved += 1;
+        }
+      }
+    }
+    if (n_moved === 0) break;
+  }
+}
+
 /** Turns the long axis level, and the first member to the upper left. */
 function level(at) {
   const n = at.length / 2;
@@ -147,7 +180,7 @@ export function layout(names, edges) {
   let width = 0; let x = 0; let y = 0; let tall = 0;
   components(order.length, lists).forEach((members, part) => {
     const at = stress(members, lists, local, 7 + part);
-    if (members.length > 1) level(at);
+    if (members.length > 1) { level(at); spread(at); }
     const { x0, y0, x1, y1 } = box(at);
     if (part === 0) width = Math.max(x1 - x0, 4 * EDGE);
     if (part > 0 && x > 0 && x + (x1 - x0) > width) { x = 0; y += tall + EDGE; tall = 0; }

@@ -46,7 +46,7 @@ export function namesView(panel, params) {
     box.hidden = names.length === 0;
     sync(body, names, (each) => JSON.stringify([each.name, each.tenant]), (each) => {
       const host = h("td"); const at = h("td"); const ip = h("td", { class: "aside mono" }); const learnt = h("td", { class: "aside" });
-      return { node: h("tr", null, h("td", { class: "mono name" }, linkTo("name", { name: each.name }, short(each.name, 120), { title: short(each.name, 400) })), host, at, ip, learnt), host, at, ip, learnt };
+      return { node: h("tr", null, h("td", { class: `mono name${each.name.length <= 24 ? " brief-name" : ""}` }, linkTo("name", { name: each.name }, short(each.name, 120), { title: short(each.name, 400) })), host, at, ip, learnt), host, at, ip, learnt };
     }, (row, each) => {
       const key = JSON.stringify([each.host, each.switch, each.port, each.ip, each.learnt_ms]);
       if (row.key === key) return;

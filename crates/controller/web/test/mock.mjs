@@ -187,7 +187,10 @@ export class Mock {
       this.tell(["link", "switch", "host", "names"][i % 4], `s${i % 97}:${i % 9}`, `event ${i} of a flood, with some text of usual length`, ["info", "good", "warning"][i % 3]);
       if (i % 200 === 199) {
         const full = [...this.clients].filter((client) => client.writableNeedDrain);
-        await Promise.all(full.map((client) => new Promise((done) => { client.once("drain", done); client.once("close", done); })));
+        await Promise.all(full.map((client) => new Promise((done) => {
+          const end = () => { client.off("drain", end); client.off("close", end); done(); };
+          client.on("drain", end); client.on("close", end);
+        })));
         await new Promise(setImmediate);
       }
     }

@@ -82,7 +82,7 @@ test("an answer that comes late never replaces a later one", async () => {
 
 test("a cut link turns red and gets a cross, is listed first, and heals, as it happens", async () => {
   await withMock({}, async (mock, url) => {
-    await withPage(url, {}, async (page) => {
+    await withPage(url, { reducedMotion: "reduce" }, async (page) => {
       const key = `${mock.links[5].a.switch}:${mock.links[5].a.port} ${mock.links[5].b.switch}:${mock.links[5].b.port}`;
       const link = page.locator(`.link[data-ends="${key}"]`);
       const places = () => page.locator(".graph .switch").evaluateAll((all) => all.map((each) => each.getAttribute("transform")));
@@ -90,9 +90,9 @@ test("a cut link turns red and gets a cross, is listed first, and heals, as it h
       await page.waitForFunction(() => document.querySelector("#phase-text").textContent === "live");
       const started = performance.now();
       mock.cut(5);
-      await page.waitForSelector(`.link.cut[data-ends="${key}"] .mark`);
+      await page.waitForSelector(`.mark.cut[data-ends="${key}"]`);
+      await page.waitForSelector(`.link.cut[data-ends="${key}"]`);
       console.log(`  a cut is drawn after ${(performance.now() - started).toFixed(0)} ms`);
-      await page.waitForTimeout(300); // the colour changes over a quarter of a second
       const [r, g, b] = (await link.locator(".line").evaluate((each) => getComputedStyle(each).stroke)).match(/\d+/g).map(Number);
       assert.ok(r > 150 && g < 90 && b < 90, `rgb(${r}, ${g}, ${b}) is red`);
       assert.match(await page.locator("#attention .card").first().innerText(), /is cut/);
@@ -218,7 +218,7 @@ test("names that mean harm are text wherever they appear", async () => {
       for (const route of routes) {
         await page.evaluate((hash) => { location.hash = hash; }, route);
         await page.waitForFunction(() => document.querySelector("#panel h1, #panel h2"));
-        await page.waitForTimeout(120); // answers come meanwhile; a name that is run is found at the end
+        await page.waitForFunction(() => ![...document.querySelectorAll("#panel .note[role=status]")].some((each) => /^(|Asking …|Looking for it …)$/.test(each.textContent) && !each.hidden));
         await fits(page, route.slice(0, 60));
       }
       assert.equal(await page.locator("#panel img, #panel script, main iframe, #panel style").count(), 0);
