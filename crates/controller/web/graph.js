@@ -104,7 +104,9 @@ export class Graph {
     }
     this.bends = new Map();
     for (const keys of beside.values()) keys.forEach((key, i) => this.bends.set(key, (i - (keys.length - 1) / 2) * 26));
-    this.sides = sides(names, drawn, this.positions);
+    this.sides = new Map();
+    this.order = sides(names, drawn, this.positions);
+    for (const [name, [first]] of this.order) this.sides.set(name, first);
     this.svg.classList.toggle("crowd", names.length > 300);
     this.degree = new Map();
     for (const link of drawn) for (const end of [link.a, link.b]) this.degree.set(end.switch, (this.degree.get(end.switch) ?? 0) + 1);
@@ -152,7 +154,7 @@ export class Graph {
     put(row.stroke, "d", d);
     if (row.hit) put(row.hit, "d", d);
     const load = busiest(link);
-    put(row.node, "class", `link ${state} load-${loadOf(load)}`);
+    put(row.node, "class", `link ${state} load-${loadOf(load)}${this.link?.key === row.key ? " selected" : ""}`);
     put(row.node, "data-ends", `${endOf(link.a)} ${endOf(link.b)}`);
     wide(row.stroke, state === "up" ? widthOf(load) : state === "down" ? 1.5 : 2.5);
   }
@@ -190,11 +192,9 @@ export class Graph {
     const state = switchState(each);
     const p = this.positions.get(each.name);
     put(row.node, "transform", `translate(${p.x.toFixed(1)} ${p.y.toFixed(1)})`);
-    put(row.node, "class", `switch ${state}${each.name === this.selected ? " selected" : ""}${each.hosts > 0 ? " gateway" : ""}${this.onTrace(each.name)}${row.node.classList.contains("unnamed") ? " unnamed" : ""}`);
+    put(row.node, "class", `switch ${state}${each.name === this.selected || this.link?.ends.includes(each.name) ? " selected" : ""}${each.hosts > 0 ? " gateway" : ""}${this.onTrace(each.name)}${row.node.classList.contains("unnamed") ? " unnamed" : ""}`);
     put(row.sign, "d", MARKS[state] ?? "");
-    const side = this.sides.get(each.name) ?? "s";
-    const [x, y, anchor] = { s: [0, 23, "middle"], n: [0, -14, "middle"], e: [14, 4, "start"], w: [-14, 4, "end"] }[side];
-    put(row.label, "x", x); put(row.label, "y", y); put(row.label, "text-anchor", anchor);
+    this.putLabel(row.label, each.name);
     if (row.state !== state && row.state !== undefined) this.named_for = null;
     row.state = state;
     const words = switchWords(each);
@@ -217,6 +217,11 @@ export class Graph {
   select(name) {
     this.selected = name;
     if (name) this.focus = name;
+    if (feed.network) this.update();
+  }
+
+  selectLink(link) {
+    this.link = link && { key: keyOf(link), ends: [link.a.switch, link.b.switch] };
     if (feed.network) this.update();
   }
 
@@ -309,20 +314,49 @@ export class Graph {
     const free = (box) => !each(box, (bin) => bins.get(bin)?.some((other) => other.owner !== box.owner && other.x0 < box.x1 && box.x0 < other.x1 && other.y0 < box.y1 && box.y0 < other.y1));
     const around = (owner, cx, cy, r) => ({ owner, x0: cx - r, x1: cx + r, y0: cy - r, y1: cy + r });
     for (const [name, p] of this.positions) take(around(name, k * p.x, k * p.y, 8 * size));
-    for (const mark of this.marks.children) { const at = mark.dataset.at.split(" "); take(around(null, k * at[0], k * at[1], 8 * size)); }
+    for (const mark of this.marks.children) { const [x, y] = mark.dataset.at.split(" "); take(around(null, k * x, k * y, 8 * Math.max(0.75, size))); }
+    // Lines, as points in a row: a label on one is legible, but only the second choice. Not in crowds, where lines are everywhere.
+    const lines = [];
+    if (this.positions.size <= LABELS) {
+      for (const { a, b } of feed.network.links) {
+        const p = this.positions.get(a.switch); const q = this.positions.get(b.switch);
+        if (!p || !q) continue;
+        const n = Math.ceil((k * Math.hypot(p.x - q.x, p.y - q.y)) / 8);
+        for (let i = 1; i < n; i += 1) lines.push({ x: k * (p.x + ((q.x - p.x) * i) / n), y: k * (p.y + ((q.y - p.y) * i) / n) });
+      }
+    }
+    const clear = (box) => !lines.some((at) => at.x > box.x0 - 2 && at.x < box.x1 + 2 && at.y > box.y0 - 1 && at.y < box.y1 + 1);
     const rows = [...this.nodes.children].map((node, i) => ({ node, each: feed.network.switches[i] })).filter((row) => row.each);
     const rank = ({ each: one }) => (switchState(one) === "ok" ? 0 : 1e6) + (this.degree.get(one.name) ?? 0);
     for (const { node, each: one } of rows.sort((a, b) => rank(b) - rank(a))) {
-      const p = this.positions.get(one.name);
-      const wide = 7.4 * short(one.name, 18).length * size;
-      const side = this.sides.get(one.name) ?? "s";
-      const x0 = k * p.x + { s: -wide / 2, n: -wide / 2, e: 13 * size, w: -13 * size - wide }[side];
-      const y0 = k * p.y + { s: 11, n: -25, e: -7, w: -7 }[side] * size;
-      const box = { owner: one.name, x0, x1: x0 + wide, y0, y1: y0 + 14 * size };
-      const shown = size > 0.72 && free(box);
-      if (shown) take(box);
-      node.classList.toggle("unnamed", !shown);
+      const name = one.name;
+      const order = this.order.get(name);
+      const boxes = order.map((side) => this.labelBox(name, side, size));
+      let best = -1;
+      if (size > 0.72) {
+        best = boxes.findIndex((box) => free(box) && clear(box));
+        if (best < 0) best = boxes.findIndex(free);
+      }
+      if (best >= 0) {
+        take(boxes[best]);
+        this.sides.set(name, order[best]);
+        this.putLabel(node.querySelector(".label"), name);
+      }
+      node.classList.toggle("unnamed", best < 0);
     }
+  }
+
+  labelBox(name, side, size) {
+    const p = this.positions.get(name);
+    const wide = 7.2 * short(name, 18).length * size;
+    const x0 = this.view.k * p.x + { s: -wide / 2, n: -wide / 2, e: 13 * size, w: -13 * size - wide }[side];
+    const y0 = this.view.k * p.y + { s: 11, n: -25, e: -7, w: -7 }[side] * size;
+    return { owner: name, x0, x1: x0 + wide, y0, y1: y0 + 14 * size };
+  }
+
+  putLabel(label, name) {
+    const [x, y, anchor] = { s: [0, 23, "middle"], n: [0, -14, "middle"], e: [14, 4, "start"], w: [-14, 4, "end"] }[this.sides.get(name) ?? "s"];
+    put(label, "x", x); put(label, "y", y); put(label, "text-anchor", anchor);
   }
 
   zoom(by, cx, cy) {
@@ -418,7 +452,7 @@ export class Graph {
   }
 }
 
-/** Where a label has most room: the side that the fewest links leave by. Below, if it does not matter. */
+/** The sides of each switch, those first that the fewest links leave by: there a label has most room. Below, if it does not matter. */
 function sides(names, drawn, positions) {
   const crowd = new Map(names.map((name) => [name, { s: 0, n: 0.1, e: 0.05, w: 0.15 }]));
   const leave = (from, to) => {
@@ -431,7 +465,7 @@ function sides(names, drawn, positions) {
     }
   };
   for (const link of drawn) if (link.a.switch !== link.b.switch) { leave(link.a.switch, link.b.switch); leave(link.b.switch, link.a.switch); }
-  return new Map([...crowd].map(([name, room]) => [name, Object.entries(room).sort((a, b) => a[1] - b[1])[0][0]]));
+  return new Map([...crowd].map(([name, room]) => [name, Object.entries(room).sort((a, b) => a[1] - b[1]).map(([side]) => side)]));
 }
 
 function legend() {

@@ -33,6 +33,7 @@ export function linkView(panel, params, graph) {
   const acts = h("div", { class: "row" });
   const events = h("p", { class: "note" });
   panel.append(h("section", null, h("p", { class: "crumb" }, linkTo("inventory", {}, "Links")), title, chip, facts, acts, events));
+  let marked = null;
   const is = (end) => end.switch === params.a && String(end.port) === params.port;
   const update = () => {
     if (!feed.network) return;
@@ -57,9 +58,8 @@ export function linkView(panel, params, graph) {
       ["Cost", link.raised > 0 ? `${link.cost}, raised by ${link.raised}` : String(link.cost)]];
     sync(facts, rows, ([term]) => term, ([term, value]) => { const dd = h("dd", null, ...(Array.isArray(value) ? value : [])); return { node: h("div", null, h("dt", null, term), dd), dd }; },
       (row, [, value]) => { if (!Array.isArray(value)) say(row.dd, value); });
-    const ends = `${link.a.switch}:${link.a.port}`;
-    graph.svg.dataset.link = ends;
+    if (marked !== keyOf(link)) { marked = keyOf(link); graph.selectLink(link); }
   };
   update();
-  return { title: "Link", update, end: () => { delete graph.svg.dataset.link; } };
+  return { title: "Link", update, end: () => graph.selectLink(null) };
 }

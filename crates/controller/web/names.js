@@ -40,8 +40,8 @@ export function namesView(panel, params) {
   }
 
   function draw(names, more, took_ms) {
-    const took = Number.isFinite(took_ms) ? `, in ${took_ms < 10 ? took_ms.toFixed(1) : Math.round(took_ms)} ms` : "";
-    const what = shown.host !== undefined ? `at host ${short(shown.host, 60)}` : shown.q ? `that begin with ${short(shown.q, 60)}` : "in order";
+    const took = Number.isFinite(took_ms) ? `, in ${took_ms < 0.1 ? "under 0.1" : took_ms < 10 ? took_ms.toFixed(1) : Math.round(took_ms)} ms` : "";
+    const what = shown.host !== undefined ? `at host ${short(shown.host, 60)}` : shown.q ? `that ${names.length === 1 && !more ? "begins" : "begin"} with ${short(shown.q, 60)}` : "in order";
     say(status, names.length === 0 ? `No names ${what}.` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
     box.hidden = names.length === 0;
     sync(body, names, (each) => JSON.stringify([each.name, each.tenant]), (each) => {
