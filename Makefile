@@ -167,7 +167,7 @@ deep: ## Long suites (about two and a half hours): 10^9 checked answers beside u
 dashboard-test: ## The controller's page in a browser, against a controller that is made up (two minutes; installs chromium and node); pictures in target/dashboard
 	@scripts/setup dashboard
 	npm ci --prefix crates/controller/web/test
-	FIBULA_PICTURES=$(abspath $(TARGET))/dashboard npm test --prefix crates/controller/web/test
+	FIBULA_DASHBOARD_URL=$(FIBULA_DASHBOARD_URL) FIBULA_PICTURES=$(abspath $(TARGET))/dashboard npm test --prefix crates/controller/web/test
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
