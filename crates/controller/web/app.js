@@ -8,7 +8,7 @@ import { inventoryView } from "./inventory.js";
 import { linkView, sparkline } from "./link.js";
 import { nameView, namesView, searchField } from "./names.js";
 import { switchView } from "./switch.js";
-import { bits, count, frames, rate, short, span, ticks } from "./units.js";
+import { bits, count, rate, short, span, ticks } from "./units.js";
 
 const VIEWS = { "": networkView, names: namesView, name: nameView, switch: switchView, link: linkView, events: eventsView, inventory: inventoryView };
 const PARENTS = { name: "names", switch: "inventory", link: "inventory" };
@@ -59,7 +59,7 @@ function figure(term) {
   $("strip").append(node);
   return { node, value };
 }
-const figures = { switches: figure("Switches in step"), links: figure("Links carrying"), names: figure("Names"), load: figure("Traffic"), frames: figure("Frames"), drops: figure("Drops"), waiting: figure("To be pushed"), up: figure("Up for") };
+const figures = { switches: figure("Switches in step"), links: figure("Links carrying"), names: figure("Names"), load: figure("Traffic"), frames: figure("Frames/s"), drops: figure("Drops/s"), waiting: figure("To be pushed"), up: figure("Up for") };
 const load = sparkline("traffic, last two minutes");
 figures.load.value.parentNode.append(load.node);
 
@@ -73,8 +73,8 @@ function strip() {
   set(figures.names, count(network.names), network.max_names && network.names > 0.95 * network.max_names ? "warning" : null, `${network.max_names ? `of at most ${count(network.max_names)}, ` : ""}${count(network.learnt)} learnt, kind ${short(network.name_kind, 20)}`);
   const sum = total.at(-1);
   set(figures.load, sum ? bits(sum.bytes_s) : "–", null, "what enters all switches, at all their ports");
-  set(figures.frames, sum ? frames(sum.frames_s) : "–");
-  set(figures.drops, sum ? `${rate(sum.drops_s)} /s` : "–", null, "frames dropped a second, by all switches");
+  set(figures.frames, sum ? rate(sum.frames_s) : "–");
+  set(figures.drops, sum ? rate(sum.drops_s) : "–", null, "frames dropped a second, by all switches");
   set(figures.waiting, count(network.pending_pushes), null, `changes that switches are about to be sent; ${count(network.changes)} changes so far`);
   set(figures.up, span(network.uptime_seconds), null, `controller ${short(network.version, 30)}`);
   load.update(total.map((each) => (each ? each.bytes_s : null)));

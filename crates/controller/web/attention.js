@@ -123,7 +123,7 @@ function attentionList() {
     put(tally, "aria-label", urgent > 0 ? `${count(urgent)} urgent` : null);
     calm.hidden = urgent > 0;
     const carrying = network.links.filter((link) => linkState(link) === "up").length;
-    say(calm.lastChild, `Nothing is wrong. ${plural(network.switches.length, "switch", "switches")} in step, ${plural(carrying, "link")} carrying frames.`);
+    say(calm.lastChild, network.switches.length === 0 ? "Nothing is wrong, and there is nothing yet." : `Nothing is wrong. ${plural(network.switches.length, "switch", "switches")} in step, ${plural(carrying, "link")} carrying frames.`);
     sync(list, grouped(all), (each) => `${each.key} ${network.may_change} ${each.title}`, card, (row, each) => { say(row.detail, each.detail); row.detail.hidden = !each.detail; });
   };
   return { node, update };

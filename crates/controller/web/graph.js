@@ -57,9 +57,10 @@ export class Graph {
     const button = (label, text, does) => h("button", { type: "button", class: "plain", "aria-label": label, title: label, on: { click: does } }, text);
     this.tools = h("div", { class: "tools", role: "group", "aria-label": "Zoom" },
       button("Zoom in", "+", () => this.zoom(1.35)), button("Zoom out", "−", () => this.zoom(1 / 1.35)), button("Show all", "⤢", () => this.fit(true)));
+    this.empty = h("p", { class: "empty", hidden: true }, "No switch is known yet. ", h("code", null, "fibula switch add s1"), " adds one; a switch that attaches by itself is listed here.");
     this.help = h("p", { class: "hidden", id: "graph-help" }, "Arrow keys move from switch to switch, Enter opens one, plus and minus zoom, zero shows all. The view Switches and links has the same as tables.");
     put(this.svg, "aria-describedby", "graph-help");
-    stage.append(this.svg, this.tools, this.waiting, legend(), this.tip, this.help);
+    stage.append(this.svg, this.empty, this.tools, this.waiting, legend(), this.tip, this.help);
     this.stage = stage;
     this.listen();
     new ResizeObserver(() => { if (!this.moved) this.fit(); else this.apply(); }).observe(this.svg);
@@ -86,6 +87,7 @@ export class Graph {
       return { node: h("a", { class: "waits", href: route("", {}), title: "waits to be accepted" }, h("span", { class: "disc", "aria-hidden": "true" }), name), name };
     }, (row, each) => { say(row.name, short(each.name, 18)); put(row.node, "aria-label", `${called(each.name)}, waits to be accepted`); });
     this.waiting.hidden = pending.length === 0;
+    this.empty.hidden = switches.length > 0;
     this.drawTrace();
     if (this.named_for !== this.shape) this.apply();
   }
@@ -113,7 +115,7 @@ export class Graph {
     // Many links at a switch: thinner ones.
     this.sparse = Math.max(0.4, (1.6 * names.length) / Math.max(1, drawn.length));
     const xs = [...this.positions.values()].map((p) => p.x); const ys = [...this.positions.values()].map((p) => p.y);
-    this.room = Math.sqrt(((Math.max(...xs) - Math.min(...xs) + EDGE) * (Math.max(...ys) - Math.min(...ys) + EDGE)) / Math.max(1, xs.length));
+    if (xs.length > 0) this.room = Math.sqrt(((Math.max(...xs) - Math.min(...xs) + EDGE) * (Math.max(...ys) - Math.min(...ys) + EDGE)) / xs.length);
     if (!this.moved) this.fit();
     this.svg.dataset.layoutMs = (performance.now() - started).toFixed(1);
   }

@@ -107,6 +107,70 @@ test("a page open for 100,000 events does not grow", async () => {
   });
 });
 
+test("hundreds of answers leave nothing behind, in the drawing either", async () => {
+  await withMock({ switches: 100 }, async (mock, url) => {
+    await withPage("", {}, async (page, context) => {
+      await page.clock.install();
+      await visit(page, url, "#/switch?name=core1");
+      const cdp = await context.newCDPSession(page);
+      const weigh = async () => {
+        for (let i = 0; i < 2; i += 1) await cdp.send("HeapProfiler.collectGarbage");
+        const { usedSize } = await cdp.send("Runtime.getHeapUsage");
+        const { nodes } = await cdp.send("Memory.getDOMCounters");
+        return { heap_mib: usedSize / 2 ** 20, nodes };
+      };
+      const pass = async (n) => {
+        for (let i = 0; i < n; i += 1) {
+          if (i % 50 === 0) mock.cut(i % mock.links.length, i % 100 === 0);
+          // The page's clock goes on until it has asked again.
+          for (const goal = mock.n_polls + 1; mock.n_polls < goal;) await page.clock.runFor(1000);
+        }
+      };
+      await pass(100);
+      const before = await weigh();
+      await pass(500);
+      const later = await weigh();
+      console.log(`  500 answers about 100 switches: heap ${before.heap_mib.toFixed(1)} and ${later.heap_mib.toFixed(1)} MiB, ${before.nodes} and ${later.nodes} nodes`);
+      assert.ok(later.heap_mib < before.heap_mib + 2 && later.nodes < before.nodes * 1.1 + 300);
+    });
+  });
+});
+
+test("a page that nobody sees stops asking, and takes up the events when it is seen again", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage("", { expect: AWAY }, async (page) => {
+      await page.clock.install();
+      await visit(page, url, "#/events");
+      await page.waitForFunction(() => document.querySelectorAll(".event").length === 1);
+      const see = (seen) => page.evaluate((yes) => {
+        Object.defineProperty(document, "hidden", { value: !yes, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, seen);
+      await see(false);
+      await page.clock.runFor(61_000);
+      await page.waitForFunction(() => document.querySelector("#phase-text").textContent === "live, no events");
+      const polls = mock.n_polls;
+      await page.clock.runFor(60_000);
+      mock.cut(3);
+      assert.equal(mock.n_polls, polls, "it asks though nobody sees it");
+      await see(true);
+      await page.clock.runFor(1000);
+      await page.waitForSelector(".event.bad");
+      assert.equal(await page.locator(".event").count(), 2);
+    });
+  });
+});
+
+test("a network without switches says how to get one", async () => {
+  await withMock({ switches: 0, names: 0 }, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      assert.match(await page.locator(".empty").innerText(), /fibula switch add/);
+      for (const view of ["#/inventory", "#/names", "#/name?name=x", "#/"]) await visit(page, url, view);
+      await picture(page, "empty");
+    });
+  });
+});
+
 const median = (all) => all.sort((a, b) => a - b)[all.length >> 1];
 for (const [switches, goal_ms, picture_name] of [[11, 1000, null], [100, 1000, "hundred"], [1000, 3000, "thousand"]]) {
   test(`${switches} switches and a million names are drawn in ${goal_ms} ms`, async () => {

@@ -21,7 +21,7 @@ const WHY = {
 
 export class Mock {
   constructor({ switches = 11, names = 10_000, hostile = false, may_change = true } = {}) {
-    const net = switches === 11 ? abilene() : fabric(switches);
+    const net = switches === 11 ? abilene() : switches === 0 ? { switches: [], links: [] } : fabric(switches);
     this.switches = net.switches;
     this.links = net.links;
     this.found = [];
@@ -35,6 +35,7 @@ export class Mock {
     this.refusing = 0;
     this.names_delay_ms = () => 0;
     this.asked = [];
+    this.n_polls = 0;
     this.events = [];
     this.seq = 0;
     this.clients = new Set();
@@ -232,7 +233,10 @@ export class Mock {
     const json = (status, body) => { response.writeHead(status, { "Content-Type": "application/json", "Cache-Control": "no-store", "Content-Security-Policy": POLICY }); response.end(JSON.stringify(body)); };
     if (this.refusing) return json(this.refusing, { error: "Your certificate was revoked: ask for a new one." });
     const { pathname, searchParams } = url;
-    if (pathname === "/ui/network") return json(200, this.network());
+    if (pathname === "/ui/network") {
+      this.n_polls += 1;
+      return json(200, this.network());
+    }
     if (pathname === "/ui/names") {
       const q = searchParams.get("q");
       this.asked.push(q);

@@ -42,6 +42,22 @@ test("every view has no finding of axe and fits, light and dark, wide and at 390
   });
 });
 
+test("nothing is wider than the page at any usual width", async () => {
+  await withMock({ names: 1_000_000 }, async (mock, url) => {
+    troubled(mock);
+    for (const width of [320, 520, 720, 900, 1180, 1920]) {
+      await withPage(url, { viewport: { width, height: 800 } }, async (page) => {
+        for (const [name, route] of ROUTES) {
+          await visit(page, url, route);
+          await page.waitForSelector(`#panel ${settled[name]}`);
+          await fits(page, `${name} at ${width}`);
+          if (name === "network") await picture(page, `network-${width}`);
+        }
+      });
+    }
+  });
+});
+
 test("a name is found while one types, and shows where it is and its way", async () => {
   await withMock({ names: 1_000_000 }, async (mock, url) => {
     await withPage(url, {}, async (page) => {
