@@ -69,6 +69,14 @@ export async function accessible(page, where) {
   assert.deepEqual(violations.filter((each) => ["serious", "critical"].includes(each.impact)).map((each) => `${each.id}: ${each.nodes[0].html} ${each.nodes[0].failureSummary}`), [], `findings of axe in ${where}`);
 }
 
+/** Waits for what happens at the made-up controller; looks a hundred times a second, for ten seconds. */
+export async function until(what, holds) {
+  for (let i = 0; !holds(); i += 1) {
+    assert.ok(i < 1000, `not within ten seconds: ${what}`);
+    await new Promise((done) => { setTimeout(done, 10); });
+  }
+}
+
 /** Nothing is wider than the page. */
 export async function fits(page, where) {
   const [wide, room, culprit] = await page.evaluate(() => {

@@ -36,6 +36,7 @@ export class Mock {
     this.names_delay_ms = () => 0;
     this.asked = [];
     this.n_polls = 0;
+    this.n_aborted = 0;
     this.events = [];
     this.seq = 0;
     this.clients = new Set();
@@ -240,8 +241,7 @@ export class Mock {
     if (pathname === "/ui/names") {
       const q = searchParams.get("q");
       this.asked.push(q);
-      const entry = { q, aborted: false };
-      response.on("close", () => { if (!response.writableFinished) { entry.aborted = true; this.aborted = (this.aborted ?? 0) + 1; } });
+      response.on("close", () => { if (!response.writableFinished) this.n_aborted += 1; });
       const delay = this.names_delay_ms(q);
       if (delay) await new Promise((done) => { setTimeout(done, delay); });
       return json(200, this.findNames(searchParams));
