@@ -164,7 +164,7 @@ deep: ## Long suites (about two and a half hours): 10^9 checked answers beside u
 	$(MAKE) repro
 
 # FIBULA_DASHBOARD_URL=http://127.0.0.1:4690 names a real controller for the tests that hold at any.
-dashboard-test: ## The controller's page in a browser, against a controller that is made up (two minutes; installs chromium and node); pictures in target/dashboard
+dashboard-test: ## The controller's page in a browser, against a controller that is made up (three minutes; installs chromium and node); pictures in target/dashboard
 	@scripts/setup dashboard
 	npm ci --prefix crates/controller/web/test
 	FIBULA_DASHBOARD_URL=$(FIBULA_DASHBOARD_URL) FIBULA_PICTURES=$(abspath $(TARGET))/dashboard npm test --prefix crates/controller/web/test

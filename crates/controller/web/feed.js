@@ -119,7 +119,7 @@ async function poll() {
     phase("live");
     tell("network");
     follow();
-    hurry_ms = Math.max(HURRY_MS, 5 * took);
+    if (!early) hurry_ms = Math.min(1000, Math.max(HURRY_MS, 5 * took));
     later(again ? hurry_ms : Math.max(POLL_MS, 10 * took));
   } catch (error) {
     failures += 1;

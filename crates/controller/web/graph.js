@@ -13,6 +13,7 @@ const MARKS = {
 };
 const LABELS = 60;
 const HITS = 1500;
+const CROWD = 300;
 
 /** Steps of load: below 100 kbit/s, 1, 10, 100 Mbit/s, 1 Gbit/s, and above. */
 // A width by script, in units that the drawing scales: the policy forbids style attributes.
@@ -109,7 +110,7 @@ export class Graph {
     this.sides = new Map();
     this.order = sides(names, drawn, this.positions);
     for (const [name, [first]] of this.order) this.sides.set(name, first);
-    this.svg.classList.toggle("crowd", names.length > 300);
+    this.svg.classList.toggle("crowd", names.length > CROWD);
     this.degree = new Map();
     for (const link of drawn) for (const end of [link.a, link.b]) this.degree.set(end.switch, (this.degree.get(end.switch) ?? 0) + 1);
     // Many links at a switch: thinner ones.
@@ -179,7 +180,8 @@ export class Graph {
     const sign = s("path", { class: "sign" });
     const label = s("text", { class: "label" }, short(name, 18));
     const inner = s("g", { class: "still" }, ring, disc, core, sign, label);
-    const node = s("g", { class: "switch", role: "link", tabindex: "-1" }, inner);
+    // Where there are many, a name is shown once its place is known.
+    const node = s("g", { class: this.positions.size > LABELS ? "unnamed" : "", role: "link", tabindex: "-1" }, inner);
     const row = { node, disc, core, sign, label, name };
     node.addEventListener("click", () => { if (!this.dragged) this.open(name); });
     node.addEventListener("focus", () => { this.focus = name; this.rove(); this.reveal(name); this.show(switchWords(row.each), null, name); });
@@ -294,21 +296,28 @@ export class Graph {
     put(this.world, "transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${k.toFixed(4)})`);
     this.svg.classList.toggle("zoomed", this.moved);
     if (k === this.scaled && this.named_for === this.shape) return;
-    // Switches and marks keep their size on the screen, unless they would cover each other; in a crowd lines are thin.
-    const room = k * (this.room ?? EDGE);
-    const size = Math.max(0.3, Math.min(1, room / 26));
-    this.svg.style.setProperty("--still", (size / k).toFixed(4));
-    this.svg.style.setProperty("--loud", (Math.max(0.75, size) / k).toFixed(4));
-    this.svg.style.setProperty("--thin", Math.max(0.2, Math.min(1, room / 55, this.sparse ?? 1)).toFixed(3));
+    // In a crowd, sizes follow when the zoom rests: to set them on thousands of elements takes longer than a frame.
+    clearTimeout(this.naming);
+    if (this.positions.size <= CROWD || this.scaled === undefined) this.resize();
+    this.naming = setTimeout(() => { this.resize(); this.nameSome(); }, this.positions.size > LABELS ? 120 : 0);
     this.scaled = k;
     this.named_for = this.shape;
-    clearTimeout(this.naming);
-    this.naming = setTimeout(() => this.nameSome(size), this.positions.size > LABELS ? 90 : 0);
+  }
+
+  /** Switches and marks keep their size on the screen, unless they would cover each other; in a crowd lines are thin. */
+  resize() {
+    const { k } = this.view;
+    const room = k * (this.room ?? EDGE);
+    this.still = Math.max(0.3, Math.min(1, room / 26));
+    this.svg.style.setProperty("--still", (this.still / k).toFixed(4));
+    this.svg.style.setProperty("--loud", (Math.max(0.75, this.still) / k).toFixed(4));
+    this.svg.style.setProperty("--thin", Math.max(0.2, Math.min(1, room / 55, this.sparse ?? 1)).toFixed(3));
   }
 
   /** Shows the labels that have room: those of switches in trouble first, then of those with most links. */
-  nameSome(size) {
+  nameSome() {
     if (!feed.network) return;
+    const size = this.still;
     const { k } = this.view;
     const bins = new Map();
     const each = (box, visit) => { for (let i = Math.floor(box.x0 / 80); i <= Math.floor(box.x1 / 80); i += 1) for (let j = Math.floor(box.y0 / 80); j <= Math.floor(box.y1 / 80); j += 1) if (visit(`${i} ${j}`)) return true; return false; };
@@ -368,10 +377,15 @@ export class Graph {
     const real = k / this.view.k;
     this.view = { k, x: px - (px - this.view.x) * real, y: py - (py - this.view.y) * real };
     this.moved = true;
-    this.apply();
+    this.soon();
   }
 
-  pan(dx, dy) { this.view.x += dx; this.view.y += dy; this.moved = true; this.apply(); }
+  pan(dx, dy) { this.view.x += dx; this.view.y += dy; this.moved = true; this.soon(); }
+
+  /** Drawn once a frame, however many events there are. */
+  soon() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = null; this.apply(); });
+  }
 
   /** Brings a switch into sight, if it is out of it. */
   reveal(name) {
