@@ -140,12 +140,13 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         put(
             &mut out,
             6,
-            &v1::Link { a: end("s1", 8), b: end("s2", 8), cost: 1, up: true, cut: false, raised: 0 }.encode_to_vec(),
+            &v1::Link { a: end("s1", 8), b: end("s2", 8), cost: 1, up: true, ..v1::Link::default() }.encode_to_vec(),
         );
         put(
             &mut out,
             6,
-            &v1::Link { a: end("s2", 9), b: end("s3", 9), cost: 2, up: false, cut: true, raised: 0 }.encode_to_vec(),
+            &v1::Link { a: end("s2", 9), b: end("s3", 9), cost: 2, up: false, cut: true, ..v1::Link::default() }
+                .encode_to_vec(),
         );
         let hosts = vec![host("h1", "s1", 1), host("h2", "s2", 1), host("h3", "s3", 1)];
         put(&mut out, 4, &v1::HostList { hosts, ..v1::HostList::default() }.encode_to_vec());

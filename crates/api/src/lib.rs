@@ -14,6 +14,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod crash;
+pub mod drops;
 pub mod etcd;
 pub mod flow;
 pub mod gate;

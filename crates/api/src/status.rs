@@ -8,6 +8,9 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// What a daemon reports about itself, computed on request.
 pub trait StatusSource: Send + Sync + 'static {
@@ -27,6 +30,19 @@ pub async fn serve(
     open: bool,
     source: Arc<dyn StatusSource>,
 ) -> std::io::Result<Address> {
+    serve_with(address, gate, open, source, Router::new()).await
+}
+
+/// As [`serve`], with further pages.
+/// # Errors
+/// When the address cannot be bound.
+pub async fn serve_with(
+    address: &Address,
+    gate: &Arc<Gate>,
+    open: bool,
+    source: Arc<dyn StatusSource>,
+    pages: Router,
+) -> std::io::Result<Address> {
     let listener = gate.listen_for_pages(address, open).await?;
     let bound = listener.address().clone();
     let address = bound.clone();
@@ -38,6 +54,7 @@ pub async fn serve(
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/status", get(status))
+        .merge(pages)
         .layer(listener.limits())
         .layer(from_fn_with_state(Arc::clone(gate), admit_web))
         .into_make_service_with_connect_info::<Peer>();
@@ -47,6 +64,30 @@ pub async fn serve(
         }
     });
     Ok(bound)
+}
+
+/// Times, counted by bound. Anybody may add to it at any time.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    counts: [AtomicU64; Histogram::BOUNDS_US.len()],
+    beyond: AtomicU64,
+    sum_us: AtomicU64,
+}
+
+impl Histogram {
+    /// In microseconds.
+    const BOUNDS_US: [u64; 14] = [
+        200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000,
+        20_000_000,
+    ];
+
+    /// Counts a time.
+    pub fn record(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = Self::BOUNDS_US.iter().position(|bound| us <= *bound);
+        bucket.map_or(&self.beyond, |bucket| &self.counts[bucket]).fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
 }
 
 /// Builds Prometheus text, one metric after another.
@@ -62,6 +103,20 @@ impl MetricsText {
     /// A value that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
         self.metric("gauge", name, help, samples);
+    }
+
+    /// How many of some values were at most so large, by bound, in seconds: see [`Histogram`].
+    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        let text = &mut self.0;
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
+        let mut below = 0;
+        for (bound, count) in Histogram::BOUNDS_US.iter().zip(&histogram.counts) {
+            below += count.load(Relaxed);
+            let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {below}", *bound as f64 / 1e6);
+        }
+        below += histogram.beyond.load(Relaxed);
+        let sum = histogram.sum_us.load(Relaxed) as f64 / 1e6;
+        let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {below}\n{name}_sum {sum}\n{name}_count {below}");
     }
 
     /// The memory of this process: what is resident, and the parts that count themselves.
@@ -129,6 +184,28 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    #[test]
+    fn a_histogram_counts_every_time_under_each_bound_that_it_does_not_exceed() {
+        let histogram = Histogram::default();
+        for us in [100, 200, 201, 3_000_000, 60_000_000] {
+            histogram.record(Duration::from_micros(us));
+        }
+        let mut text = MetricsText::default();
+        text.histogram("fibula_update_seconds", "Times.", &histogram);
+        let text = text.finish();
+        for line in [
+            "# TYPE fibula_update_seconds histogram\n",
+            "fibula_update_seconds_bucket{le=\"0.0002\"} 2\n",
+            "fibula_update_seconds_bucket{le=\"0.0005\"} 3\n",
+            "fibula_update_seconds_bucket{le=\"20\"} 4\n",
+            "fibula_update_seconds_bucket{le=\"+Inf\"} 5\n",
+            "fibula_update_seconds_sum 63.000501\n",
+            "fibula_update_seconds_count 5\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ mod fib;
 mod filter;
 mod flow;
 mod laboratory;
+mod look;
 mod lpm;
 mod pki;
 mod remote;
@@ -50,6 +51,12 @@ enum Command {
     Rekey(rib::rekey::Args),
     /// Who changed what, and who was turned away
     Audit(audit::Args),
+    /// The switches, their rates and drops, and what happens, live in a terminal
+    Top(look::top::Args),
+    /// What happens, as it happens: links, switches, hosts, changes of names
+    Monitor(look::monitor::Args),
+    /// Which switches a frame to a name passes, what each does with it, and where it ends
+    Trace(look::trace::Args),
     /// Connections that a switch tracks, and servers of its virtual addresses
     Flow(flow::Args),
     /// FIBs offline: from a list of names to a file and back
@@ -72,9 +79,10 @@ enum Command {
 }
 
 /// The commands as `fibula --help` lists them, grouped by user.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["demo", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
+    ("See", &["top", "monitor", "trace"]),
     ("Trust", &["pki", "rekey", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm", "rules"]),
     ("Laboratory", &["bench", "repro"]),
@@ -118,6 +126,9 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Host(args) => args.run(out),
         Command::Link(args) => args.run(out),
         Command::Flow(args) => args.run(out),
+        Command::Top(args) => args.run(out),
+        Command::Monitor(args) => args.run(out),
+        Command::Trace(args) => args.run(out),
         Command::Pki(args) => args.run(out),
         Command::Rekey(args) => args.run(out),
         Command::Audit(args) => args.run(out),

@@ -357,7 +357,7 @@ async fn certificates_are_renewed_and_revoked_while_all_runs() {
     Tls::watch(&s1);
     for (name, tls) in [("s1", &s1), ("s2", &s2)] {
         let shared = agent::Shared::new(replica());
-        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         tokio::spawn(agent::run(name.to_owned(), trust.url.clone(), Some(Arc::clone(tls)), shared, memory));
     }
     let connected = async |wanted: &[&str]| {

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Failure> {
         client.add_host(v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: 9, learnt: 0 }).await?;
     }
     for i in 0..n_switches.saturating_sub(1) {
-        client.add_link(v1::Link { a: end(i, 1), b: end(i + 1, 2), cost: 1, up: true, cut: false, raised: 0 }).await?;
+        client.add_link(v1::Link { a: end(i, 1), b: end(i + 1, 2), cost: 1, up: true, ..v1::Link::default() }).await?;
     }
     let received = Arc::new(AtomicU64::new(0));
     for i in 0..n_switches {

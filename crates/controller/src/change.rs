@@ -537,6 +537,14 @@ impl State {
         Place { switch: name.unwrap_or_else(|_| end.node.to_string()), port: end.port }
     }
 
+    /// The other end of the link at a place, in words; none if there is no link.
+    pub(crate) fn far_end(&self, place: &Place) -> Option<String> {
+        let near = self.end(place).ok()?;
+        let link = self.network.topology().link(near).ok()?;
+        let Place { switch, port } = self.place(if link.a == near { link.b } else { link.a });
+        Some(format!("{switch}:{port}"))
+    }
+
     /// A name's record, in text.
     pub fn record(&self, name: &Name, attachment: &Attachment) -> Record {
         let host = self.hosts.name(attachment.end()).unwrap_or_default().to_owned();

@@ -15,6 +15,8 @@ mod audit;
 mod backup;
 pub mod change;
 pub mod config;
+mod counters;
+mod events;
 mod follow;
 pub mod hosts;
 #[cfg(feature = "kit")]
@@ -30,8 +32,10 @@ mod south;
 mod status;
 pub mod store;
 mod told;
+mod trace;
 mod trunks;
 mod verify;
+mod web;
 mod writer;
 
 use crate::change::State;
@@ -69,6 +73,9 @@ const QUEUED_PUSHES: usize = 64;
 
 /// How often it is looked for learnt names that have been silent for too long.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
+
+/// How often changes of names are an event.
+const SAY_NAMES_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait for a store that is in use.
 const STORE_PATIENCE: Duration = Duration::from_secs(2);
@@ -191,11 +198,13 @@ impl Controller {
         shared.trunks.set_auto(config.auto_links);
         shared.newcomers.set_auto(config.auto_switches);
         shared.learning.set(config.learn.clone());
+        let dashboard = web::Web::new(Arc::clone(&gate));
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));
                 let page = Arc::new(status::Page { shared, gate: Arc::clone(&gate), audit });
-                let bound = api::status::serve(status, &gate, config.metrics_open, page).await;
+                let pages = web::router(Arc::clone(&dashboard));
+                let bound = api::status::serve_with(status, &gate, config.metrics_open, page, pages).await;
                 Some(bound.map_err(|error| StartError::Listen { address: status.clone(), error })?)
             }
             None => None,
@@ -256,6 +265,15 @@ impl Controller {
             }
         });
 
+        let told = Arc::clone(&shared);
+        tokio::spawn(async move {
+            loop {
+                #[expect(clippy::disallowed_methods, reason = "how often changes of names are an event")]
+                tokio::time::sleep(SAY_NAMES_EVERY).await;
+                told.events.say_names();
+            }
+        });
+
         let handled = Arc::clone(&shared);
         // A change is about a hundred bytes of text and rows.
         let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
@@ -263,6 +281,9 @@ impl Controller {
 
         let known = Arc::clone(&shared);
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
+        dashboard.serve(north.clone());
+        let text = format!("serves, version {}", env!("CARGO_PKG_VERSION"));
+        known.events.note("controller", events::Level::Info, "this controller", text);
         let south = south::South {
             jobs: jobs.clone(),
             gate: Arc::clone(&gate),

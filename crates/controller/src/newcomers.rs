@@ -18,6 +18,15 @@ pub(crate) struct Newcomers {
     seen: Mutex<BTreeMap<String, Newcomer>>,
 }
 
+/// Whether a switch is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Noted {
+    New,
+    Again,
+    /// Nobody wants to know, it has no name that a switch may have, or too many are.
+    Not,
+}
+
 #[derive(Debug)]
 struct Newcomer {
     version: String,
@@ -41,22 +50,22 @@ impl Newcomers {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One was refused because nobody knows it. Whether it is listed.
-    pub(crate) fn note(&self, name: &str, version: &str, from: String, now: Instant, now_ms: u64) -> bool {
+    /// One was refused because nobody knows it.
+    pub(crate) fn note(&self, name: &str, version: &str, from: String, now: Instant, now_ms: u64) -> Noted {
         if self.auto() == Auto::Off || check_label(name).is_err() {
-            return false;
+            return Noted::Not;
         }
         let mut seen = self.lock();
         if seen.len() >= MAX_PENDING {
             seen.retain(|_, newcomer| now.duration_since(newcomer.seen) < LISTED_FOR);
         }
         if seen.len() >= MAX_PENDING && !seen.contains_key(name) {
-            return false;
+            return Noted::Not;
         }
-        let first_ms = seen.get(name).map_or(now_ms, |newcomer| newcomer.first_ms);
-        let version = version.to_owned();
+        let known = seen.get(name).map(|newcomer| newcomer.first_ms);
+        let (version, first_ms) = (version.to_owned(), known.unwrap_or(now_ms));
         seen.insert(name.to_owned(), Newcomer { version, from, first_ms, last_ms: now_ms, seen: now });
-        true
+        if known.is_some() { Noted::Again } else { Noted::New }
     }
 
     /// Those that wait: that were there lately, and that nobody has added since.
@@ -83,6 +92,9 @@ mod tests {
         let newcomers = Newcomers::default();
         let start = Instant::now();
         let note = |name: &str, at: Instant, ms| newcomers.note(name, "1", "10.0.0.9".to_owned(), at, ms);
+        assert_eq!((note("s8", start, 1), note("s8", start, 2)), (Noted::New, Noted::Again));
+        assert!(newcomers.pending(|name| name == "s8", start).is_empty());
+        let note = |name: &str, at, ms| note(name, at, ms) != Noted::Not;
         assert!(note("s9", start, 1000) && note("s9", start, 2000) && note("s10", start, 3000));
         assert!(!note("no name", start, 0) && !note("", start, 0));
         let names = |known: &str, at| -> Vec<_> {

@@ -1,6 +1,7 @@
 //! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
 mod drain;
+mod looking;
 
 use crate::audit::summary;
 use crate::backup::Part;
@@ -21,7 +22,7 @@ use fib::action::PortId;
 use fib::name::Name;
 use fib::network::NetworkError;
 use fib::rib::{Attachment, RibError};
-use fib::topology::TopologyError;
+use fib::topology::{End, Node, NodeId, TopologyError};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -132,6 +133,7 @@ impl Northbound for North {
             leader: shared.leader().map(|leader| leader.address).unwrap_or_default(),
             drained: shared.drained.load(Relaxed),
             position: shared.followed_to(),
+            last_event: *shared.events.subscribe().borrow(),
         }))
     }
 
@@ -156,9 +158,21 @@ impl Northbound for North {
     }
 
     async fn list_names(&self, request: Request<v1::ListNamesRequest>) -> Answer<v1::NamePage> {
-        let v1::ListNamesRequest { after, limit, learnt } = request.into_inner();
+        let v1::ListNamesRequest { after, limit, learnt, prefix, host } = request.into_inner();
         let limit = if limit == 0 { DEFAULT_PAGE } else { (limit as usize).min(MAX_PAGE) };
-        self.page(after, limit, learnt).await.map(Response::new)
+        let page = match (&*prefix, &*host, learnt) {
+            ("", "", _) => self.page(after, limit, learnt).await,
+            ("", _, false) => self.names_at(&host, after, limit).await,
+            (_, "", false) if after.is_empty() => self.search(prefix, limit).await,
+            _ => Err(Status::invalid_argument(
+                "ask for a prefix, for a host or for learnt names, not for two of them; a search by prefix has one page",
+            )),
+        };
+        page.map(Response::new)
+    }
+
+    async fn trace(&self, request: Request<v1::TraceRequest>) -> Answer<v1::TraceReply> {
+        self.paths(request.into_inner()).await.map(Response::new)
     }
 
     async fn rekey(&self, request: Request<v1::RekeyRequest>) -> Answer<v1::Changed> {
@@ -276,13 +290,7 @@ impl Northbound for North {
                 for (_, end) in state.hosts.iter() {
                     *hosts.entry(end.node).or_insert(0) += 1;
                 }
-                let switch = |(id, node): (fib::topology::NodeId, &fib::topology::Node)| v1::Switch {
-                    name: node.name.clone(),
-                    id: id.0,
-                    hosts: hosts.get(&id).copied().unwrap_or(0),
-                    transit: node.transit,
-                    ..v1::Switch::default()
-                };
+                let switch = |(id, node)| switch(id, node, hosts.get(&id).copied().unwrap_or(0));
                 let topology = state.network.topology();
                 let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
                 let pending = shared.newcomers.pending(|name| names.contains(name), now());
@@ -291,17 +299,21 @@ impl Northbound for North {
             .await?;
         let connected: BTreeMap<u32, _> = self.shared.connected().into_iter().map(|c| (c.node.0, c)).collect();
         for switch in &mut switches {
-            if let Some(session) = connected.get(&switch.id) {
-                switch.connected = true;
-                switch.in_step = session.in_step;
-                switch.cannot_follow = session.cannot_follow.clone().unwrap_or_default();
-                switch.sent_messages = session.sent_messages;
-                switch.sent_bytes = session.sent_bytes;
-                switch.acknowledged_messages = session.acked_messages;
-                switch.memory = self.shared.session(session.node).and_then(|session| session.memory());
+            if let Some(connected) = connected.get(&switch.id) {
+                self.fill(switch, connected);
             }
         }
         Ok(Response::new(v1::SwitchList { switches, pending }))
+    }
+
+    async fn get_switch(&self, request: Request<v1::GetSwitchRequest>) -> Answer<v1::SwitchDetails> {
+        self.details(request.into_inner().name).await.map(Response::new)
+    }
+
+    type WatchStream = StreamOf<v1::Event>;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Answer<Self::WatchStream> {
+        self.events(request.into_inner(), None)
     }
 
     async fn accept_switches(&self, request: Request<v1::AcceptSwitchesRequest>) -> Answer<v1::Changed> {
@@ -369,12 +381,7 @@ impl Northbound for North {
     async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
         let shared = Arc::clone(&self.shared);
         let list = self.read(move |state| {
-            let host = |(name, end)| {
-                let Place { switch, port } = state.place(end);
-                let learnt = state.hosts.learnt.count(end);
-                v1::Host { name: String::from(name), switch, port: port.0.into(), learnt }
-            };
-            let hosts = state.hosts.iter().map(host).collect();
+            let hosts = state.hosts.iter().map(|at| host(state, at)).collect();
             let (unknown, troubles) = (shared.learning.unknown(state, now()), shared.learning.troubles(now()));
             v1::HostList { hosts, unknown, troubles }
         });
@@ -443,7 +450,7 @@ impl Northbound for North {
     }
 
     async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
-        let shared = Arc::clone(&self.shared);
+        let (shared, north) = (Arc::clone(&self.shared), self.clone());
         let list = self.read(move |state| {
             let end = |end| {
                 let Place { switch, port } = state.place(end);
@@ -451,7 +458,9 @@ impl Northbound for North {
             };
             let link = |link: &fib::topology::Link| {
                 let fib::topology::Link { a, b, cost, raised, up, cut } = *link;
-                v1::Link { a: end(a), b: end(b), cost, raised, up, cut }
+                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None };
+                link.load = north.load(&link, |name| state.network.topology().node_by_name(name));
+                link
             };
             let topology = state.network.topology();
             let found = shared.trunks.found(&state.network);
@@ -554,6 +563,17 @@ impl TryFrom<v1::RemoveLinkRequest> for Change {
     fn try_from(v1::RemoveLinkRequest { end: one }: v1::RemoveLinkRequest) -> Result<Change, Status> {
         Ok(Change::RemoveLink { end: end(one)? })
     }
+}
+
+/// A switch, as the network has it.
+fn switch(id: NodeId, node: &Node, hosts: u64) -> v1::Switch {
+    v1::Switch { name: node.name.clone(), id: id.0, hosts, transit: node.transit, ..v1::Switch::default() }
+}
+
+/// A host, as it is listed.
+fn host(state: &State, (name, end): (&str, End)) -> v1::Host {
+    let Place { switch, port } = state.place(end);
+    v1::Host { name: name.to_owned(), switch, port: port.0.into(), learnt: state.hosts.learnt.count(end) }
 }
 
 /// A name, as it is listed.

@@ -4,9 +4,10 @@
 //! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
+use crate::counters::Said;
 use api::crash::step;
-use api::seam::{Mistake, mistaken};
-use api::v1::{MemoryUse, ToSwitch, Verified};
+use api::seam::{Mistake, mistaken, now};
+use api::v1::{ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
 use fib::topology::NodeId;
@@ -32,8 +33,7 @@ pub(crate) struct Session {
     acked_change: AtomicU64,
     lagging: AtomicBool,
     ended: watch::Sender<bool>,
-    /// What the switch said last of its memory, bounded.
-    memory: Mutex<Option<MemoryUse>>,
+    said: Said,
     /// How often the switch was asked for its digests, and who waits for them.
     verifying: Mutex<(u64, Option<oneshot::Sender<Verified>>)>,
     reports: Mutex<Reports>,
@@ -122,7 +122,7 @@ impl Session {
             acked_change: AtomicU64::new(0),
             lagging: AtomicBool::new(false),
             ended: watch::Sender::new(false),
-            memory: Mutex::new(None),
+            said: Said::default(),
             verifying: Mutex::new((0, None)),
             reports: Mutex::new(Reports { n_received: 1, last: None }),
         });
@@ -307,6 +307,7 @@ impl Session {
         self.sent_bytes.fetch_add(len as u64, Relaxed);
         queue.next_sequence += 1;
         queue.in_flight.push_back((sequence, change));
+        self.said.sent(sequence, now());
         Some(sequence)
     }
 
@@ -375,14 +376,9 @@ impl Session {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what the switch says of its memory, instead of what it said before.
-    pub(crate) fn set_memory(&self, memory: MemoryUse) {
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(api::memory::bounded(memory));
-    }
-
-    /// What the switch said last of its memory.
-    pub(crate) fn memory(&self) -> Option<MemoryUse> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the switch says of itself.
+    pub(crate) fn said(&self) -> &Said {
+        &self.said
     }
 
     /// Has the switch compute its digests again, and returns where its answer will come. None if the session ended, or

@@ -1,12 +1,14 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
 use crate::change::Refusal;
+use crate::events::{Events, Level};
 use crate::learning::Learning;
 use crate::newcomers::Newcomers;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::trunks::Trunks;
 use api::seam::{Mistake, mistaken};
+use api::status::Histogram;
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -41,6 +43,10 @@ pub(crate) struct Shared {
     pub(crate) trunks: Trunks,
     /// What they see at their host ports.
     pub(crate) learning: Learning,
+    /// What happened, in words.
+    pub(crate) events: Events,
+    /// From a message to its acknowledgement, for one message of a switch at a time.
+    pub(crate) update_times: Histogram,
     /// Held while something is drained.
     pub(crate) draining: tokio::sync::Mutex<()>,
     /// Switches that wait to be accepted.
@@ -85,6 +91,8 @@ pub(crate) struct Connected {
     pub(crate) in_step: bool,
     /// Why it cannot hold what it should; none if it can.
     pub(crate) cannot_follow: Option<String>,
+    /// How long it has not been in step, as far as it was looked.
+    pub(crate) behind: Duration,
 }
 
 impl Shared {
@@ -106,6 +114,8 @@ impl Shared {
             sizes: Sizes::default(),
             trunks: Trunks::default(),
             learning: Learning::default(),
+            events: Events::default(),
+            update_times: Histogram::default(),
             draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
             leader: watch::Sender::new(None),
@@ -118,6 +128,8 @@ impl Shared {
     }
 
     pub(crate) fn set_leader(&self, leader: Option<Leader>) {
+        let text = leader.as_ref().map_or_else(|| "leads".to_owned(), |leader| format!("follows {leader}"));
+        self.events.note("controller", Level::Info, "this controller", text);
         self.leader.send_replace(leader);
     }
 
@@ -246,7 +258,17 @@ impl Shared {
             let (sent_messages, acked_messages, sent_bytes) = session.progress();
             let cannot_follow = session.stuck();
             let in_step = in_step && cannot_follow.is_none();
-            Connected { node: session.node(), name, sent_messages, acked_messages, sent_bytes, in_step, cannot_follow }
+            let behind = session.said().behind(in_step, api::seam::now());
+            Connected {
+                node: session.node(),
+                name,
+                sent_messages,
+                acked_messages,
+                sent_bytes,
+                in_step,
+                cannot_follow,
+                behind,
+            }
         };
         sessions.into_iter().map(state).collect()
     }

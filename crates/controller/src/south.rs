@@ -2,6 +2,8 @@
 
 use crate::change::{Change, Refusal};
 use crate::config::Auto;
+use crate::events::Level;
+use crate::newcomers::Noted;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::writer::{Attached, Job};
@@ -127,6 +129,7 @@ impl Southbound for South {
             status
         })?;
         tracing::info!(switch, %peer, version, "switch connected");
+        self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 
         let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
         tokio::spawn(feed(outbox, messages));
@@ -185,8 +188,12 @@ impl South {
     /// Lists a switch that nobody added, or adds it if the configuration says so. Whether it was added.
     async fn add_newcomer(&self, peer: &Peer, switch: &str, version: &str) -> Result<bool, Status> {
         let newcomers = &self.shared.newcomers;
-        let is_listed = newcomers.note(switch, version, peer.address().to_string(), now(), api::clock::unix_ms());
-        if !is_listed || newcomers.auto() != Auto::On || self.shared.leader().is_some() {
+        let noted = newcomers.note(switch, version, peer.address().to_string(), now(), api::clock::unix_ms());
+        if noted == Noted::New {
+            let text = format!("waits to be accepted, from {}", peer.address());
+            self.shared.events.note("switch", Level::Warning, switch, text);
+        }
+        if noted == Noted::Not || newcomers.auto() != Auto::On || self.shared.leader().is_some() {
             return Ok(false);
         }
         let (reply, added) = oneshot::channel();
@@ -284,6 +291,7 @@ async fn listen(
         }
     };
     tracing::info!(switch, reason, "switch disconnected");
+    shared.events.note("switch", Level::Bad, &*switch, format!("disconnected: {reason}"));
     session.end();
     let _ = jobs.send(Job::Detach { session }).await;
 }
@@ -346,12 +354,17 @@ pub(crate) fn hear(
     match body {
         Some(Body::Ack(ack)) => {
             let is_caught_up = step("session.acknowledge", || session.acknowledge(ack.sequence));
+            if let Some(time) = session.said().acknowledged(ack.sequence, now()) {
+                shared.update_times.record(time);
+            }
             let may_have_room = shared.wants_room.swap(false, AcqRel);
             Ok(if is_caught_up || may_have_room { Heard::Job(Job::Release) } else { Heard::All })
         }
         Some(Body::Resync(resync)) => {
             if let Some(unsaid) = throttle.pass() {
-                tracing::info!(switch, reason = clip(&resync.reason), unsaid, "switch asks for a resync");
+                let reason = clip(&resync.reason);
+                tracing::info!(switch, reason, unsaid, "switch asks for a resync");
+                shared.events.note("switch", Level::Warning, switch, format!("asks for what it lacks: {reason}"));
             }
             let report = decode(&resync.report).map_err(|reason| format!("its report is malformed: {reason}"))?;
             shared.resyncs.fetch_add(1, Relaxed);
@@ -369,13 +382,19 @@ pub(crate) fn hear(
             Ok(Heard::Job(Job::Trunks { switch: switch.to_owned(), trunks: report.trunks, reply: None }))
         }
         Some(Body::Memory(memory)) => {
-            session.set_memory(memory);
+            session.said().set_memory(memory);
+            Ok(Heard::All)
+        }
+        Some(Body::Counters(counters)) => {
+            session.said().set_counters(counters, now());
             Ok(Heard::All)
         }
         Some(Body::Refused(refused)) => {
             let reason = clip(&refused.reason);
             if let Some(unsaid) = throttle.pass() {
                 tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
+                let text = format!("cannot hold what it should, and serves what it has: {reason}");
+                shared.events.note("switch", Level::Bad, switch, text);
             }
             session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
             Ok(Heard::Job(Job::Stuck { session }))

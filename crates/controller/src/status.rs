@@ -105,6 +105,17 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
         let cannot = "1: cannot hold what it should, and serves what it has.";
         text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));
+        let behind =
+            "Seconds since the switch was found in step, or attached, as far as it was looked; 0: it is in step.";
+        text.gauge("fibula_switch_behind_seconds", behind, each(|c| c.behind.as_secs()));
+        let waiting = "Messages that the switch has not acknowledged yet: how many versions it is behind.";
+        text.gauge(
+            "fibula_switch_waiting_messages",
+            waiting,
+            each(|c| c.sent_messages.saturating_sub(c.acked_messages)),
+        );
+        let times = "From a message to a switch to its acknowledgement, for one message of each switch at a time.";
+        text.histogram("fibula_update_seconds", times, &shared.update_times);
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
         text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
         self.gate.metrics(&mut text);

@@ -24,6 +24,7 @@
 use crate::backup::{Copied, Parts, TURN_ROWS};
 use crate::change::{Change, Changed, Outcome, Refusal, State};
 use crate::config::Rates;
+use crate::events::Happened;
 use crate::push::Outgoing;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
@@ -205,6 +206,8 @@ struct Group {
     /// What those that follow are told; none: to read all rows.
     telling: Option<Telling>,
     after: Vec<Job>,
+    /// What there is to say, once it is committed.
+    happened: Vec<Happened>,
     rekey: bool,
     stop: bool,
     /// Something changed that frames depend on now, so parked switches do not wait.
@@ -391,6 +394,7 @@ impl Writer {
         if bulk {
             self.park(|_| true);
         }
+        let happened = Happened::of(&change, |place| self.state.far_end(place));
         let outcome = self.state.carry_out(change);
         self.at(Moment::Changed);
         if bulk {
@@ -398,6 +402,7 @@ impl Writer {
         }
         let Outcome { changed, rows, mut effects } = outcome?;
         group.urgent |= n_names == 0;
+        group.happened.extend(happened.changed(changed.changed));
         group.rows.extend(rows);
         effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
         group.effects.extend(effects);
@@ -513,6 +518,7 @@ impl Writer {
         }
         group.seen.into_iter().for_each(|reply| _ = reply.send(()));
         self.shared.committed.fetch_add(1, AcqRel);
+        group.happened.into_iter().for_each(|happened| self.shared.events.note_change(happened));
         self.publish_sizes();
         self.shared.pending_pushes.fetch_add(1, AcqRel);
         for (reply, changed) in group.replies {

@@ -23,5 +23,6 @@ pub mod network;
 pub mod replica;
 pub mod rib;
 pub mod rules;
+pub mod search;
 pub mod topology;
 pub mod unicast;

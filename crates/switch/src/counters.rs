@@ -243,3 +243,16 @@ impl std::ops::AddAssign for Counts {
         self.drops.iter_mut().zip(other.drops).for_each(|(mine, theirs)| *mine += theirs);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_sentence_for_operators_and_no_sentence_lacks_its_reason() {
+        let reasons: Vec<&str> = DropReason::ALL.iter().map(|why| why.name()).collect();
+        let explained: Vec<&str> = api::drops::REASONS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(explained, reasons);
+        assert!(reasons.iter().all(|name| api::drops::why(name).ends_with('.')));
+    }
+}

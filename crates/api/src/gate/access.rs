@@ -25,12 +25,15 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 35] = [
+const ACCESS: [(&str, Needs); 38] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ExportNames", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/Trace", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListSwitches", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/GetSwitch", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/Watch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/VerifySwitch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListHosts", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListLinks", Needs::Role(Role::Reader)),
@@ -65,12 +68,23 @@ const ACCESS: [(&str, Needs); 35] = [
 
 /// What the request with this path needs. Whatever is not listed needs the role `admin`.
 pub fn needs(path: &str) -> Needs {
+    // The files of the dashboard, and what it asks. What it changes needs what the request in its place needs.
+    if path == "/" || path.starts_with("/ui/") {
+        return Needs::Role(Role::Reader);
+    }
     ACCESS.iter().find(|(known, _)| *known == path).map_or(Needs::Role(Role::Admin), |(_, needs)| *needs)
 }
 
 impl Gate {
+    /// Whether somebody has what a request takes.
+    pub fn may(peer: &Peer, needs: Needs) -> bool {
+        refusal(peer, needs).is_none()
+    }
+
     /// Lets a request in, or counts it and says why not.
-    fn admit(&self, peer: Option<&Peer>, path: &str) -> Result<(), Status> {
+    /// # Errors
+    /// What would help.
+    pub fn admit(&self, peer: Option<&Peer>, path: &str) -> Result<(), Status> {
         let Some(peer) = peer else { return Err(Status::internal("the connection has no peer")) };
         let Some(status) = refusal(peer, needs(path)) else { return Ok(()) };
         let (from, reason) = (peer.address(), status.message());

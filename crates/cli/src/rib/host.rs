@@ -128,7 +128,7 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
     let (mut rows, mut after, mut more) = (Vec::new(), String::new(), true);
     while more && rows.len() < limit as usize {
         let left = (limit - rows.len() as u32).min(10_000);
-        let request = v1::ListNamesRequest { after, limit: left, learnt: true };
+        let request = v1::ListNamesRequest { after, limit: left, learnt: true, ..v1::ListNamesRequest::default() };
         let page = answer(client.list_names(request).await)?;
         (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
         rows.extend(page.names.into_iter().map(|v1::NameRecord { name, host, tenant, ip, learnt_ms }| SeenRow {

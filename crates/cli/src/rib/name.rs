@@ -38,6 +38,12 @@ pub(crate) enum Verb {
         /// How many
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
+        /// Only those whose text begins with this
+        #[arg(long, default_value = "", hide_default_value = true, conflicts_with_all = ["after", "host"])]
+        prefix: String,
+        /// Only those at this host
+        #[arg(long, default_value = "", hide_default_value = true)]
+        host: String,
     },
     /// How many names there are, and may be
     Count,
@@ -114,11 +120,15 @@ impl Verbs for Verb {
                 let record = answer(client.get_name(v1::GetNameRequest { name }).await)?;
                 out.rows(&[NameRow::from(record)])
             }
-            Verb::List { after, limit } => {
-                let page = answer(client.list_names(v1::ListNamesRequest { after, limit, learnt: false }).await)?;
+            Verb::List { after, limit, prefix, host } => {
+                let goes_on = prefix.is_empty();
+                let ask = v1::ListNamesRequest { after, limit, learnt: false, prefix, host };
+                let page = answer(client.list_names(ask).await)?;
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
-                if let Some(next) = next {
+                if page.more && !goes_on {
+                    eprintln!("there are more names, or may be; give a longer --prefix");
+                } else if let Some(next) = next {
                     eprintln!("there are more names; go on with --after '{next}'");
                 }
                 Ok(())

@@ -67,7 +67,7 @@ impl Request {
             }
             Request::RemoveHost(name) => client.remove_host(v1::RemoveHostRequest { name }).await.map(drop),
             Request::AddLink(a, b, cost) => client
-                .add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, cut: false, raised: 0 })
+                .add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, ..v1::Link::default() })
                 .await
                 .map(drop),
             Request::SetLink(a, b, cost) => client

@@ -157,7 +157,7 @@ impl World {
     fn follow(&mut self) {
         self.agents.drain(..).for_each(|agent| agent.abort());
         for (i, follower) in (1..).zip(&self.followers) {
-            let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[]));
+            let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[]));
             let run = agent::run(format!("s{i}"), self.site.url.clone(), None, Arc::clone(follower), memory);
             self.agents.push(tokio::spawn(run).abort_handle());
         }

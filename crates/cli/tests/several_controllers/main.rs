@@ -45,7 +45,7 @@ async fn leaders_are_killed() {
     add_full_mesh(&mut client, 3).await;
     let switch = |name: &str| {
         let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
-        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         tokio::spawn(agent::run(name.to_owned(), site.urls(), None, Arc::clone(&replica), memory));
         (name.to_owned(), replica)
     };
@@ -174,7 +174,7 @@ async fn followers_serve(site: &Site, mut next: u32) {
     let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
     client.add_switch(v1::AddSwitchRequest { name: "s4".to_owned(), tenants: vec![] }).await.unwrap();
     for (nth, i) in [leader, followers[0], followers[1], leader].into_iter().enumerate() {
-        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         let url = format!("http://127.0.0.1:{}", site.ports[i].0);
         let agent = tokio::spawn(agent::run("s4".to_owned(), url, None, Arc::clone(&replica), memory));
         let at = site.client(i).await;
@@ -210,7 +210,7 @@ async fn drained(site: &Site, client: &mut Client) {
     let mut agents = tokio::task::JoinSet::new();
     for name in &names {
         let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
-        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         agents.spawn(agent::run_with(name.clone(), site.urls(), None, replica, memory, Duration::from_millis(500)));
     }
     let serves = |i: usize| site.connected(i).into_iter().filter(|name| names.contains(name)).collect::<BTreeSet<_>>();

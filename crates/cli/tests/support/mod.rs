@@ -91,7 +91,7 @@ impl Site {
     /// Starts a switch without ports that may hold so much.
     pub(crate) fn switch_with(&self, name: &str, limits: Limits) -> Arc<agent::Shared<MemoryTables>> {
         let shared = agent::Shared::new(Replica::new(limits, MemoryTables::default()));
-        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         tokio::spawn(agent::run(name.to_owned(), self.url.clone(), None, Arc::clone(&shared), memory));
         shared
     }
@@ -179,7 +179,7 @@ pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
         for j in i + 1..=n_switches {
             let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
             client
-                .add_link(v1::Link { a: end(i, j), b: end(j, i), cost: 1, up: true, cut: false, raised: 0 })
+                .add_link(v1::Link { a: end(i, j), b: end(j, i), cost: 1, up: true, ..v1::Link::default() })
                 .await
                 .unwrap();
         }

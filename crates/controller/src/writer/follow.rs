@@ -42,6 +42,7 @@ impl Writer {
         }
         group.urgent |= carried_out.urgent;
         group.effects.append(&mut carried_out.effects);
+        group.happened.append(&mut carried_out.happened);
         self.shared.set_position(Some(commit.number));
     }
 

@@ -20,8 +20,8 @@ use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    Ack, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest, SeenTrunk,
-    ToSwitch, TrunkReport, Verified,
+    Ack, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
+    SeenTrunk, ToSwitch, TrunkReport, Verified,
 };
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
@@ -57,6 +57,9 @@ const SHORT: Patience = Patience { connect: Duration::from_secs(1), silence: Dur
 /// How long after its hello a switch says what holds its memory, and how often it does so again.
 const FIRST_MEMORY: Duration = Duration::from_secs(1);
 const MEMORY_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a switch says what it counted.
+const COUNTERS_EVERY: Duration = Duration::from_secs(2);
 
 /// How often a switch looks whether a controller that it prefers answers again; after each time that it does, and sends the
 /// switch on, after twice the time,
@@ -256,8 +259,22 @@ pub enum StreamError {
     },
 }
 
-/// Says what holds the memory of the switch.
-pub type Memory = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
+/// What a switch says of itself to whoever asks its controller. A function that says what holds the memory is one.
+pub trait About: Send + Sync {
+    /// What holds its memory.
+    fn memory(&self) -> MemoryUse;
+
+    /// What it counted; none if it forwards nothing.
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+}
+
+impl<F: Fn() -> MemoryUse + Send + Sync> About for F {
+    fn memory(&self) -> MemoryUse {
+        self()
+    }
+}
 
 /// Keeps the replica in step with the controller, or with one of those in a list with commas, for ever. `switch`: the name by
 /// which the controller knows it, and that `tls` has in its certificate.
@@ -266,9 +283,9 @@ pub async fn run<T: Tables + Send>(
     controller: String,
     tls: Option<Arc<Tls>>,
     shared: Arc<Shared<T>>,
-    memory: Memory,
+    about: Arc<dyn About>,
 ) {
-    run_with(switch, controller, tls, shared, memory, HOME_EVERY).await;
+    run_with(switch, controller, tls, shared, about, HOME_EVERY).await;
 }
 
 /// As [`run`], and looks so often whether a controller that it prefers answers again.
@@ -277,12 +294,12 @@ pub async fn run_with<T: Tables + Send>(
     controller: String,
     tls: Option<Arc<Tls>>,
     shared: Arc<Shared<T>>,
-    memory: Memory,
+    about: Arc<dyn About>,
     home_every: Duration,
 ) {
     // Both run for ever.
     tokio::join!(
-        follow(&switch, &controller, tls.as_ref(), &shared, &memory, home_every),
+        follow(&switch, &controller, tls.as_ref(), &shared, &about, home_every),
         tell_leader(&switch, &controller, tls.as_ref(), &shared)
     );
 }
@@ -362,7 +379,7 @@ async fn follow<T: Tables + Send>(
     controller: &str,
     tls: Option<&Arc<Tls>>,
     shared: &Shared<T>,
-    memory: &Memory,
+    about: &Arc<dyn About>,
     home_every: Duration,
 ) {
     let mut pause = FIRST_PAUSE;
@@ -376,7 +393,7 @@ async fn follow<T: Tables + Send>(
         let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
         let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
         let channel = connect_within(controller, tls, patience);
-        let Err(error) = session(switch, controller, channel, shared, memory, home).await;
+        let Err(error) = session(switch, controller, channel, shared, about, home).await;
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
             (nth, n_sent_on) = (0, n_sent_on + 1);
@@ -478,7 +495,7 @@ async fn session<T: Tables>(
     controller: &str,
     channel: impl Future<Output = Result<Channel, ConnectError>>,
     shared: &Shared<T>,
-    memory: &Memory,
+    about: &Arc<dyn About>,
     home: impl Future<Output = ()>,
 ) -> Result<Infallible, StreamError> {
     let channel = channel.await?;
@@ -499,6 +516,8 @@ async fn session<T: Tables>(
     let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements);
     let mut tell = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, MEMORY_EVERY);
     tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut count = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, COUNTERS_EVERY);
+    count.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     let mut client = api::client::southbound(channel);
     let mut incoming = client.attach(outgoing).await.map_err(Box::new)?.into_inner();
@@ -530,7 +549,13 @@ async fn session<T: Tables>(
             }
             _ = tell.tick() => {
                 // What the controller does not read in time, it need not know.
-                let _ = to_controller.try_send(wrap(Body::Memory(memory())));
+                let _ = to_controller.try_send(wrap(Body::Memory(about.memory())));
+                continue;
+            }
+            _ = count.tick() => {
+                if let Some(counters) = about.counters() {
+                    let _ = to_controller.try_send(wrap(Body::Counters(counters)));
+                }
                 continue;
             }
             next = incoming.message() => next.map_err(Box::new)?,

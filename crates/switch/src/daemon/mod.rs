@@ -210,9 +210,8 @@ impl Switch {
         if let Some(teller) = learn::Teller::new(&config, tls.as_ref(), plane.monitor().learner()) {
             tokio::spawn(teller.run(Arc::clone(&shared)));
         }
-        let of_memory = Arc::clone(&shared);
-        let memory = Arc::new(move || status::memory_use(&of_memory));
-        let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), memory));
+        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane) });
+        let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
         let background = [agent, saving, keeper_of_memory];
         Ok(Self { plane, shared, saver, status_address, lookup_address, flow_address, keeper, background })
     }

@@ -1,6 +1,7 @@
 //! The switch's `/metrics` and `/status`.
 
 use crate::acl::AclStatus;
+use crate::counters::DropReason;
 use crate::daemon::agent::{LinkStatus, Shared};
 use crate::daemon::links::Trunk;
 use crate::daemon::saved::Saver;
@@ -12,11 +13,12 @@ use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
 use crate::learn;
 use crate::plane::PlaneWriter;
+use crate::port::Role;
 use api::audit::Audit;
 use api::gate::Gate;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
-use api::v1::MemoryUse;
+use api::v1::{Counters, DropCount, MemoryUse, PortCounters};
 use fib::designs::Table;
 use fib::name::NameKind;
 use fib::replica::{Replica, Tables};
@@ -77,11 +79,50 @@ impl Page {
     }
 }
 
-/// What holds the memory of this switch, for the controller.
-pub(super) fn memory_use(shared: &Shared<PlaneWriter>) -> MemoryUse {
-    let replica = shared.replica();
-    let (valid, local) = replica.tables().shared();
-    memory::usage(valid.len().max(local.len()) as u64, &parts(&replica))
+/// What this switch says of itself to its controller.
+pub(super) struct About {
+    pub(super) shared: Arc<Shared<PlaneWriter>>,
+    pub(super) plane: Weak<Dataplane>,
+}
+
+impl super::agent::About for About {
+    fn memory(&self) -> MemoryUse {
+        let replica = self.shared.replica();
+        let (valid, local) = replica.tables().shared();
+        memory::usage(valid.len().max(local.len()) as u64, &parts(&replica))
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let plane = self.plane.upgrade()?.status();
+        let port = |port: &PortStatus| PortCounters {
+            port: port.id.0.into(),
+            device: port.device.clone(),
+            role: match port.role {
+                Role::Host => "host",
+                Role::Trunk => "trunk",
+                Role::Outside => "outside",
+            }
+            .to_owned(),
+            up: port.up,
+            frames_in: port.counters.rx_frames,
+            bytes_in: port.counters.rx_bytes,
+            frames_out: port.counters.tx_frames,
+            bytes_out: port.counters.tx_bytes,
+            rates: None,
+        };
+        let drop = |(why, total): (DropReason, u64)| DropCount {
+            reason: why.name().to_owned(),
+            total,
+            ..DropCount::default()
+        };
+        Some(Counters {
+            ports: plane.ports.iter().map(port).collect(),
+            drops: plane.total.drops().filter(|(_, n)| *n > 0).map(drop).collect(),
+            received: plane.total.received,
+            sent: plane.total.sent,
+            age_ms: 0,
+        })
+    }
 }
 
 fn fib_bytes(replica: &Replica<PlaneWriter>) -> u64 {

@@ -1,0 +1,112 @@
+//! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
+
+/// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
+pub const REASONS: [(&str, &str); 45] = [
+    ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
+    (
+        "truncated",
+        "The frame ends inside a header, or a header claims more bytes than there are: the sender is at fault.",
+    ),
+    (
+        "no_shim",
+        "A frame without our shim came from a trunk: what is at its other end is no switch. Make the port a host port, or join it to a switch.",
+    ),
+    ("no_name", "The frame has no name of the kind that this network forwards by; it is of another protocol."),
+    (
+        "fragment",
+        "A later fragment of a packet has no ports, so it has no name here, and no access list can judge it. Lower the MTU of the sender.",
+    ),
+    ("alien", "A host sent to a name that no host has. `fibula name list` shows those that exist."),
+    ("acl", "No rule of the port's access list lets the packet in."),
+    (
+        "source_mac",
+        "A host sent from a MAC address that is no name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`).",
+    ),
+    (
+        "source_arp",
+        "An ARP packet speaks for an address that is not its sender's: a misconfigured host, or one that poses as another.",
+    ),
+    (
+        "source_nd",
+        "Neighbour discovery speaks for an address that is not its sender's, or for a router: a misconfigured host, or one that poses as another.",
+    ),
+    (
+        "source_ip",
+        "A host sent from an IP address that belongs to a name elsewhere, or is not its own: a misconfigured host, or one that poses as another.",
+    ),
+    (
+        "no_route",
+        "The name was removed, or no path leads to its switch. `fibula trace NAME` shows where it ends; `fibula link list` shows links that are cut.",
+    ),
+    (
+        "no_action",
+        "The table gave a value that has no action: frames to unknown names have such values. Many of them for names that exist would be a fault of the tables: `fibula switch verify`.",
+    ),
+    ("no_fib", "The switch has no table yet: it waits for its controller."),
+    (
+        "no_field",
+        "Names of this kind cannot be read from frames: they are text, or a fixed field without an offset in switch.toml.",
+    ),
+    ("unsupported", "The action is one that this data plane does not have."),
+    (
+        "no_port",
+        "The table names a port that this switch does not have: declare the port in switch.toml, or correct the link or host.",
+    ),
+    (
+        "input_port",
+        "The frame would leave by the port where it came in: its destination is behind the same port, or its sender sees a bridge there.",
+    ),
+    (
+        "not_local",
+        "The frame reached the switch of another host than its own: it was sent to an unknown name, or while the name moved.",
+    ),
+    (
+        "hop_limit",
+        "The frame has passed as many switches as a frame may. While paths change that happens; for longer it is a loop: `fibula trace NAME`.",
+    ),
+    ("no_headroom", "The buffer has no room for the shim."),
+    ("port_down", "The port of exit is down: look at its cable and its device."),
+    ("tx_full", "The queue of the port of exit is full: more is sent to it than it carries."),
+    ("tx_refused", "The port of exit cannot send so long a frame. Raise the MTU of trunks by the 4 bytes of the shim."),
+    ("dhcp", "A host sent DHCP for another host, or more of it than its port may."),
+    (
+        "broadcast",
+        "Broadcasts are not carried, other than DHCP and ARP requests, which are answered where they come in.",
+    ),
+    (
+        "multicast",
+        "Multicasts are not carried, other than neighbour solicitations, which are answered where they come in.",
+    ),
+    ("arp_unknown", "A host asked for an IP address that no name has."),
+    ("arp_own", "A host asked for its own address, which needs no answer."),
+    ("nd_unknown", "A host asked for an IPv6 address that no name has."),
+    ("nd_own", "A host asked whether its own IPv6 address is taken, which needs no answer."),
+    ("router_solicitation", "A host asked for an IPv6 router, and there is none."),
+    ("listener_report", "A host joined an IPv6 multicast group, and groups are not carried."),
+    ("flow_refused", "No rule of the flow stage accepts the connection."),
+    (
+        "flow_invalid",
+        "The packet is malformed, of no connection, or impossible in its state: the connection ended, or began elsewhere.",
+    ),
+    ("flow_fragment", "The flow stage cannot tell of which connection a fragment is. Lower the MTU of the sender."),
+    (
+        "flow_table",
+        "The table of connections is full: raise its size in switch.toml, or look for a flood with `fibula flow list`.",
+    ),
+    ("flow_no_server", "The virtual address has no server that takes new connections: `fibula flow servers`."),
+    ("flow_no_port", "Source NAT has no free port for the connection: give it more addresses."),
+    ("bad_header", "The IP header or its checksum is wrong: the sender, or the way to it, is at fault."),
+    ("ttl_expired", "The packet has passed too many routers: there is a loop outside, or somebody traces the route."),
+    ("not_for_gateway", "A frame from outside is not addressed to the gateway."),
+    ("not_routable", "Routers do not forward packets to or from this address."),
+    (
+        "no_neighbour",
+        "The next hop outside has not yet said its MAC address: the gateway has asked. If it stays so, the next hop is down.",
+    ),
+    ("neighbour_learnt", "The answer of a next hop outside, which has no other use: nothing is wrong."),
+];
+
+/// What a reason means, and what to do; empty for one that is not known here.
+pub fn why(reason: &str) -> &'static str {
+    REASONS.iter().find(|(name, _)| *name == reason).map_or("", |(_, why)| why)
+}

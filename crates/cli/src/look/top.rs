@@ -1,0 +1,193 @@
+//! `fibula top`: the switches of a network, their rates and drops, and what happens, in a terminal.
+
+mod screen;
+
+use super::rate;
+use crate::look::top::screen::{Screen, Step};
+use crate::remote::{Client, Remote, answer};
+use api::v1;
+use command::output::{Output, to_stdout};
+use ratatui::crossterm::event;
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tonic::Status;
+
+/// How often the screen is drawn anew without a key.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Arguments of `fibula top`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the table of switches once, as it is done where standard output is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+/// What one look at the controller gives.
+#[derive(Debug, Default)]
+struct Look {
+    status: v1::Status,
+    switches: Vec<v1::Switch>,
+    pending: Vec<v1::PendingSwitch>,
+    links: v1::LinkList,
+    /// The switch whose details are shown.
+    details: Option<v1::SwitchDetails>,
+    at: Option<Instant>,
+}
+
+/// A switch as a row.
+#[derive(Serialize)]
+struct SwitchRow<'a> {
+    switch: &'a str,
+    state: &'static str,
+    hosts: u64,
+    frames_in_per_second: Option<f64>,
+    frames_out_per_second: Option<f64>,
+    bits_in_per_second: Option<f64>,
+    bits_out_per_second: Option<f64>,
+    drops_per_second: Option<f64>,
+    waiting_messages: u64,
+    resident_bytes: Option<u64>,
+}
+
+/// How a switch is, in a word.
+fn state(switch: &v1::Switch) -> &'static str {
+    match switch {
+        v1::Switch { connected: false, .. } => "away",
+        v1::Switch { cannot_follow, .. } if !cannot_follow.is_empty() => "full",
+        v1::Switch { in_step: false, .. } => "behind",
+        _ => "in step",
+    }
+}
+
+fn waiting(switch: &v1::Switch) -> u64 {
+    switch.sent_messages.saturating_sub(switch.acknowledged_messages)
+}
+
+impl Args {
+    /// # Errors
+    /// Those of the controller, with the exit code for their kind.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let Args { remote, once } = self;
+        remote.run(|client| async move {
+            if once || out.is_json() || !std::io::stdout().is_terminal() {
+                print(client, out).await
+            } else {
+                show(client).await
+            }
+        })
+    }
+}
+
+async fn print(mut client: Client, out: &Output) -> anyhow::Result<()> {
+    let look = answer(look(&mut client, None).await.map(tonic::Response::new))?;
+    let row = |switch: &'_ v1::Switch| {
+        let of = |value: fn(&v1::Rates) -> f64| switch.rates.as_ref().map(|rates| (value(rates) * 10.0).round() / 10.0);
+        (
+            switch.name.clone(),
+            state(switch),
+            of(|r| r.frames_in),
+            of(|r| r.frames_out),
+            of(|r| 8.0 * r.bytes_in),
+            of(|r| 8.0 * r.bytes_out),
+            of(|r| r.drops),
+        )
+    };
+    let rows: Vec<_> = look.switches.iter().map(row).collect();
+    let rows = rows.iter().zip(&look.switches).map(
+        |((name, state, frames_in, frames_out, bits_in, bits_out, drops), switch)| SwitchRow {
+            switch: name,
+            state,
+            hosts: switch.hosts,
+            frames_in_per_second: *frames_in,
+            frames_out_per_second: *frames_out,
+            bits_in_per_second: *bits_in,
+            bits_out_per_second: *bits_out,
+            drops_per_second: *drops,
+            waiting_messages: waiting(switch),
+            resident_bytes: switch.memory.as_ref().map(|memory| memory.resident_bytes),
+        },
+    );
+    out.rows(&rows.collect::<Vec<_>>())
+}
+
+async fn look(client: &mut Client, details_of: Option<&str>) -> Result<Look, Status> {
+    let status = client.get_status(v1::GetStatusRequest {}).await?.into_inner();
+    let v1::SwitchList { switches, pending } = client.list_switches(v1::ListSwitchesRequest {}).await?.into_inner();
+    let links = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
+    let details = match details_of {
+        // It may have been removed meanwhile.
+        Some(name) => client.get_switch(v1::GetSwitchRequest { name: name.to_owned() }).await.ok(),
+        None => None,
+    };
+    let details = details.map(tonic::Response::into_inner);
+    Ok(Look { status, switches, pending, links, details, at: Some(Instant::now()) })
+}
+
+/// Keys and changes of size, until the process ends.
+fn keys() -> mpsc::Receiver<event::Event> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Draws until somebody asks for the end.
+async fn show(mut client: Client) -> anyhow::Result<()> {
+    let first = answer(look(&mut client, None).await.map(tonic::Response::new))?;
+    let mut screen = Screen::new(first);
+    let mut terminal = ratatui::try_init().map_err(to_stdout)?;
+    let done = draw(&mut terminal, &mut client, &mut screen).await;
+    ratatui::restore();
+    done
+}
+
+async fn draw(terminal: &mut ratatui::DefaultTerminal, client: &mut Client, screen: &mut Screen) -> anyhow::Result<()> {
+    let mut tick = tokio::time::interval(EVERY);
+    let mut keys = keys();
+    let mut events = None;
+    loop {
+        terminal.draw(|frame| screen.draw(frame)).map_err(to_stdout)?;
+        if events.is_none() {
+            let ask = v1::WatchRequest { after: screen.last_event(), ..v1::WatchRequest::default() };
+            events = client.watch(ask).await.ok().map(tonic::Response::into_inner);
+        }
+        let next_event = async {
+            match &mut events {
+                Some(events) => events.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = next_event => match event {
+                Some(Ok(event)) => screen.heard(event),
+                _ => events = None,
+            },
+            _ = tick.tick() => match look(client, screen.details_of()).await {
+                Ok(look) => screen.look(look),
+                Err(status) => {
+                    events = None;
+                    screen.lost(api::client::reason(&status));
+                }
+            },
+            key = keys.recv() => match key.map(|event| screen.key(&event)) {
+                Some(Step::Go) => {}
+                Some(Step::Look) => if let Ok(look) = look(client, screen.details_of()).await {
+                    screen.look(look);
+                },
+                // Without a keyboard nobody could end it.
+                Some(Step::End) | None => return Ok(()),
+            },
+        }
+    }
+}

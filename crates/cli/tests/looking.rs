@@ -1,0 +1,283 @@
+//! Those who look at a running network: events, paths, searches, and the answers that the dashboard is made of.
+
+mod support;
+
+use api::v1::{self, Counters, DropCount, MemoryUse, PortCounters};
+use fib::replica::{Limits, MemoryTables, Replica};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use support::{Client, Process, Site, add_full_mesh, eventually, exit_code, in_step, mac, record, stderr, stdout};
+use switch::daemon::agent;
+
+/// A controller with pages, and a full mesh of switches that are connected.
+struct Network {
+    site: Site,
+    pages: String,
+    _controller: Process,
+    client: Client,
+    /// What s1 says it received.
+    received: Arc<AtomicU64>,
+}
+
+/// A switch that says what a test wants it to have counted.
+struct Counting(Arc<AtomicU64>);
+
+impl agent::About for Counting {
+    fn memory(&self) -> MemoryUse {
+        api::memory::usage(10, &[("fib", 25)])
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        // It forwards more each time that it says so.
+        let received = self.0.fetch_add(1000, Relaxed);
+        let trunk = PortCounters {
+            port: 2,
+            device: "eth2".to_owned(),
+            role: "trunk".to_owned(),
+            up: true,
+            frames_out: received,
+            bytes_out: 100 * received,
+            ..PortCounters::default()
+        };
+        let alien = DropCount { reason: "alien".to_owned(), total: received / 10, ..DropCount::default() };
+        Some(Counters { ports: vec![trunk], drops: vec![alien], received, sent: received, ..Counters::default() })
+    }
+}
+
+impl Network {
+    async fn new(n_switches: u32) -> Network {
+        let pages = support::reserved_port();
+        let address = pages.local_addr().unwrap().as_socket().unwrap();
+        drop(pages);
+        let site = Site::new(&format!("status = \"{address}\"\n"));
+        let controller = site.start();
+        let mut client = site.client().await;
+        add_full_mesh(&mut client, n_switches).await;
+        let received = Arc::new(AtomicU64::new(1000));
+        let shared = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let about = Arc::new(Counting(Arc::clone(&received)));
+        tokio::spawn(agent::run("s1".to_owned(), site.url.clone(), None, shared, about));
+        (2..=n_switches).for_each(|i| _ = site.switch(&format!("s{i}")));
+        eventually("all in step", async || in_step(&client).await == n_switches as usize).await;
+        Network { site, pages: address.to_string(), _controller: controller, client, received }
+    }
+
+    /// The answer to a request of a page: its status, its headers, its text.
+    fn ask(&self, request: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(&self.pages).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_ascii_lowercase(), text.to_owned())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.pages);
+        let (status, head, text) = self.ask(&request);
+        assert!(head.contains("content-security-policy: default-src 'none'"), "{path}: {head}");
+        serde_json::from_str(&text).map(|value: Value| json!({"status": status, "is": value})).unwrap_or_else(|error| {
+            panic!("{path}: {error}: {text}");
+        })
+    }
+
+    fn act(&self, header: &str, body: &Value) -> (u16, Value) {
+        let body = body.to_string();
+        let request = format!(
+            "POST /ui/act HTTP/1.1\r\nHost: {}\r\n{header}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.pages,
+            body.len()
+        );
+        let (status, _, text) = self.ask(&request);
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.site.fibula(arguments);
+        assert_eq!(exit_code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// Events so far, one a line.
+    fn events(&self) -> String {
+        self.done(&["monitor", "--once"])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_is_told_to_commands_and_pages_and_numbers_go_on() {
+    let mut network = Network::new(3).await;
+    let events = network.events();
+    assert!(events.contains("switch      s1: connected from 127.0.0.1:"), "{events}");
+    assert!(events.contains("link        s1:2 – s2:1: added, cost 1"), "{events}");
+    let names = (1..=500).map(|i| record(i, "h1")).collect();
+    network.client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    eventually("names are an event", async || {
+        network.events().contains("500 names: added, moved or removed, in 1 change\n")
+    })
+    .await;
+    network.done(&["link", "set", "s2:1", "--state", "down"]);
+    let events = network.events();
+    assert!(events.contains("warning  link        s2:1 – s1:2: taken out of use"), "{events}");
+    // A refused change is no event.
+    assert_eq!(exit_code(&network.site.fibula(&["link", "del", "s9:9"])), 4);
+    assert_eq!(network.events(), events);
+
+    // The stream of a page begins with what is kept, and goes on after the number that it is given.
+    let mut stream = TcpStream::connect(&network.pages).unwrap();
+    let listed = network.done(&["monitor", "--once", "--json"]);
+    let sequences: Vec<u64> =
+        listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["sequence"].as_u64().unwrap()).collect();
+    let head = format!("GET /ui/events HTTP/1.1\r\nHost: {}\r\nLast-Event-ID: {}\r\n\r\n", network.pages, sequences[1]);
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut text, mut part) = (String::new(), [0; 4096]);
+    while !text.contains("taken out of use") {
+        let n = stream.read(&mut part).unwrap();
+        assert!(n > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&part[..n]));
+    }
+    let first = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let first: Value = serde_json::from_str(first).unwrap();
+    assert_eq!(first["seq"], sequences[2], "{text}");
+    network.done(&["switch", "add", "s4"]);
+    while !text.contains("\"subject\":\"s4\"") {
+        let n = stream.read(&mut part).unwrap();
+        assert!(n > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&part[..n]));
+    }
+    let wrong = network.site.fibula(&["monitor", "--kind", "weather"]);
+    assert_eq!(exit_code(&wrong), 3, "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("there are link, switch, host, names, controller"), "{}", stderr(&wrong));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_monitor_sees_a_controller_go_and_come() {
+    let site = Site::new("");
+    let controller = site.start();
+    site.fibula(&["switch", "add", "s1"]);
+    let mut monitor = Command::new(support::FIBULA);
+    monitor.args(["monitor", "--json"]).env("FIBULA_CONTROLLER", &site.url);
+    let mut monitor = monitor.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(monitor.stdout.take().unwrap()));
+    let mut subjects = lines.map_while(Result::ok).map(|line| {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        event["subject"].as_str().unwrap().to_owned()
+    });
+    assert!(subjects.any(|subject| subject == "s1"));
+    controller.kill();
+    let _controller = site.start();
+    site.fibula(&["switch", "add", "s2"]);
+    assert!(subjects.any(|subject| subject == "s2"));
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_says_where_a_frame_goes_and_why_it_does_not_arrive() {
+    let mut network = Network::new(3).await;
+    network.client.put_names(v1::PutNamesRequest { names: vec![record(1, "h3")], only_new: true }).await.unwrap();
+    let path = network.done(&["trace", &mac(1), "--from", "s1"]);
+    assert!(path.starts_with("02:00:00:00:00:01 is at host h3 (s3:100), tenant 0\n"), "{path}");
+    assert!(path.contains("1  s1  sends it by port 3 to s3"), "{path}");
+    assert!(
+        path.contains("2  s3  delivers it by port 100 to host h3\n     delivered: to host h3 at s3:100\n"),
+        "{path}"
+    );
+    // From all switches, and for the name in a frame.
+    let frame = format!("{}020000000002{}", mac(1).replace(':', ""), "0806".to_owned() + &"00".repeat(30));
+    assert_eq!(network.done(&["trace", &frame]).matches("delivered").count(), 3);
+    let json = network.get(&format!("/ui/trace?name={}&from=s2", mac(1)));
+    assert_eq!((&json["is"]["end"], &json["is"]["hops"][1]["switch"]), (&"delivered".into(), &"s3".into()), "{json}");
+
+    for link in ["s1:3", "s2:3"] {
+        network.done(&["link", "set", link, "--state", "down"]);
+    }
+    let lost = network.site.fibula(&["trace", &mac(1), "--from", "s1"]);
+    assert_eq!(exit_code(&lost), 5);
+    assert!(stdout(&lost).contains("dropped: no path leads from s1 to s3"), "{}", stdout(&lost));
+    let alien = network.site.fibula(&["trace", &mac(7), "--from", "s1"]);
+    assert!(stdout(&alien).contains("no host has the name"), "{}", stdout(&alien));
+    network.done(&["switch", "add", "s4"]);
+    network.done(&["link", "add", "s4:1", "s3:9"]);
+    let doubtful = network.done(&["trace", &mac(1), "--from", "s4"]);
+    assert!(doubtful.contains("; but s4 is not connected"), "{doubtful}");
+    assert_eq!(exit_code(&network.site.fibula(&["trace", &mac(1), "--from", "s9"])), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_the_network_its_rates_and_its_names() {
+    let mut network = Network::new(3).await;
+    let names = (1..=300).map(|i| record(i, if i % 3 == 0 { "h2" } else { "h1" })).collect();
+    network.client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    let client = network.client.clone();
+    eventually("rates are known", async || {
+        let asked = client.clone().get_switch(v1::GetSwitchRequest { name: "s1".to_owned() }).await.unwrap();
+        asked.into_inner().switch.unwrap().rates.is_some_and(|rates| rates.frames_in > 0.0)
+    })
+    .await;
+    assert!(network.received.load(Relaxed) > 2000);
+    let switch = &network.get("/ui/switch?name=s1")["is"];
+    assert_eq!((&switch["hosts"][0]["name"], &switch["counters"]["ports"][0]["name"]), (&"h1".into(), &"eth2".into()));
+    let drop = &switch["counters"]["drops"][0];
+    assert!(drop["reason"] == "alien" && drop["why"].as_str().unwrap().contains("no host has"), "{switch}");
+    eventually("a page has the load of the link", async || {
+        let page = network.get("/ui/network");
+        let page = &page["is"];
+        assert_eq!(
+            (&page["may_change"], &page["follows"], &page["switches"][2]["name"]),
+            (&true.into(), &Value::Null, &"s3".into())
+        );
+        let link = page["links"].as_array().unwrap().iter().find(|link| link["a"]["port"] == 2).unwrap();
+        link["bytes_s"][0].as_f64().is_some_and(|rate| rate > 0.0) && page["names"] == 300
+    })
+    .await;
+
+    let found = &network.get("/ui/names?q=02:00:00:00:01&limit=10")["is"];
+    assert_eq!(found["names"].as_array().unwrap().len(), 10, "{found}");
+    assert_eq!((&found["names"][0]["name"], &found["more"]), (&mac(256).into(), &true.into()));
+    let at = &network.get("/ui/names?host=h2&limit=1000")["is"];
+    assert_eq!((at["names"].as_array().unwrap().len(), &at["names"][0]["switch"]), (100, &"s2".into()));
+    assert_eq!(network.done(&["name", "list", "--prefix", "02:00:00:00:01:0"]).lines().count(), 17);
+    assert_eq!(network.done(&["name", "list", "--host", "h2", "--limit", "20"]).lines().count(), 21);
+    assert_eq!(network.done(&["top", "--once"]).matches("in step").count(), 3);
+
+    // Wrong questions have answers that say so.
+    for (path, status) in [
+        ("/ui/switch?name=s9", 404),
+        ("/ui/switch?name=%3Cscript%3E", 404),
+        ("/ui/trace?name=zz&from=s1", 400),
+        ("/ui/trace?name=02:00:00:00:00:01&from=", 400),
+        ("/ui/names?host=h9", 404),
+    ] {
+        let answer = network.get(path);
+        assert!(answer["status"] == status && answer["is"]["error"].is_string(), "{path}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pages() {
+    let network = Network::new(3).await;
+    let drain = json!({"do": "link.drain", "end": {"switch": "s1", "port": 2}});
+    let (status, answer) = network.act("", &drain);
+    assert!(status == 403 && answer["error"].as_str().unwrap().contains("X-Fibula"), "{answer}");
+    let (status, answer) = network.act("X-Fibula: 1\r\n", &drain);
+    assert_eq!(status, 200, "{answer}");
+    assert!(network.done(&["link", "list"]).contains("down"), "{}", network.done(&["link", "list"]));
+    let config = network.site.path("controller.toml");
+    assert!(network.done(&["audit", "show", "--config", config.to_str().unwrap()]).contains("set_link"));
+    for body in [json!({"do": "rekey"}), json!({}), json!("text"), json!({"do": "x".repeat(10_000)})] {
+        let (status, answer) = network.act("X-Fibula: 1\r\n", &body);
+        assert!(status == 400 && answer["error"].is_string(), "{answer}");
+    }
+    let (status, answer) = network.act("X-Fibula: 1\r\n", &json!({"do": "switch.accept", "name": "s9"}));
+    assert_eq!(status, 404, "{answer}");
+    // A name that somebody else gave to this machine: another page's script would be let in by its browser.
+    let request = "GET /ui/network HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let (status, _, text) = network.ask(request);
+    assert!(status == 403 && text.contains("localhost"), "{text}");
+}

@@ -1,0 +1,329 @@
+//! What happens in the network, in words: for those who watch, and for those who come a little later.
+//!
+//! The last [`KEPT`] events are kept, in memory only: what was changed, and by whom, is in the audit trail. Names change by
+//! thousands in a second, so they have one event a second, with their number.
+//!
+//! The numbers of events begin with the time at which the controller started, so that those of another start are not taken for
+//! known ones.
+
+use crate::change::{Change, Place};
+use api::v1::Event;
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// Events that are kept.
+pub(crate) const KEPT: usize = 1000;
+
+/// Events that a reader is given at a time.
+const PAGE: usize = 100;
+
+/// Links and hosts of one change that have an event each.
+const NAMED: usize = 8;
+
+/// The kinds of events.
+pub(crate) const KINDS: [&str; 5] = ["link", "switch", "host", "names", "controller"];
+
+/// How an event is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Good,
+    Info,
+    Warning,
+    Bad,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Events {
+    kept: Mutex<VecDeque<Event>>,
+    /// The number before the first one.
+    before: u64,
+    /// The number of the last event.
+    last: watch::Sender<u64>,
+    /// Names changed since the last event about names, and changes in which they were.
+    n_names: AtomicU64,
+    n_changes: AtomicU64,
+}
+
+/// A number before that of every event from now on, and after those of earlier starts. JavaScript has it exactly.
+fn before() -> u64 {
+    api::clock::unix_ms() / 1000 * 1_000_000
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        let before = before();
+        Self {
+            kept: Mutex::default(),
+            before,
+            last: watch::Sender::new(before),
+            n_names: AtomicU64::new(0),
+            n_changes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an event.
+    pub(crate) fn note(&self, kind: &'static str, level: Level, subject: impl Into<String>, text: impl Into<String>) {
+        let level = match level {
+            Level::Good => "good",
+            Level::Info => "info",
+            Level::Warning => "warning",
+            Level::Bad => "bad",
+        };
+        let mut kept = self.lock();
+        let sequence = *self.last.borrow() + 1;
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(Event {
+            sequence,
+            at_ms: api::clock::unix_ms(),
+            kind: kind.to_owned(),
+            level: level.to_owned(),
+            subject: subject.into(),
+            text: text.into(),
+            missed: 0,
+        });
+        self.last.send_replace(sequence);
+    }
+
+    /// Counts names that were changed.
+    pub(crate) fn names_changed(&self, n_names: u64) {
+        self.n_names.fetch_add(n_names, Relaxed);
+        self.n_changes.fetch_add(1, Relaxed);
+    }
+
+    /// Says how many names were changed since it last said so, if any were. To be called once a second.
+    pub(crate) fn say_names(&self) {
+        let (n_names, n_changes) = (self.n_names.swap(0, Relaxed), self.n_changes.swap(0, Relaxed));
+        if n_names > 0 {
+            let names = if n_names == 1 { "1 name".to_owned() } else { format!("{n_names} names") };
+            let changes = if n_changes == 1 { "1 change".to_owned() } else { format!("{n_changes} changes") };
+            self.note("names", Level::Info, names, format!("added, moved or removed, in {changes}"));
+        }
+    }
+
+    /// Notes what a change did, once it is committed.
+    pub(crate) fn note_change(&self, change: Happened) {
+        match change {
+            Happened::Names(n_names) => self.names_changed(n_names),
+            Happened::Events(events) => {
+                for (kind, level, subject, text) in events {
+                    self.note(kind, level, subject, text);
+                }
+            }
+        }
+    }
+
+    /// Up to 100 events after one, of these kinds (all, if there are none), and the number up to which that is all. Before
+    /// them, a gap, if events in between are no longer kept; a number that was never given begins anew.
+    pub(crate) fn after(&self, after: u64, kinds: &[String]) -> (Vec<Event>, u64) {
+        let kept = self.lock();
+        let last = *self.last.borrow();
+        let after = if after > last || after < self.before { 0 } else { after };
+        let first = kept.front().map_or(last + 1, |event| event.sequence);
+        let mut events = Vec::new();
+        if after > 0 && first > after + 1 {
+            let missed = first - after - 1;
+            let text = format!("{missed} events before this one are no longer kept");
+            events.push(Event {
+                sequence: first - 1,
+                kind: "gap".to_owned(),
+                level: "info".to_owned(),
+                text,
+                missed,
+                ..Event::default()
+            });
+        }
+        let mut upto = after.max(first - 1);
+        for event in kept.iter().filter(|event| event.sequence > after) {
+            if events.len() == PAGE {
+                break;
+            }
+            upto = event.sequence;
+            if kinds.is_empty() || kinds.contains(&event.kind) {
+                events.push(event.clone());
+            }
+        }
+        (events, upto)
+    }
+
+    /// Happened of every new event.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+}
+
+/// What there is to say of a change, should it be committed.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    Names(u64),
+    Events(Vec<(&'static str, Level, String, String)>),
+}
+
+fn at(place: &Place) -> String {
+    format!("{}:{}", place.switch, place.port)
+}
+
+/// An event for each of the first objects, and one for the others.
+fn some<T>(all: &[T], kind: &'static str, event: impl Fn(&T) -> (Level, String, String)) -> Happened {
+    let mut events: Vec<_> = all
+        .iter()
+        .take(NAMED)
+        .map(|one| {
+            let (level, subject, text) = event(one);
+            (kind, level, subject, text)
+        })
+        .collect();
+    if let Some(others) = all.len().checked_sub(NAMED).filter(|others| *others > 0)
+        && let Some((kind, level, _, text)) = events.last().cloned()
+    {
+        events.push((kind, level, format!("{others} others"), text));
+    }
+    Happened::Events(events)
+}
+
+impl Happened {
+    /// What a change does. `far_end` names the other end of the link at a port.
+    pub(crate) fn of(change: &Change, far_end: impl Fn(&Place) -> Option<String>) -> Happened {
+        let link = |place: &Place| match far_end(place) {
+            Some(far) => format!("{} – {far}", at(place)),
+            None => at(place),
+        };
+        let one = |kind, subject: String, text: String| Happened::Events(vec![(kind, Level::Info, subject, text)]);
+        match change {
+            Change::AddSwitch { name, .. } => one("switch", name.clone(), "added".to_owned()),
+            Change::AddSwitches { names } => {
+                some(names, "switch", |name| (Level::Info, name.clone(), "added".to_owned()))
+            }
+            Change::RemoveSwitch { name } => one("switch", name.clone(), "removed".to_owned()),
+            Change::AddHosts { hosts } => {
+                some(hosts, "host", |(name, place)| (Level::Info, name.clone(), format!("added at {}", at(place))))
+            }
+            Change::RemoveHost { name } => one("host", name.clone(), "removed".to_owned()),
+            Change::AddLink { a, b, cost, .. } => {
+                one("link", format!("{} – {}", at(a), at(b)), format!("added, cost {cost}"))
+            }
+            Change::AddLinks { links } => some(links, "link", |(a, b, cost, _)| {
+                (Level::Info, format!("{} – {}", at(a), at(b)), format!("added, cost {cost}"))
+            }),
+            Change::SetLink { end, cost, raised, up } => {
+                let mut words = Vec::new();
+                words.extend(cost.map(|cost| format!("cost {cost}")));
+                words.extend(raised.map(|raised| match raised {
+                    0 => "no longer drained".to_owned(),
+                    raised => format!("draining: longer by {raised}"),
+                }));
+                words.extend(up.map(|up| if up { "put into use".to_owned() } else { "taken out of use".to_owned() }));
+                let level = if *up == Some(false) { Level::Warning } else { Level::Info };
+                Happened::Events(vec![("link", level, link(end), words.join(", "))])
+            }
+            Change::SeeLinks { links } => some(links, "link", |(place, is_cut)| {
+                if *is_cut {
+                    (Level::Bad, link(place), "cut: its switches find that it carries nothing".to_owned())
+                } else {
+                    (Level::Good, link(place), "whole again".to_owned())
+                }
+            }),
+            Change::RemoveLink { end } => one("link", link(end), "removed".to_owned()),
+            Change::Learn { records, .. } => {
+                some(records, "host", |record| (Level::Info, record.name.clone(), format!("learnt at {}", record.host)))
+            }
+            Change::PutNames { .. } | Change::RemoveNames { .. } => Happened::Names(0),
+        }
+    }
+
+    /// With the number of objects that were changed in fact. None, if none were.
+    pub(crate) fn changed(self, n_changed: u64) -> Option<Happened> {
+        match self {
+            _ if n_changed == 0 => None,
+            Happened::Names(_) => Some(Happened::Names(n_changed)),
+            told => Some(told),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fib::action::PortId;
+
+    fn sequences(events: &[Event]) -> Vec<u64> {
+        events.iter().map(|event| event.sequence).collect()
+    }
+
+    #[test]
+    fn a_reader_gets_every_event_once_and_is_told_what_it_missed() {
+        // As if it had started at the beginning of 1970.
+        let events = Events { before: 0, last: watch::Sender::new(0), ..Events::default() };
+        assert_eq!(events.after(0, &[]), (Vec::new(), 0));
+        for i in 0..KEPT + 50 {
+            events.note(KINDS[i % 2], Level::Info, "s1", format!("{i}"));
+        }
+        let (mut seen, mut after) = (Vec::new(), 0);
+        loop {
+            let (page, upto) = events.after(after, &[]);
+            assert!(page.len() <= PAGE);
+            if page.is_empty() {
+                break;
+            }
+            seen.extend(page);
+            after = upto;
+        }
+        assert_eq!(sequences(&seen), (51..=1050).collect::<Vec<_>>());
+        let (page, _) = events.after(20, &[]);
+        assert_eq!((page[0].kind.as_str(), page[0].missed, page[1].sequence), ("gap", 30, 51));
+        // Kinds that are not asked for are passed over, and read no second time.
+        let (page, upto) = events.after(1000, &["switch".to_owned()]);
+        assert_eq!((sequences(&page), upto), ((1001..=1050).filter(|n| n % 2 == 0).collect(), 1050));
+        // Numbers of a controller that ran before, whose clock was ahead or not.
+        assert_eq!(events.after(5000, &[]).0.len(), PAGE);
+        let events = Events::default();
+        events.note("link", Level::Info, "s1", "cut");
+        for after in [1, events.before - 1, events.before + 2, u64::MAX] {
+            let (page, upto) = events.after(after, &[]);
+            assert_eq!((sequences(&page), upto), (vec![events.before + 1], events.before + 1), "{after}");
+        }
+        assert!(events.after(events.before + 1, &[]).0.is_empty());
+    }
+
+    #[test]
+    fn names_have_one_event_for_all_changes_of_a_second() {
+        let events = Events::default();
+        events.say_names();
+        (0..1000).for_each(|_| events.names_changed(3));
+        events.say_names();
+        events.say_names();
+        let (page, _) = events.after(0, &[]);
+        assert_eq!(page.len(), 1);
+        assert_eq!(
+            (page[0].subject.as_str(), page[0].text.as_str()),
+            ("3000 names", "added, moved or removed, in 1000 changes")
+        );
+    }
+
+    #[test]
+    fn a_change_of_many_links_is_a_few_events() {
+        let place = |port| Place { switch: "s1".to_owned(), port: PortId(port) };
+        let links = (0..100).map(|port| (place(port), true)).collect();
+        let told = Happened::of(&Change::SeeLinks { links }, |_| Some("s2:1".to_owned()));
+        let events = Events::default();
+        events.note_change(told.changed(100).unwrap());
+        let (page, _) = events.after(0, &[]);
+        assert_eq!(page.len(), NAMED + 1);
+        assert_eq!((page[0].subject.as_str(), page[0].level.as_str()), ("s1:0 – s2:1", "bad"));
+        assert_eq!(page[NAMED].subject, "92 others");
+        let nothing =
+            Happened::of(&Change::RemoveNames { names: vec!["n".to_owned()], ignore_missing: true }, |_| None);
+        assert!(nothing.changed(0).is_none());
+    }
+}

@@ -1,0 +1,191 @@
+//! What those who look at the network ask: searches, paths, one switch in full, events as they happen.
+
+use super::{Answer, North, StreamOf, listed, status_of};
+use crate::change::{Refusal, State};
+use crate::events::KINDS;
+use crate::trace::{self, Doubts};
+use api::seam::now;
+use api::v1;
+use fib::name::{Name, clip};
+use fib::search::search;
+use fib::topology::NodeId;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Response, Status};
+
+/// Names that are read at a time in search of those of a host: some 5 ms, in which the writer does nothing else.
+const SCAN_NAMES: usize = 20_000;
+
+/// As good as without an end.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Events that may wait for one reader.
+const EVENTS_AHEAD: usize = 16;
+
+impl North {
+    /// The first names whose text begins with some characters.
+    pub(crate) async fn search(&self, prefix: String, limit: usize) -> Result<v1::NamePage, Status> {
+        self.read(move |state| {
+            let kind = state.network.settings().kind;
+            let found = search(state.network.rib(), kind, &prefix, limit);
+            let names = found.names.iter().map(|(name, attachment)| listed(state, name, attachment));
+            v1::NamePage { names: names.collect(), more: found.more }
+        })
+        .await
+    }
+
+    /// The first names at a host, after one.
+    pub(super) async fn names_at(&self, host: &str, after: String, limit: usize) -> Result<v1::NamePage, Status> {
+        let (host, text) = (host.to_owned(), after);
+        let begun = self.read(move |state| {
+            let end = state.hosts.end(&host)?;
+            let after = if text.is_empty() { None } else { Some(state.parse(&text)?) };
+            Ok((end, state.network.rib().len_at(end), after))
+        });
+        let (end, n_names, mut after) = begun.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
+        let mut names = Vec::new();
+        while names.len() <= limit && names.len() < n_names {
+            let from = after.take();
+            let read = self.read(move |state| {
+                let mut last = None;
+                let page =
+                    state.network.rib().page(from.as_ref(), SCAN_NAMES).inspect(|(name, _)| last = Some(name.clone()));
+                let here: Vec<_> = page.filter(|(_, attachment)| attachment.end() == end).collect();
+                (here.iter().map(|(name, attachment)| listed(state, name, attachment)).collect::<Vec<_>>(), last)
+            });
+            let (here, last) = read.await?;
+            names.extend(here);
+            after = last;
+            if after.is_none() {
+                break;
+            }
+        }
+        let more = names.len() > limit;
+        names.truncate(limit);
+        Ok(v1::NamePage { names, more })
+    }
+
+    /// The switch and port of each of these hosts; none for a host that is gone.
+    pub(crate) async fn places(&self, hosts: Vec<String>) -> Result<Vec<Option<(String, u16)>>, Status> {
+        self.read(move |state| {
+            let place = |host: &String| state.hosts.end(host).ok().map(|end| state.place(end));
+            hosts.iter().map(|host| place(host).map(|place| (place.switch, place.port.0))).collect()
+        })
+        .await
+    }
+
+    /// How many names are learnt.
+    pub(crate) fn learnt(&self) -> u64 {
+        self.shared.sizes.learnt.load(Relaxed)
+    }
+
+    /// Switches that may not do what their tables should say.
+    fn doubts(&self, state: &State) -> Doubts {
+        let connected = self.shared.connected();
+        let mut doubts: Doubts =
+            state.network.topology().nodes().map(|(id, _)| (id, "is not connected".to_owned())).collect();
+        for switch in connected {
+            match switch.cannot_follow {
+                Some(why) => _ = doubts.insert(switch.node, format!("serves what it has ({why})")),
+                None if switch.in_step => _ = doubts.remove(&switch.node),
+                None => _ = doubts.insert(switch.node, "is not in step yet".to_owned()),
+            }
+        }
+        doubts
+    }
+
+    pub(super) async fn paths(&self, request: v1::TraceRequest) -> Result<v1::TraceReply, Status> {
+        let north = self.clone();
+        let v1::TraceRequest { name, from } = request;
+        let traced = self.read(move |state| {
+            let name: Name = state.parse(&name)?;
+            let from = trace::start(state, &from)?;
+            let record = state.network.rib().get(&name).map(|attachment| listed(state, &name, &attachment));
+            Ok(trace::trace(state, &name, record, from, &north.doubts(state)))
+        });
+        traced.await?.map_err(|refusal: Refusal| status_of(&refusal))
+    }
+
+    /// Adds to a switch what its session knows.
+    pub(super) fn fill(&self, switch: &mut v1::Switch, connected: &crate::shared::Connected) {
+        switch.connected = true;
+        switch.in_step = connected.in_step;
+        switch.cannot_follow = connected.cannot_follow.clone().unwrap_or_default();
+        switch.sent_messages = connected.sent_messages;
+        switch.sent_bytes = connected.sent_bytes;
+        switch.acknowledged_messages = connected.acked_messages;
+        if let Some(session) = self.shared.session(connected.node) {
+            switch.memory = session.said().memory();
+            switch.rates = session.said().rates(now());
+        }
+    }
+
+    pub(super) async fn details(&self, name: String) -> Result<v1::SwitchDetails, Status> {
+        let read = self.read(move |state| {
+            let id = state.node(&name)?;
+            let hosts: Vec<v1::Host> =
+                state.hosts.iter().filter(|(_, end)| end.node == id).map(|host| super::host(state, host)).collect();
+            let node = state.network.topology().node(id).map_err(fib::network::NetworkError::from)?;
+            Ok((id, super::switch(id, node, hosts.len() as u64), hosts))
+        });
+        let (id, mut switch, hosts) = read.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
+        if let Some(connected) = self.shared.connected().into_iter().find(|connected| connected.node == id) {
+            self.fill(&mut switch, &connected);
+        }
+        let counters = self.shared.session(id).and_then(|session| session.said().counters(now()));
+        Ok(v1::SwitchDetails { switch: Some(switch), hosts, counters })
+    }
+
+    /// What a link carries, as its switches say.
+    pub(super) fn load(&self, link: &v1::Link, node_of: impl Fn(&str) -> Option<NodeId>) -> Option<v1::Load> {
+        let of = |end: &Option<v1::LinkEnd>| {
+            let end = end.as_ref()?;
+            self.shared.session(node_of(&end.switch)?)?.said().load(u16::try_from(end.port).ok()?)
+        };
+        let (at_a, at_b) = (of(&link.a), of(&link.b));
+        let a_to_b = at_a.map(|(_, out)| out).or(at_b.map(|(into, _)| into))?;
+        let b_to_a = at_b.map(|(_, out)| out).or(at_a.map(|(into, _)| into))?;
+        Some(v1::Load { a_to_b, b_to_a })
+    }
+
+    /// The events that are kept, and then others as they come: for so long, or until nobody reads them.
+    pub(crate) fn events(&self, request: v1::WatchRequest, lasting: Option<Duration>) -> Answer<StreamOf<v1::Event>> {
+        let v1::WatchRequest { after, kinds, once } = request;
+        if let Some(kind) = kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+            let why = format!("there are no events of kind `{}`; there are {}", clip(kind), KINDS.join(", "));
+            return Err(Status::invalid_argument(why));
+        }
+        let (events, answers) = mpsc::channel(EVENTS_AHEAD);
+        let shared = Arc::clone(&self.shared);
+        let end = tokio::time::Instant::now() + lasting.unwrap_or(FOR_EVER);
+        tokio::spawn(async move {
+            let (mut after, mut news) = (after, shared.events.subscribe());
+            loop {
+                news.mark_unchanged();
+                let (page, upto) = shared.events.after(after, &kinds);
+                let is_new = upto != after;
+                after = upto;
+                for event in page {
+                    if events.send(Ok(event)).await.is_err() {
+                        return;
+                    }
+                }
+                if is_new {
+                    continue;
+                }
+                if once {
+                    return;
+                }
+                tokio::select! {
+                    changed = news.changed() => if changed.is_err() { return },
+                    () = events.closed() => return,
+                    () = tokio::time::sleep_until(end) => return,
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+}

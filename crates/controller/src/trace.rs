@@ -1,0 +1,126 @@
+//! The way of a frame through the network, by the tables that the switches should have.
+//!
+//! What a switch serves may be older: whether one is connected and in step is said beside. What a switch in fact does with
+//! a frame, its counters and captures show.
+
+use crate::change::{Refusal, State};
+use api::v1::{Hop, LinkEnd, NameRecord, Path, TraceReply};
+use fib::action::Action;
+use fib::name::{Name, clip};
+use fib::topology::{End, NodeId, Topology};
+use std::collections::{HashMap, HashSet};
+
+/// Paths of a reply, where no switch is named.
+const MAX_PATHS: usize = 1000;
+
+/// Why a switch may not do what its table should say, for those of which there is something to say.
+pub(crate) type Doubts = HashMap<NodeId, String>;
+
+/// The paths of frames to a name: from one switch, or from each that has hosts.
+pub(crate) fn trace(
+    state: &State,
+    name: &Name,
+    record: Option<NameRecord>,
+    from: Option<NodeId>,
+    doubts: &Doubts,
+) -> TraceReply {
+    let at = state.network.rib().get(name).map(|attachment| wire_end(state, attachment.end()));
+    let nodes: Vec<NodeId> = match from {
+        Some(node) => vec![node],
+        None => {
+            let with_hosts: HashSet<NodeId> = state.network.host_ports().map(|end| end.node).collect();
+            let nodes = state.network.topology().nodes().map(|(id, _)| id);
+            nodes.filter(|id| with_hosts.contains(id)).take(MAX_PATHS).collect()
+        }
+    };
+    TraceReply { record, at, paths: nodes.into_iter().map(|node| path(state, name, node, doubts)).collect() }
+}
+
+/// The switch at which a trace begins; none if any will do.
+pub(crate) fn start(state: &State, from: &str) -> Result<Option<NodeId>, Refusal> {
+    if from.is_empty() { Ok(None) } else { state.node(from).map(Some) }
+}
+
+fn wire_end(state: &State, end: End) -> LinkEnd {
+    let place = state.place(end);
+    LinkEnd { switch: place.switch, port: place.port.0.into() }
+}
+
+fn far_end(topology: &Topology, near: End) -> Option<End> {
+    let link = topology.link(near).ok()?;
+    Some(if link.a == near { link.b } else { link.a })
+}
+
+fn path(state: &State, name: &Name, from: NodeId, doubts: &Doubts) -> Path {
+    let (network, topology) = (&state.network, state.network.topology());
+    let title = |node: NodeId| topology.node(node).map_or_else(|_| node.to_string(), |node| node.name.clone());
+    let mut hops: Vec<Hop> = Vec::new();
+    let mut passed = HashSet::new();
+    let mut doubtful = Vec::new();
+    let mut node = from;
+    let (end, sentence) = loop {
+        let here = title(node);
+        doubtful.extend(doubts.get(&node).map(|doubt| format!("{here} {doubt}")));
+        if !passed.insert(node) {
+            break (
+                "loops",
+                format!("the frame comes to {here} a second time, and goes round until its hop limit ends"),
+            );
+        }
+        let mut hop = |does: String, port: Option<u16>| {
+            hops.push(Hop { switch: here.clone(), does, port: port.map(u32::from) });
+        };
+        let Some(attachment) = network.rib().get(name) else {
+            let has_hosts = network.host_ports().any(|end| end.node == node);
+            let sentence = if has_hosts {
+                hop("drops it: alien".to_owned(), None);
+                format!(
+                    "no host has the name {}, so {here} drops what its hosts send to it (`alien`)",
+                    clip(&name.to_string())
+                )
+            } else {
+                hop("sends it somewhere, or drops it".to_owned(), None);
+                format!(
+                    "no host has the name {}; switches with hosts drop frames to it before they come to {here}",
+                    clip(&name.to_string())
+                )
+            };
+            break ("dropped", sentence);
+        };
+        if attachment.switch == node {
+            let port = attachment.port;
+            let host = state.hosts.name(attachment.end()).unwrap_or_default();
+            hop(format!("delivers it by port {port} to host {host}"), Some(port.0));
+            break ("delivered", format!("to host {host} at {here}:{port}"));
+        }
+        let lead = match network.action(node, name) {
+            Action::Port(port) => Some((port, None)),
+            Action::Protected { port, alternate } => Some((port, Some(alternate))),
+            _ => None,
+        };
+        let Some((port, alternate)) = lead else {
+            hop("drops it: no_route".to_owned(), None);
+            let to = title(attachment.switch);
+            let holds = network.tenants(node).is_some_and(|tenants| tenants.holds(attachment.tenant));
+            let sentence = if holds {
+                format!("no path leads from {here} to {to}: `fibula link list` shows links that are cut or out of use")
+            } else {
+                format!("{here} holds no names of tenant {}", attachment.tenant)
+            };
+            break ("dropped", sentence);
+        };
+        let lead = |port| far_end(topology, End { node, port });
+        let Some(next) = lead(port) else {
+            hop(format!("sends it by port {port}, which has no link"), Some(port.0));
+            break ("dropped", format!("port {port} of {here} has no link"));
+        };
+        let mut does = format!("sends it by port {port} to {}", title(next.node));
+        if let Some((alternate, other)) = alternate.and_then(|alternate| Some((alternate, lead(alternate)?))) {
+            does += &format!(" (while that is down, by port {alternate} to {})", title(other.node));
+        }
+        hop(does, Some(port.0));
+        node = next.node;
+    };
+    let sentence = if doubtful.is_empty() { sentence } else { format!("{sentence}; but {}", doubtful.join(", ")) };
+    Path { from: title(from), hops, end: end.to_owned(), sentence }
+}
