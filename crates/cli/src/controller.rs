@@ -1,6 +1,7 @@
 //! `fibula controller`: the daemon that knows every name; and several of them.
 
 use crate::rib::controllers;
+use crate::supervisor::Supervisor;
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
@@ -56,6 +57,7 @@ impl Args {
 
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let supervisor = Supervisor::of_this_process();
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
     // While it waits until it can follow, too, it ends when it is told to.
     let started = tokio::select! {
@@ -67,8 +69,12 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let mut controller = started.or_exit(exit, "the controller does not start")?;
     let row = StartedRow { listen: controller.address().clone(), status: controller.status_address().cloned() };
     let how = if has_tls { ", with TLS" } else { "" };
-    out.done(&row, format!("controller listens on {}{how}", row.listen))?;
+    let sentence = format!("controller listens on {}{how}", row.listen);
+    out.done(&row, &sentence)?;
+    supervisor.serves(&sentence);
+    let pulse = controller.pulse();
     tokio::select! {
+        never = supervisor.watch(async || pulse.beat().await) => match never {},
         ended = controller.ended() => {
             let exit = ended.as_ref().err().map_or(Exit::Internal, exit_of_store);
             return ended.or_exit(exit, "the controller stops");
@@ -77,6 +83,7 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
     }
     tracing::info!("stopping");
+    supervisor.stops();
     controller.stop().await.or_exit(Exit::Internal, "the last changes were not committed")
 }
 

@@ -20,6 +20,7 @@ mod remote;
 mod rib;
 mod rules;
 mod store;
+mod supervisor;
 mod switch;
 
 use clap::{CommandFactory, Subcommand};

@@ -1,8 +1,10 @@
 //! `fibula switch`: the daemon that forwards, and the controller's table of switches.
 
 use crate::rib::node;
+use crate::supervisor::Supervisor;
 use ::switch::daemon::config::Config;
 use ::switch::daemon::{StartError, Switch, lookup_threads};
+use ::switch::dataplane::Pulse;
 use api::address::Address;
 use api::tls::Tls;
 use command::output::{Exit, Failure, OrExit, Output};
@@ -60,6 +62,7 @@ impl Args {
 
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let supervisor = Supervisor::of_this_process();
     let name = config.name.clone();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let is_open = config.metrics_open;
@@ -81,12 +84,17 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let lookup = row.lookup.as_ref().map(|at| format!(", answers on {}", page(at, scheme, "lookup")));
     let flow = row.flow.as_ref().map(|at| format!(", flows at {at}"));
     let [status, lookup, flow] = [status, lookup, flow].map(Option::unwrap_or_default);
-    out.done(&row, format!("switch {} runs{status}{lookup}{flow}", row.name))?;
+    let sentence = format!("switch {} runs{status}{lookup}{flow}", row.name);
+    out.done(&row, &sentence)?;
+    supervisor.serves(&sentence);
+    let mut pulse = Pulse::default();
     tokio::select! {
+        never = supervisor.watch(async || switch.beat(&mut pulse).await) => match never {},
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     tracing::info!("stopping");
+    supervisor.stops();
     switch.stop().await;
     Ok(())
 }

@@ -140,6 +140,28 @@ impl StartError {
     }
 }
 
+/// Tells whether the writer of a controller works.
+#[derive(Clone)]
+pub struct Pulse {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Debug for Pulse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pulse").finish_non_exhaustive()
+    }
+}
+
+impl Pulse {
+    /// Returns true when the writer has committed what waited before this question; false, when it has ended. A writer that
+    /// hangs, at a disk for example, never answers.
+    pub async fn beat(&self) -> bool {
+        let (reply, answered) = oneshot::channel();
+        let question = Job::Read(Box::new(move |_| _ = reply.send(())));
+        self.jobs.send(question).await.is_ok() && answered.await.is_ok()
+    }
+}
+
 type Lost = Pin<Box<dyn Future<Output = StoreError> + Send>>;
 
 /// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
@@ -333,6 +355,11 @@ impl Controller {
     /// Where `/metrics` and `/status` listen.
     pub fn status_address(&self) -> Option<&Address> {
         self.status_address.as_ref()
+    }
+
+    /// What tells whether it works.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { jobs: self.jobs.clone() }
     }
 
     /// Returns when the writer ended by itself, which happens only when the store fails, or when this controller no longer

@@ -420,6 +420,12 @@ impl Monitor {
     }
 }
 
+/// What the workers had done when they were last asked for a sign of life.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    seen: Vec<u64>,
+}
+
 /// A running data plane. Stopped when dropped.
 pub struct Dataplane {
     monitor: Monitor,
@@ -465,6 +471,16 @@ impl Dataplane {
     /// Workers that still run: all, unless one has panicked or poll(2) has failed.
     pub fn workers_running(&self) -> usize {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
+    }
+
+    /// Whether all workers run, and each has received frames or has slept since the question before, if there was one. Wakes
+    /// them all, so that one without frames has slept by the next question. Costs a system call a worker.
+    pub fn beat(&self, pulse: &mut Pulse) -> bool {
+        let done = |worker: &Arc<WorkerCounters>| worker.received.get().wrapping_add(worker.sleeps.get());
+        let now: Vec<u64> = self.monitor.workers.iter().map(done).collect();
+        self.wakers.iter().for_each(Waker::wake);
+        let before = std::mem::replace(&mut pulse.seen, now);
+        self.workers_running() == self.wakers.len() && before.iter().zip(&pulse.seen).all(|(before, now)| before != now)
     }
 
     /// Stops all workers and waits for them, which takes microseconds.

@@ -9,7 +9,7 @@ use fib::action::{Action, PortId};
 use fib::name::NameKind;
 use fib::replica::Exact;
 use fibula_switch::counters::DropReason;
-use fibula_switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
+use fibula_switch::dataplane::{BuildError, Dataplane, PortSpec, Pulse, Settings, build, check_mtus};
 use fibula_switch::plane::PlaneWriter;
 use fibula_switch::port::Role;
 use fibula_switch::table::FibTable;
@@ -20,6 +20,7 @@ use netio::backend::loopback::{self, Loopback};
 use netio::testkit::in_namespace;
 use netio::{BURST, Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 struct Fib {
@@ -261,7 +262,32 @@ fn a_worker_that_panicked_is_seen_to_have_ended() {
         assert!(began.elapsed() < PATIENCE, "the worker runs on");
         std::thread::yield_now();
     }
+    assert!(!plane.beat(&mut Pulse::default()));
     assert!(plane.stop().unwrap_err().to_string().contains("panicked"));
+}
+
+fn a_worker_gives_a_sign_of_life_unless_it_hangs() {
+    static HANGS: AtomicBool = AtomicBool::new(true);
+    let hang = || {
+        while HANGS.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    };
+    let (plane, _writer) = Dataplane::start(&Settings::default(), vec![fickle(HOST_1, vec![], hang)]).unwrap();
+    let mut pulse = Pulse::default();
+    // Nothing can have been done since a question that was not asked.
+    assert!(plane.beat(&mut pulse));
+    assert!(!plane.beat(&mut pulse), "it hangs in its driver");
+    HANGS.store(false, Ordering::Relaxed);
+    // It has no frames, and sleeps anew each time that it is woken.
+    for _ in 0..3 {
+        let began = Instant::now();
+        while !plane.beat(&mut pulse) {
+            assert!(began.elapsed() < PATIENCE, "no sign of life");
+            std::thread::yield_now();
+        }
+    }
+    plane.stop().unwrap();
 }
 
 fn ports_that_do_not_fit_are_refused_with_the_numbers() {
@@ -366,6 +392,7 @@ netio::tests! {
         a_switch_without_ports_starts_sleeps_and_stops,
         frames_of_a_burst_that_a_port_fails_in_are_all_counted,
         a_worker_that_panicked_is_seen_to_have_ended,
+        a_worker_gives_a_sign_of_life_unless_it_hangs,
         ports_that_do_not_fit_are_refused_with_the_numbers,
     ]
 }

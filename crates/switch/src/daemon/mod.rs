@@ -23,7 +23,7 @@ mod status;
 pub use lookup::threads as lookup_threads;
 
 use crate::acl::{AccessList, AclStatus};
-use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus};
+use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};
 use crate::directory::Directory;
 use crate::flow::Flows;
 use crate::flow::export::Export;
@@ -231,7 +231,15 @@ impl Switch {
         self.flow_address.as_ref()
     }
 
-    /// Stops forwarding and saves what is not saved yet.
+    /// Whether it works: its workers do (see [`Dataplane::beat`]), and what the controller changes can be changed. Waits until
+    /// a change that is being made is done.
+    pub async fn beat(&self, pulse: &mut Pulse) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let is_free = tokio::task::spawn_blocking(move || drop(shared.replica())).await.is_ok();
+        is_free && self.plane.beat(pulse)
+    }
+
+    /// Saves what is not saved yet, and stops forwarding.
     pub async fn stop(self) {
         for task in self.background {
             task.abort();
@@ -241,6 +249,8 @@ impl Switch {
             task.abort();
         }
         tokio::task::block_in_place(|| {
+            // Behind a save that is under way. Frames are forwarded meanwhile: an image of millions of names takes seconds.
+            self.saver.save(&self.shared);
             // The status page holds it for moments only; then that moment's end stops the workers.
             if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
                 tracing::error!(%error, "a worker thread had ended before the switch was stopped");
@@ -248,8 +258,6 @@ impl Switch {
             if let Some(Err(error)) = self.keeper.map(|(keeper, _)| keeper.finish()) {
                 tracing::error!(%error, "the last flows cannot be written");
             }
-            // Behind a save that is under way.
-            self.saver.save(&self.shared);
         });
     }
 }
