@@ -3,7 +3,8 @@
 //! A trunk is **up** while exactly one other switch says hello, hears this one in turn, and the carrier is there: a link that
 //! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row as its
 //! neighbour says did not come. It comes up at once the first time; after it went down it must be good for a while first, twice as
-//! long each time that it goes down again soon.
+//! long each time that it goes down again soon. A neighbour that starts anew and is heard again in time is no such fall: a restart
+//! says nothing about the cable.
 //!
 //! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
 //! counts then. Two neighbours at one port (a bridge in between), the switch itself, or a switch of another network are down at
@@ -132,6 +133,8 @@ pub struct Session {
     falls: u32,
     /// Since when it is good.
     good_since: Option<Instant>,
+    /// The neighbour has started anew, and does not hear us yet.
+    restarts: bool,
 }
 
 impl Session {
@@ -139,8 +142,21 @@ impl Session {
     pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
-        let (was_up, falls, good_since) = (false, 0, None);
-        Self { port, own, timing, cluster, has_carrier: true, peers, state, since: now, was_up, falls, good_since }
+        let (was_up, falls, good_since, restarts) = (false, 0, None, false);
+        Self {
+            port,
+            own,
+            timing,
+            cluster,
+            has_carrier: true,
+            peers,
+            state,
+            since: now,
+            was_up,
+            falls,
+            good_since,
+            restarts,
+        }
     }
 
     /// What is known, and since when.
@@ -193,7 +209,10 @@ impl Session {
         // The same port of the same switch, be it after a new start of that switch.
         let known = self.peers.iter().position(|known| known.is == peer.is);
         match known {
-            Some(known) => self.peers[known] = peer,
+            Some(known) => {
+                self.restarts = self.peers[known].session != peer.session;
+                self.peers[known] = peer;
+            }
             None if self.peers.len() < MAX_PEERS => self.peers.push(peer),
             None => {}
         }
@@ -254,7 +273,8 @@ impl Session {
         let is_good = matches!(found, LinkState::Up | LinkState::Unwatched);
         let was_good = matches!(self.state, LinkState::Up | LinkState::Unwatched);
         let state = if !is_good {
-            if was_good && (self.was_up || found == LinkState::NoCarrier) {
+            let is_restart = std::mem::take(&mut self.restarts) && found == LinkState::OneWay;
+            if was_good && !is_restart && (self.was_up || found == LinkState::NoCarrier) {
                 // One that was good for long falls for the first time.
                 let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
                 self.falls = if is_old { 1 } else { self.falls + 1 };
@@ -424,6 +444,22 @@ mod tests {
         let states: Vec<_> = (0..12).map(|_| cable.rounds(1)).collect();
         assert!(states.iter().all(|states| states.iter().all(|state| *state != LinkState::Several)), "{states:?}");
         assert_eq!(states.last(), Some(&[LinkState::Up; 2]));
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_again_in_time_is_not_held_down() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        for start in 0..5 {
+            cable.ends[1] = Session::new(PortId(11), 1000 + start, Timing::default(), cable.now);
+            // The first round may begin with the end that does not know of it.
+            assert_eq!(cable.rounds(2), [LinkState::Up; 2], "start {start}");
+        }
+        // One that was silent for long has fallen.
+        cable.cut = [true; 2];
+        cable.rounds(3);
+        cable.cut = [false; 2];
+        assert_eq!(cable.rounds(2), [LinkState::Settling; 2]);
     }
 
     #[test]
