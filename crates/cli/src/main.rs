@@ -15,6 +15,7 @@ mod flow;
 mod laboratory;
 mod look;
 mod lpm;
+mod man;
 mod pki;
 mod remote;
 mod rib;
@@ -77,6 +78,9 @@ enum Command {
         /// The shell to complete for
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 /// The commands as `fibula --help` lists them, grouped by user.
@@ -142,6 +146,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut laboratory::add_in_full_to(product()), "fibula", &mut script);
             write_out(&String::from_utf8_lossy(&script))
         }
+        Command::Man(args) => args.run(laboratory::add_in_full_to(product()), out),
     }
 }
 
@@ -160,7 +165,8 @@ mod tests {
     #[test]
     fn every_command_is_in_one_group_of_the_help() {
         let syntax = syntax();
-        let mut commands: Vec<&str> = syntax.get_subcommands().map(clap::Command::get_name).collect();
+        let shown = syntax.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut commands: Vec<&str> = shown.map(clap::Command::get_name).collect();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         commands.sort_unstable();
         grouped.sort_unstable();
