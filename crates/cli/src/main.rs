@@ -9,12 +9,15 @@ mod atomic_file;
 mod audit;
 mod controller;
 mod demo;
+mod doctor;
 mod fib;
 mod filter;
 mod flow;
+mod init;
 mod laboratory;
 mod look;
 mod lpm;
+mod machine;
 mod man;
 mod pki;
 mod remote;
@@ -38,6 +41,11 @@ enum Command {
     Controller(controller::Args),
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
+    /// Write the configuration of a controller or of a switch, by flags or by asking
+    #[command(subcommand)]
+    Init(init::Verb),
+    /// Look for what a controller or a switch lacks on this machine, and say what to do
+    Doctor(doctor::Args),
     /// The controller's store: check, back up, restore, repair; the controller is stopped
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -85,7 +93,7 @@ enum Command {
 
 /// The commands as `fibula --help` lists them, grouped by user.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run", &["demo", "controller", "switch", "store"]),
+    ("Run", &["demo", "init", "doctor", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
     ("See", &["top", "monitor", "trace"]),
     ("Trust", &["pki", "rekey", "audit"]),
@@ -124,6 +132,8 @@ fn syntax() -> clap::Command {
 fn run(command: Command, out: &Output) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => args.run(out),
+        Command::Init(verb) => verb.run(out),
+        Command::Doctor(args) => args.run(out),
         Command::Controller(args) => args.run(out),
         Command::Switch(args) => args.run(out),
         Command::Store(command) => command.run(out),

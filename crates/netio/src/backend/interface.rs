@@ -42,6 +42,31 @@ pub(super) fn disable_offloads_with(socket: BorrowedFd<'_>, interface: &str) -> 
     Ok(())
 }
 
+/// Offloads of an interface that join or split frames, and are on: none may be where a switch forwards. A switch turns the
+/// first three off at its own ports. `lro`, which is a matter of the driver, stays.
+/// # Errors
+/// Those of the system; an interface that has no such settings has none on.
+pub fn joining_offloads(interface: &str) -> io::Result<Vec<&'static str>> {
+    const GET_TSO: u32 = 0x1e;
+    const GET_GSO: u32 = 0x23;
+    const GET_GRO: u32 = 0x2b;
+    const GET_FLAGS: u32 = 0x25;
+    const FLAG_LRO: u32 = 1 << 15;
+    let socket = socket()?;
+    let mut on = Vec::new();
+    for (name, command, mask) in
+        [("tso", GET_TSO, 1), ("gso", GET_GSO, 1), ("gro", GET_GRO, 1), ("lro", GET_FLAGS, FLAG_LRO)]
+    {
+        match ethtool_get(socket.as_fd(), interface, command) {
+            Ok(value) if value & mask != 0 => on.push(name),
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(on)
+}
+
 /// Maps the system's errors to those that a caller can act on.
 pub(super) fn net_error(interface: &str, action: &'static str, source: io::Error) -> NetError {
     let device = interface.to_owned();
@@ -157,6 +182,14 @@ pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
 }
 
 /// Sets one value through the ethtool ioctl.
+pub(super) fn ethtool_get(fd: BorrowedFd<'_>, interface: &str, command: u32) -> io::Result<u32> {
+    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut payload = [command, 0];
+    request.ifr_ifru.ifru_data = payload.as_mut_ptr().cast();
+    ioctl(fd, libc::SIOCETHTOOL, &mut request)?;
+    Ok(payload[1])
+}
+
 pub(super) fn ethtool_set(fd: BorrowedFd<'_>, interface: &str, command: u32, value: u32) -> io::Result<()> {
     let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
     let mut payload = [command, value];

@@ -33,8 +33,8 @@
 mod ring;
 mod sys;
 
-pub use super::interface::disable_offloads;
 use super::interface::{self, disable_offloads_with, net_error};
+pub use super::interface::{disable_offloads, joining_offloads};
 use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
 use ring::{Ring, Slot};
 use std::io;

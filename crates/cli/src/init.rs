@@ -1,0 +1,394 @@
+//! `fibula init`: writes a configuration with comments, by flags or by asking, and says what is missing on this machine.
+//!
+//! What is written is parsed as a daemon would before it replaces anything. A certificate is copied before the file that names
+//! it is written.
+
+use crate::atomic_file::AtomicFile;
+use crate::doctor;
+use crate::machine::{self, Interface};
+use ::controller::config::Config as Controller;
+use ::switch::daemon::config::Config as Switch;
+use anyhow::Context as _;
+use command::output::{Exit, Failure, OrExit, Output};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// Where the package has certificates, and the user of its services.
+const CERTIFICATES: &str = "/etc/fibula/tls";
+const SERVICE_USER: &str = "fibula";
+
+/// Commands of `fibula init`.
+#[derive(clap::Subcommand)]
+pub(crate) enum Verb {
+    /// The configuration of a controller
+    Controller(ControllerArgs),
+    /// The configuration of a switch, for ports of this machine
+    Switch(SwitchArgs),
+}
+
+/// Arguments of `fibula init controller`.
+#[derive(clap::Args)]
+pub(crate) struct ControllerArgs {
+    /// Where operators and switches connect, as 10.0.0.1:4600 [default: 127.0.0.1:4600, or 0.0.0.0:4600 with a certificate]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// What a name is: mac, ipv4, ipv6, 5-tuple, teid, fixed:N or text
+    #[arg(long, value_name = "KIND", default_value = "mac")]
+    name_kind: String,
+    /// The most names
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    max_names: u64,
+    /// The file of the store
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/fibula/controller/rib.sqlite")]
+    store: PathBuf,
+    /// Take switches with a certificate, and cables between them, without asking an operator
+    #[arg(long)]
+    auto: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Arguments of `fibula init switch`.
+#[derive(clap::Args)]
+pub(crate) struct SwitchArgs {
+    /// The name that the controller knows it by
+    #[arg(long)]
+    name: Option<String>,
+    /// URL of the controller [default: http://127.0.0.1:4600]
+    #[arg(long, value_name = "URL")]
+    controller: Option<String>,
+    /// An interface that hosts are at; repeatable. Ports are numbered from 1 in the order of interfaces given, hosts first
+    #[arg(long, value_name = "DEVICE")]
+    host: Vec<String>,
+    /// An interface that leads to another switch; repeatable
+    #[arg(long, value_name = "DEVICE")]
+    trunk: Vec<String>,
+    /// Make names of hosts that nobody declared
+    #[arg(long)]
+    learn: bool,
+    /// Where /metrics and /status are; each switch of a machine needs an address of its own
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4602")]
+    status: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// The directory with the certificate of the daemon, where it stays
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+    /// The directory of `fibula pki issue` with the certificate of the daemon; copied to /etc/fibula/tls, for the user of the service
+    #[arg(long, value_name = "DIR", conflicts_with = "tls")]
+    certificate: Option<PathBuf>,
+    /// Where it is written; - is standard output [default: in /etc/fibula, where the services look]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+}
+
+impl Verb {
+    /// Writes the configuration, and prints what is missing for it.
+    /// # Errors
+    /// [`Exit::Refused`] if there is a file already, [`Exit::Usage`] if something has to be said and nobody can be asked.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Verb::Controller(args) => {
+                let text = args.text();
+                let parsed = Controller::parse(&text).map(drop).map_err(anyhow::Error::msg);
+                parsed.or_exit(Exit::Usage, "no controller would take this configuration")?;
+                args.common.write(&text, Path::new("/etc/fibula/controller.toml"), out)
+            }
+            Verb::Switch(args) => {
+                let args = args.completed()?;
+                let text = args.text();
+                let parsed = Switch::parse(&text).map(drop).map_err(anyhow::Error::msg);
+                parsed.or_exit(Exit::Usage, "no switch would take this configuration")?;
+                let name = args.name.as_deref().unwrap_or_default();
+                args.common.write(&text, &Path::new("/etc/fibula/switch").join(format!("{name}.toml")), out)
+            }
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct WrittenRow {
+    file: PathBuf,
+}
+
+impl Common {
+    fn write(&self, text: &str, default: &Path, out: &Output) -> anyhow::Result<()> {
+        let path = self.output.as_deref().unwrap_or(default);
+        if path == Path::new("-") {
+            return command::output::write_out(text);
+        }
+        if !self.force && path.symlink_metadata().is_ok() {
+            let why = format!("{} is there already; --force replaces it, --output FILE writes another", path.display());
+            return Err(Failure::new(Exit::Refused, why));
+        }
+        if let Some(from) = &self.certificate {
+            let to = self.directory().unwrap_or_default();
+            copy_certificate(from, &to).or_exit(
+                Exit::Refused,
+                format!("the certificate in {} cannot be copied to {}; run this as root", from.display(), to.display()),
+            )?;
+        }
+        // Keys are in other files, so everybody may read this one.
+        AtomicFile::write(path, 0o644, text.as_bytes())?;
+        out.done(&WrittenRow { file: path.to_owned() }, format!("{} is written", path.display()))?;
+        doctor::say_what_is_missing(path, out)
+    }
+
+    /// Where the certificate is, or will be.
+    fn directory(&self) -> Option<PathBuf> {
+        let copied = self.certificate.as_ref().and_then(|from| from.file_name());
+        self.tls.clone().or_else(|| copied.map(|name| Path::new(CERTIFICATES).join(name)))
+    }
+
+    /// The section `[tls]`, or a commented one.
+    fn tls_section(&self, holder: &str) -> String {
+        match self.directory() {
+            Some(dir) => {
+                let dir = quoted(dir);
+                format!(
+                    "\n# cert.pem, key.pem, ca.pem and crl.pem, for the user of the daemon to read.\n[tls]\ndir = {dir}\n"
+                )
+            }
+            None => format!(
+                "\n# With certificates of `fibula pki issue {holder}` other machines are reached:\n#[tls]\n#dir = \"{CERTIFICATES}/NAME\"\n"
+            ),
+        }
+    }
+}
+
+/// Copies the files of a certificate, and gives them to the user of the services, if there is one.
+fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let owner = ids_of(SERVICE_USER, &passwd);
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(to)?;
+    let give = |path: &Path| owner.map_or(Ok(()), |(user, group)| chown(path, Some(user), Some(group)));
+    give(to)?;
+    for (name, mode) in [("ca.pem", 0o644), ("crl.pem", 0o644), ("cert.pem", 0o644), ("key.pem", 0o600)] {
+        let text = match fs::read(from.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name == "crl.pem" => continue,
+            text => text?,
+        };
+        // A daemon that runs sees the old file or the new one.
+        let new = to.join(format!("{name}.new"));
+        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        file.write_all(&text)?;
+        give(&new)?;
+        fs::rename(&new, to.join(name))?;
+    }
+    Ok(())
+}
+
+/// The numbers of a user and of its group, by `/etc/passwd`.
+fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
+    let mut fields = passwd.lines().map(|line| line.split(':')).find(|fields| fields.clone().next() == Some(user))?;
+    Some((fields.nth(2)?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// A string of TOML.
+fn quoted(text: impl AsRef<Path>) -> String {
+    toml::Value::from(text.as_ref().to_string_lossy().into_owned()).to_string()
+}
+
+impl ControllerArgs {
+    fn text(&self) -> String {
+        let auto = if self.auto { "on" } else { "confirm" };
+        let default = if self.common.directory().is_some() { "0.0.0.0:4600" } else { "127.0.0.1:4600" };
+        let listen = quoted(self.listen.as_deref().unwrap_or(default));
+        let (store, name_kind, max_names) = (quoted(&self.store), quoted(&self.name_kind), self.max_names);
+        let tls = self.common.tls_section("controller NAME --address ADDRESS");
+        format!(
+            r#"# A controller of fibula: man 5 controller.toml has every key.
+
+# Where operators and switches connect.
+listen = {listen}
+# HTTP: /metrics and /status.
+status = "127.0.0.1:4601"
+# Made at the first start.
+store = {store}
+# What a name is; fixed at the first start.
+name_kind = {name_kind}
+max_names = {max_names}
+
+# What becomes of switches that nobody added, and of cables that nobody declared: off, confirm or on.
+auto_switches = "{auto}"
+auto_links = "{auto}"
+{tls}"#
+        )
+    }
+}
+
+impl SwitchArgs {
+    /// With what is missing asked for, if somebody is there to answer.
+    fn completed(mut self) -> anyhow::Result<Self> {
+        let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if self.name.is_none() {
+            if !is_asked {
+                return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
+            }
+            self.name = Some(ask("name of the switch", "s1")?);
+        }
+        if let Some(name) = &self.name
+            && (name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
+        {
+            // It is part of file names and of the name of the service.
+            let why = format!("`{name}` is no name for a service; use letters, digits and - _ .");
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        if self.host.is_empty() && self.trunk.is_empty() {
+            let candidates = candidates(&machine::interfaces());
+            if !is_asked {
+                return Err(Failure::new(Exit::Usage, no_ports(&candidates)));
+            }
+            if self.controller.is_none() {
+                self.controller = Some(ask("URL of the controller", "http://127.0.0.1:4600")?);
+            }
+            for Interface { name, mtu, has_carrier, .. } in &candidates {
+                let cable = if *has_carrier { "a cable is in" } else { "no cable is in" };
+                match ask(&format!("{name} (MTU {mtu}, {cable}): host, trunk or no port"), "no")?.as_str() {
+                    "host" | "h" => self.host.push(name.clone()),
+                    "trunk" | "t" => self.trunk.push(name.clone()),
+                    _ => {}
+                }
+            }
+            if self.host.is_empty() && self.trunk.is_empty() {
+                return Err(Failure::new(Exit::Usage, no_ports(&candidates)));
+            }
+        }
+        Ok(self)
+    }
+
+    fn text(&self) -> String {
+        let name = self.name.as_deref().unwrap_or_default();
+        let controller = quoted(self.controller.as_deref().unwrap_or("http://127.0.0.1:4600"));
+        let state_dir = quoted(Path::new("/var/lib/fibula/switch").join(name));
+        let status = quoted(&self.status);
+        let learn = if self.learn { "accept" } else { "off" };
+        let mut text = format!(
+            r#"# A switch of fibula: man 5 switch.toml has every key.
+
+# As the controller knows it.
+name = {}
+controller = {controller}
+# The saved image, by which it forwards before a controller answers.
+state_dir = {state_dir}
+# HTTP: /metrics and /status. Each switch of a machine needs a port of its own.
+status = {status}
+# What becomes of hosts that nobody declared: off, report or accept.
+learn = "{learn}"
+# Threads that forward.
+workers = 1
+"#,
+            quoted(name)
+        );
+        let hosts = self.host.iter().map(|device| (device, "host", "Hosts."));
+        let why = "Another switch. Its MTU has to be 4 more than that of hosts, at both ends.";
+        let trunks = self.trunk.iter().map(|device| (device, "trunk", why));
+        for (id, (device, role, why)) in (1..).zip(hosts.chain(trunks)) {
+            let device = quoted(device);
+            let _ = write!(text, "\n# {why}\n[[port]]\nid = {id}\ndevice = {device}\nrole = \"{role}\"\n");
+        }
+        text.push_str(&self.common.tls_section(&format!("switch {name}")));
+        text
+    }
+}
+
+/// Interfaces that may be ports: Ethernet, and not those that this machine itself is reached by.
+fn candidates(interfaces: &[Interface]) -> Vec<Interface> {
+    interfaces.iter().filter(|interface| interface.is_ethernet && !interface.has_routes).cloned().collect()
+}
+
+fn no_ports(candidates: &[Interface]) -> String {
+    let names: Vec<&str> = candidates.iter().map(|interface| interface.name.as_str()).collect();
+    let found = match names.as_slice() {
+        [] => "this machine has no Ethernet interface besides those that it is reached by".to_owned(),
+        names => format!("this machine has {}", names.join(", ")),
+    };
+    format!("a switch needs ports; give --host DEVICE and --trunk DEVICE: {found}")
+}
+
+/// Asks on the terminal.
+fn ask(question: &str, default: &str) -> anyhow::Result<String> {
+    eprint!("{question} [{default}]: ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    let n_bytes = io::stdin().lock().read_line(&mut answer).context("the terminal cannot be read")?;
+    if n_bytes == 0 {
+        return Err(Failure::new(Exit::Interrupted, "nothing is written"));
+    }
+    let answer = answer.trim();
+    Ok(if answer.is_empty() { default.to_owned() } else { answer.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common(tls: Option<&str>) -> Common {
+        Common { tls: tls.map(PathBuf::from), certificate: None, output: None, force: false }
+    }
+
+    #[test]
+    fn what_is_written_is_what_the_daemons_read() {
+        for tls in [None, Some("/etc/fibula/tls/a \"b\"")] {
+            let (name_kind, store) = ("ipv4".to_owned(), PathBuf::from("/var/lib/x"));
+            let common_args = common(tls);
+            let args = ControllerArgs { listen: None, name_kind, max_names: 7, store, auto: true, common: common_args };
+            let config = Controller::parse(&args.text()).unwrap();
+            assert_eq!((config.max_names, config.tls.is_some()), (7, tls.is_some()));
+            let mut args = SwitchArgs {
+                name: Some("s-1.a".to_owned()),
+                controller: None,
+                host: vec!["eth1".to_owned(), "eth2".to_owned()],
+                trunk: vec!["eth3".to_owned()],
+                learn: true,
+                status: "127.0.0.1:4603".to_owned(),
+                common: common(tls),
+            };
+            args.controller = tls.map(|_| "https://10.0.0.1:4600".to_owned());
+            let config = Switch::parse(&args.text()).unwrap();
+            let devices: Vec<_> = config.ports.iter().map(|port| (port.id.0, port.device.as_str())).collect();
+            assert_eq!(devices, [(1, "eth1"), (2, "eth2"), (3, "eth3")]);
+            assert_eq!(config.name, "s-1.a");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_copied_for_the_user_of_the_service() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nfibula:x:990:991:fibula:/var/lib/fibula:/usr/sbin/nologin\n";
+        assert_eq!((ids_of("fibula", passwd), ids_of("fib", passwd)), (Some((990, 991)), None));
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("s1"), directory.path().join("tls/s1"));
+        fs::create_dir(&from).unwrap();
+        assert!(copy_certificate(&from, &to).is_err(), "there is none");
+        for name in ["ca.pem", "cert.pem", "key.pem"] {
+            fs::write(from.join(name), name).unwrap();
+        }
+        copy_certificate(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("key.pem")).unwrap(), "key.pem");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(to.join("key.pem")).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        let all = Common { certificate: Some(from), ..common(None) };
+        assert_eq!(all.directory(), Some(PathBuf::from("/etc/fibula/tls/s1")));
+    }
+
+    #[test]
+    fn ports_are_none_that_this_machine_is_reached_by() {
+        let interface = |name: &str, has_routes, is_ethernet| {
+            let name = name.to_owned();
+            Interface { name, mtu: 1500, is_up: true, has_carrier: true, receive_queues: 1, has_routes, is_ethernet }
+        };
+        let all = [interface("eth0", true, true), interface("eth1", false, true), interface("lo", false, false)];
+        assert_eq!(candidates(&all), [interface("eth1", false, true)]);
+        assert!(no_ports(&candidates(&all)).ends_with("this machine has eth1"));
+    }
+}

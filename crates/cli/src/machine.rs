@@ -1,0 +1,145 @@
+//! What this machine has that daemons need: interfaces, capabilities, kernel, memory on huge pages, room on disks. Read from
+//! `/proc` and `/sys`, as of now.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Capabilities that daemons use: their bits, and their names.
+pub(crate) const NET_ADMIN: Capability = Capability(12, "CAP_NET_ADMIN");
+pub(crate) const NET_RAW: Capability = Capability(13, "CAP_NET_RAW");
+pub(crate) const PERFMON: Capability = Capability(38, "CAP_PERFMON");
+pub(crate) const BPF: Capability = Capability(39, "CAP_BPF");
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Capability(u8, pub(crate) &'static str);
+
+/// Those of `wanted` that this process lacks.
+pub(crate) fn lacking(wanted: &[Capability]) -> Vec<&'static str> {
+    let has = effective(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+    wanted.iter().filter(|Capability(bit, _)| has >> bit & 1 == 0).map(|&Capability(_, name)| name).collect()
+}
+
+fn effective(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The kernel's version, as (6, 1), and its whole name.
+pub(crate) fn kernel() -> ((u32, u32), String) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    (version(&release), release)
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Whether memory that asks for huge pages gets them: `always`, `madvise` or `never`; none, if the kernel has none.
+pub(crate) fn huge_pages() -> Option<String> {
+    chosen(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?)
+}
+
+/// The word in brackets.
+fn chosen(text: &str) -> Option<String> {
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Whether somebody keeps the clock of this machine, as far as files say.
+pub(crate) fn keeps_clock() -> Option<&'static str> {
+    let signs = [
+        ("/run/systemd/timesync/synchronized", "systemd-timesyncd"),
+        ("/run/chrony/chronyd.pid", "chronyd"),
+        ("/run/ntpd.pid", "ntpd"),
+        ("/run/openntpd.sock", "openntpd"),
+    ];
+    signs.into_iter().find(|(path, _)| Path::new(path).exists()).map(|(_, keeper)| keeper)
+}
+
+/// Bytes that are free, and all bytes, where `path` or the nearest directory above it is.
+/// # Errors
+/// Those of the system.
+pub(crate) fn room(path: &Path) -> io::Result<(u64, u64)> {
+    let there = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let room = rustix::fs::statvfs(there)?;
+    Ok((room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize))
+}
+
+/// A network interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) mtu: u32,
+    /// Whether it is set up (`ip link set NAME up`).
+    pub(crate) is_up: bool,
+    pub(crate) has_carrier: bool,
+    pub(crate) receive_queues: usize,
+    /// Whether a route of this machine's own leads out of it.
+    pub(crate) has_routes: bool,
+    /// Whether it can be a port: no loopback, no bridge, no tunnel without Ethernet.
+    pub(crate) is_ethernet: bool,
+}
+
+/// All interfaces, by name.
+pub(crate) fn interfaces() -> Vec<Interface> {
+    let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<Interface> = names.filter_map(|name| interface(&name)).collect();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found
+}
+
+/// One of them.
+pub(crate) fn interface(name: &str) -> Option<Interface> {
+    let directory = Path::new("/sys/class/net").join(name);
+    let read = |file: &str| fs::read_to_string(directory.join(file)).map(|text| text.trim().to_owned());
+    let flags = u32::from_str_radix(read("flags").ok()?.trim_start_matches("0x"), 16).ok()?;
+    let queues = fs::read_dir(directory.join("queues")).into_iter().flatten().flatten();
+    // ARPHRD_ETHER; loopback has a number of its own.
+    let is_ethernet = read("type").is_ok_and(|kind| kind == "1") && !directory.join("bridge").exists();
+    Some(Interface {
+        name: name.to_owned(),
+        mtu: read("mtu").ok()?.parse().ok()?,
+        is_up: flags & 1 != 0,
+        has_carrier: read("carrier").is_ok_and(|carrier| carrier == "1"),
+        receive_queues: queues.filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-")).count(),
+        has_routes: routed(&fs::read_to_string("/proc/net/route").unwrap_or_default()).contains(name),
+        is_ethernet,
+    })
+}
+
+/// The interfaces that routes of IPv4 lead out of.
+fn routed(table: &str) -> HashSet<String> {
+    table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_kernel_are_read_as_it_writes_them() {
+        let status = "Name:\tfibula\nCapPrm:\t0000000000000000\nCapEff:\t0000008000003000\n";
+        let has = effective(status);
+        assert_eq!([NET_RAW, NET_ADMIN, PERFMON, BPF].map(|Capability(bit, _)| has >> bit & 1), [1, 1, 0, 1]);
+        assert_eq!(effective(""), 0);
+        assert_eq!(["6.1.0-13-amd64", "5.10", "6.18.44-fc", "odd"].map(version), [(6, 1), (5, 10), (6, 18), (0, 0)]);
+        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(chosen("always"), None);
+        let table = "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\neth0\t0000000A\t00000000\n";
+        assert_eq!(routed(table), HashSet::from(["eth0".to_owned()]));
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback_interface_that_can_be_no_port() {
+        let lo = interface("lo").unwrap();
+        assert!(!lo.is_ethernet && lo.mtu > 1500, "{lo:?}");
+        assert!(interfaces().contains(&lo));
+        assert_eq!(interface("no-such-one"), None);
+        let (free, all) = room(Path::new("/no/such/directory")).unwrap();
+        assert!(free <= all && all > 0);
+        assert!(kernel().0 >= (4, 0), "{:?}", kernel());
+    }
+}
