@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -51,5 +52,81 @@ fn the_dashboard_is_whole() {
     for panel in panels.iter().filter(|panel| panel["type"] != "row") {
         assert!(panel["description"].as_str().is_some_and(|text| !text.is_empty()), "{}", panel["title"]);
         assert!(panel["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{}", panel["title"]);
+    }
+}
+
+/// The services, as a directory of their own in which `fibula` is the binary that was built.
+fn services() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (file, name) in [
+        ("fibula-controller.service", "fibula-controller.service"),
+        ("fibula-switch@.service", "fibula-switch@s1.service"),
+    ] {
+        let text = std::fs::read_to_string(root().join("contrib/systemd").join(file)).unwrap();
+        assert!(text.contains("ExecStart=/usr/bin/fibula "), "{file}");
+        let text = text.replace("/usr/bin/fibula", env!("CARGO_BIN_EXE_fibula"));
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+/// What systemd-analyze says, and whether it is content; none where there is none.
+fn analyze(arguments: &[&str], unit: &Path) -> Option<(bool, String)> {
+    let output = Command::new("systemd-analyze").args(arguments).arg(unit).output().ok()?;
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Some((output.status.success(), said.concat()))
+}
+
+#[test]
+fn services_are_valid_and_exposed_little() {
+    let directory = services();
+    for name in ["fibula-controller.service", "fibula-switch@s1.service"] {
+        let unit = directory.path().join(name);
+        let Some((is_valid, said)) = analyze(&["verify", "--man=no"], &unit) else {
+            // make deb-test needs it.
+            eprintln!("there is no systemd-analyze here: the services are not verified");
+            return;
+        };
+        assert!(is_valid && said.is_empty(), "{said}");
+        // In tenths; from 50 on it is called medium.
+        let (is_exposed_little, said) = analyze(&["security", "--offline=true", "--threshold=25"], &unit).unwrap();
+        assert!(is_exposed_little, "{said}");
+
+        // What it would say of one that is wrong, and of one that may do everything.
+        let text = std::fs::read_to_string(&unit).unwrap();
+        std::fs::write(&unit, text.replace("UMask=", "UMaks=")).unwrap();
+        assert!(analyze(&["verify", "--man=no"], &unit).unwrap().1.contains("UMaks"));
+        let open: String =
+            text.lines().filter(|line| !line.starts_with("SystemCallFilter")).map(|line| format!("{line}\n")).collect();
+        std::fs::write(&unit, open.replace("CapabilityBoundingSet=", "#")).unwrap();
+        assert!(!analyze(&["security", "--offline=true", "--threshold=25"], &unit).unwrap().0);
+    }
+}
+
+#[test]
+fn configurations_of_the_package_are_valid() {
+    for (daemon, file) in [("controller", "controller.toml"), ("switch", "switch/example.toml")] {
+        let path = root().join("contrib/etc").join(file);
+        let output = Command::new(env!("CARGO_BIN_EXE_fibula"))
+            .args([daemon, "--check", "--config"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        // The lines that are commented out, too.
+        let text = std::fs::read_to_string(&path).unwrap();
+        let all = text.lines().map(|line| match line.strip_prefix('#') {
+            Some(key) if key.starts_with('[') || key.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
+                key
+            }
+            _ => line,
+        });
+        let all = all.map(|line| format!("{line}\n")).collect::<String>().replace("http://", "https://");
+        let parsed = match daemon {
+            "controller" => controller::config::Config::parse(&all).map(drop),
+            _ => switch::daemon::config::Config::parse(&all).map(drop),
+        };
+        parsed.unwrap_or_else(|error| panic!("{file}: {error}\n{all}"));
+        assert!(all.contains("\n[tls]\ndir = "), "{all}");
     }
 }
