@@ -14,6 +14,8 @@ LAB := cargo build --release -p fibula-repro
 
 # Of libfibula: where it is installed, and the directory that has it if it is built already. DESTDIR goes before PREFIX.
 PREFIX ?= /usr/local
+# Below PREFIX; Debian has lib/x86_64-linux-gnu.
+LIBDIR ?= lib
 DESTDIR ?=
 BUILT ?=
 # What strips the shared library; STRIP=true keeps its symbols.
@@ -25,7 +27,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -49,15 +51,23 @@ lib: ## libfibula for C programs: target/release/libfibula.so and .a
 	cargo build --release -p fibula-capi
 
 install: $(if $(BUILT),,lib) ## libfibula, its headers and fibula.pc under PREFIX (/usr/local), as in `make install DESTDIR=/tmp/root PREFIX=/usr`
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
-	install -m 755 $(or $(BUILT),$(TARGET)/release)/libfibula.so $(DESTDIR)$(PREFIX)/lib/libfibula.so.$(VERSION)
-	$(STRIP) $(DESTDIR)$(PREFIX)/lib/libfibula.so.$(VERSION)
-	ln -sf libfibula.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libfibula.so
-	install -m 644 $(or $(BUILT),$(TARGET)/release)/libfibula.a $(DESTDIR)$(PREFIX)/lib
+	install -d $(DESTDIR)$(PREFIX)/$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(or $(BUILT),$(TARGET)/release)/libfibula.so $(DESTDIR)$(PREFIX)/$(LIBDIR)/libfibula.so.$(VERSION)
+	$(STRIP) $(DESTDIR)$(PREFIX)/$(LIBDIR)/libfibula.so.$(VERSION)
+	ln -sf libfibula.so.$(VERSION) $(DESTDIR)$(PREFIX)/$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/$(LIBDIR)/libfibula.so
+	install -m 644 $(or $(BUILT),$(TARGET)/release)/libfibula.a $(DESTDIR)$(PREFIX)/$(LIBDIR)
 	install -m 644 c/include/fibula.h c/include/libfibula.h $(DESTDIR)$(PREFIX)/include
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' c/fibula.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/fibula.pc
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' c/fibula.pc.in > $(DESTDIR)$(PREFIX)/$(LIBDIR)/pkgconfig/fibula.pc
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+deb: build-lab lib ## Debian packages in target/deb: fibula, fibula-lab, libfibula0, libfibula-dev (installs debhelper)
+	@scripts/setup deb
+	scripts/deb
+
+deb-test: deb ## The packages in a clean root: installed, run by their units, upgraded, removed, purged (root; 3 minutes; installs mmdebstrap)
+	@scripts/setup deb-test
+	scripts/package-test
 
 lint: ## Formatting, clippy, and the rules on dependencies where cargo-deny is installed
 	@scripts/setup build
