@@ -1,37 +1,5 @@
 //! `fibula filter`: Bloom filters offline, from a list of names to a file and back.
 
-/// Runs a block with `$L` as the layout that is called so.
-macro_rules! with_layout {
-    ($name:expr, $L:ident => $run:expr) => {
-        match $name {
-            lookup::bloom::DoubleHashing::NAME => {
-                type $L = lookup::bloom::DoubleHashing;
-                $run
-            }
-            lookup::bloom::Standard::NAME => {
-                type $L = lookup::bloom::Standard;
-                $run
-            }
-            lookup::bloom::Partitioned::NAME => {
-                type $L = lookup::bloom::Partitioned;
-                $run
-            }
-            lookup::bloom::Blocked::NAME => {
-                type $L = lookup::bloom::Blocked;
-                $run
-            }
-            lookup::bloom::AddressHashing::NAME => {
-                type $L = lookup::bloom::AddressHashing;
-                $run
-            }
-            _ => {
-                type $L = lookup::bloom::OneHashing;
-                $run
-            }
-        }
-    };
-}
-
 mod union;
 
 use std::io::{self, IsTerminal, Read, Write};
@@ -45,11 +13,10 @@ use command::text::TextReader;
 use fib::list::{Layout as Lines, List};
 use fib::name::{Name, NameKind};
 use lookup::bloom::image::{self, Header};
-use lookup::bloom::{
-    AddressHashing, Blocked, Bloom, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned, Shape,
-    Standard,
-};
+use lookup::bloom::named::{layout_of, parse_layout, word};
+use lookup::bloom::{Bloom, CounterBits, Counting, Layout, OneHashing, Shape};
 use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
+use lookup::with_layout;
 use serde::Serialize;
 
 use crate::atomic_file::{AtomicFile, check_is_not_list};
@@ -119,21 +86,6 @@ pub(crate) struct QueryArgs {
     file: PathBuf,
     /// Names; without any, they are read from standard input, one a line
     names: Vec<String>,
-}
-
-/// All layouts by name; files store the first letter.
-const LAYOUTS: [&str; 6] = [
-    OneHashing::<true>::NAME,
-    DoubleHashing::NAME,
-    Standard::NAME,
-    Partitioned::NAME,
-    Blocked::NAME,
-    AddressHashing::NAME,
-];
-
-fn parse_layout(text: &str) -> Result<&'static str, String> {
-    let known = LAYOUTS.into_iter().find(|&layout| layout == text);
-    known.ok_or_else(|| format!("no layout `{text}`: there are {}", LAYOUTS.join(", ")))
 }
 
 fn parse_counters(text: &str) -> Result<CounterBits, String> {
@@ -276,20 +228,6 @@ fn header<L: Layout>(args: &BuildArgs, filter: &Bloom<L>, key: &SecretKey, n_nam
     Header::new(filter, args.hash, key, n_names, u16::from_le_bytes(args.names.to_wire()))
 }
 
-/// The key that the filter takes for a name: its digest, or for address-hashing the name itself as a number.
-fn word<L: Layout>(hasher: &Hasher, name: &Name) -> anyhow::Result<Digest> {
-    if L::NAME != AddressHashing::NAME {
-        return Ok(hasher.digest(name.as_bytes()));
-    }
-    let bytes = name.as_bytes();
-    let mut word = [0; 8];
-    let at = word.len().checked_sub(bytes.len()).ok_or_else(|| {
-        Failure::new(Exit::Usage, "names of more than 8 bytes are no words of their own: take another layout")
-    })?;
-    word[at..].copy_from_slice(bytes);
-    Ok(Digest(u64::from_be_bytes(word)))
-}
-
 fn read_list(args: &BuildArgs, hasher: &Hasher) -> anyhow::Result<Vec<Digest>> {
     let what = args.list.display();
     let from_stdin = args.list.as_os_str() == "-";
@@ -297,7 +235,7 @@ fn read_list(args: &BuildArgs, hasher: &Hasher) -> anyhow::Result<Vec<Digest>> {
     let mut digests = Vec::new();
     for entry in List::new(args.names, Lines::Plain, TextReader::new(input).lines()) {
         let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
-        let digest = with_layout!(args.layout, L => word::<L>(hasher, &entry.name));
+        let digest = with_layout!(args.layout, L => word::<L>(hasher, entry.name.as_bytes()));
         digests.push(digest.or_exit(Exit::Usage, format!("{what}: line {}", entry.line))?);
     }
     Ok(digests)
@@ -312,7 +250,7 @@ fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Res
         for (place, text) in texts {
             let name =
                 Name::parse(kind, text).map_err(|error| Failure::new(Exit::BadInput, format!("{place}{error}")))?;
-            digests.push(word::<L>(&hasher, &name)?);
+            digests.push(word::<L>(&hasher, name.as_bytes()).map_err(|error| Failure::new(Exit::Usage, error))?);
         }
         filter.lookup_batch(&digests, &mut present);
         Ok(present)
@@ -387,7 +325,7 @@ fn kind_of(header: &Header) -> anyhow::Result<NameKind> {
 fn read(path: &Path) -> anyhow::Result<(Vec<u8>, &'static str)> {
     let bytes = command::read_image(path, &image::MAGIC)?;
     let header = image::header(&bytes).or_exit(Exit::BadInput, path.display())?;
-    let layout = LAYOUTS.into_iter().find(|layout| layout.as_bytes()[0] == header.layout).ok_or_else(|| {
+    let layout = layout_of(header.layout).ok_or_else(|| {
         let text = format!("{}: the filter has layout {}, which is not known here", path.display(), header.layout);
         Failure::new(Exit::BadInput, text)
     })?;

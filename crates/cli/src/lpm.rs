@@ -10,12 +10,9 @@ use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output};
 use command::prefix_list::{List, input, is_text};
 use lookup::hash::SecretKey;
-use lookup::lpm::PrefixTrie;
 use lookup::lpm::bloom::Pushed;
 use lookup::lpm::file::{self, Parts, PrefixFile};
-use lookup::lpm::prefix::{Address, Prefix};
-use lookup::lpm::trie::{Leaf, Settings, Update};
-use lookup::traits::Control;
+use lookup::lpm::trie::Leaf;
 use serde::Serialize;
 
 use crate::answers::answer_all;
@@ -137,11 +134,12 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
     check_is_not_list(&args.list, &args.out)?;
     let list = read_list(args)?;
-    // Tables of few next hops have leaves of half the size.
     let are_few = list.hops.len() <= u16::MAX_HOP as usize;
     let bytes = match args.design {
-        Design::Trie if are_few => encode::<u16>(&list),
-        Design::Trie => encode::<u32>(&list),
+        Design::Trie => {
+            let bytes = file::encode_trie(&SecretKey::random(), &list.hops, &list.ipv4, &list.ipv6);
+            bytes.or_exit(Exit::Refused, "the table cannot be built")
+        }
         _ if !are_few => {
             let why = format!("{} next hops: behind a filter at most 32,767; take --design trie", list.hops.len());
             return Err(Failure::new(Exit::Refused, why));
@@ -174,22 +172,9 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<List> {
     list.map_err(|text| Failure::new(Exit::BadInput, format!("{}: {text}", args.list.display())))
 }
 
-fn encode<L: Leaf>(list: &List) -> anyhow::Result<Vec<u8>> {
-    let settings = Settings::new(list.ipv4.len().max(list.ipv6.len()), &SecretKey::random());
-    let (ipv4, ipv6) = (whole::<u32, L>(&settings, &list.ipv4)?, whole::<u128, L>(&settings, &list.ipv6)?);
-    let counts = (list.ipv4.len() as u64, list.ipv6.len() as u64);
-    Ok(file::encode(&settings, &list.hops, (&ipv4, counts.0), (&ipv6, counts.1)))
-}
-
 fn encode_bloom(pushed: Pushed, list: &List) -> anyhow::Result<Vec<u8>> {
     let bytes = file::encode_bloom(pushed, &SecretKey::random(), &list.hops, &list.ipv4, &list.ipv6);
     bytes.or_exit(Exit::Refused, "the table cannot be built")
-}
-
-fn whole<A: Address, L: Leaf>(settings: &Settings, routes: &[(Prefix<A>, u64)]) -> anyhow::Result<Update<A, L>> {
-    let mut trie = PrefixTrie::<A, L>::empty(settings.clone());
-    trie.insert_batch(routes, &mut Vec::new()).or_exit(Exit::Refused, "the table cannot be built")?;
-    Ok(trie.whole())
 }
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@
 
 use crate::action::Action;
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
-use crate::designs::{self, Aliens, BURST, Burst, Design, NameList, RateError, Spec, Table, TableError};
+use crate::designs::{self, Aliens, BURST, Burst, Design, NameList, RateError, Reader, Spec, Table, TableError};
 use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::BytesError;
@@ -193,6 +193,12 @@ impl Fib {
             }
             start += names.len();
         }
+    }
+
+    /// Access to its table for another thread. Bursts have digests of [`Spec::hasher`]; values are numbers of
+    /// [`Fib::actions`].
+    pub fn reader(&self) -> Box<Reader> {
+        self.table.reader()
     }
 
     /// Its table as bytes, from which [`Spec::table`] makes the same table.

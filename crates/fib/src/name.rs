@@ -97,26 +97,33 @@ impl NameKind {
         }
     }
 
-    fn accepts(self, bytes: &[u8]) -> Result<(), NameError> {
-        let wrong = |expected: &'static str| NameError::WrongLength { kind: self, got: bytes.len(), expected };
+    /// Refuses a length that no name of this kind has.
+    /// # Errors
+    /// [`NameError`].
+    pub fn check_len(self, len: usize) -> Result<(), NameError> {
+        let wrong = |expected: &'static str| NameError::WrongLength { kind: self, got: len, expected };
         match self {
-            NameKind::Mac if bytes.len() != 6 => Err(wrong("6")),
-            NameKind::Ipv4 | NameKind::Teid if bytes.len() != 4 => Err(wrong("4")),
-            NameKind::Ipv6 if bytes.len() != 16 => Err(wrong("16")),
-            NameKind::FiveTuple if bytes.len() != 13 && bytes.len() != 37 => Err(wrong("13 or 37")),
+            NameKind::Mac if len != 6 => Err(wrong("6")),
+            NameKind::Ipv4 | NameKind::Teid if len != 4 => Err(wrong("4")),
+            NameKind::Ipv6 if len != 16 => Err(wrong("16")),
+            NameKind::FiveTuple if len != 13 && len != 37 => Err(wrong("13 or 37")),
             NameKind::Fixed(width) if !(1..=MAX_FIXED).contains(&usize::from(width)) => Err(wrong("1 to 64")),
-            NameKind::Fixed(width) if bytes.len() != usize::from(width) => Err(wrong("as many bytes as the kind says")),
-            NameKind::Text if bytes.is_empty() => Err(NameError::Empty { kind: self }),
-            NameKind::Text if bytes.len() > MAX_TEXT => Err(NameError::TooLong { got: bytes.len(), max: MAX_TEXT }),
-            NameKind::Text => {
-                let text = std::str::from_utf8(bytes).map_err(|e| NameError::NotUtf8 { at: e.valid_up_to() })?;
-                match text.char_indices().find(|(_, c)| c.is_control()) {
-                    Some((at, _)) => Err(NameError::ControlCharacter { at }),
-                    None => Ok(()),
-                }
-            }
+            NameKind::Fixed(width) if len != usize::from(width) => Err(wrong("as many bytes as the kind says")),
+            NameKind::Text if len == 0 => Err(NameError::Empty { kind: self }),
+            NameKind::Text if len > MAX_TEXT => Err(NameError::TooLong { got: len, max: MAX_TEXT }),
             _ => Ok(()),
         }
+    }
+
+    fn accepts(self, bytes: &[u8]) -> Result<(), NameError> {
+        self.check_len(bytes.len())?;
+        if self == NameKind::Text {
+            let text = std::str::from_utf8(bytes).map_err(|e| NameError::NotUtf8 { at: e.valid_up_to() })?;
+            if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
+                return Err(NameError::ControlCharacter { at });
+            }
+        }
+        Ok(())
     }
 }
 

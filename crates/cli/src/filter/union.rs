@@ -6,6 +6,7 @@ use clap::Args;
 use command::output::{Exit, Failure, OrExit, Output};
 use lookup::bloom::image::{self, Header};
 use lookup::bloom::{Bloom, CounterBits, Counting, Layout, UnionError};
+use lookup::with_layout;
 
 use super::{decode, kind_of, read, write};
 

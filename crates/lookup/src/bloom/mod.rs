@@ -9,6 +9,7 @@
 //! | [`one_hashing`] | one more layout, [`OneHashing`]: remainders of one word by primes |
 //! | [`double_hashing`] | another, [`DoubleHashing`]: an arithmetic progression plus cubes |
 //! | [`modulus`] | remainders by a fixed divisor without a division; primes |
+//! | [`named`] | layouts by their names, and what they take for a name |
 //! | [`image`] | serialised filters, with the hash family and key of their names |
 //! | [`theory`] | the formulas of "Low Computational Cost Bloom Filters" |
 //! | [`sizing`] | [`Shape`]: bits and hash functions from a number of names and a false-positive rate, and back |
@@ -40,6 +41,7 @@ pub mod filter;
 pub mod image;
 pub mod layout;
 pub mod modulus;
+pub mod named;
 pub mod one_hashing;
 pub mod sizing;
 pub mod theory;

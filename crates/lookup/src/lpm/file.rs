@@ -22,11 +22,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::bloom::BloomLpmQuery;
 use super::bloom::image::{self, Filter, Pushed};
 use super::prefix::{Address, Prefix};
-use super::trie::{Leaf, PrefixTrieQuery, Settings, Update};
+use super::trie::{Leaf, PrefixTrie, PrefixTrieQuery, Settings, Update};
 use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
 use crate::hash::SecretKey;
 use crate::traits::ApplyError;
-use crate::traits::{InsertError, Query, Undivided};
+use crate::traits::{Control, InsertError, Query, Undivided};
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"fibulaLP";
@@ -74,7 +74,7 @@ pub enum Parts {
 }
 
 /// The data-plane half of a table.
-trait Half<A> {
+trait Half<A>: Send + Sync {
     fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]);
     fn parts(&self) -> Parts;
 }
@@ -181,6 +181,43 @@ pub fn encode<L: Leaf>(
     ipv4.encode(&mut table_4);
     ipv6.encode(&mut table_6);
     assemble([L::BYTES as u8, 0], settings.seed, hops, (table_4, n_ipv4), (table_6, n_ipv6))
+}
+
+/// Builds and writes tries, with leaves that are as wide as the number of next hops asks for.
+/// # Errors
+/// [`InsertError`]; also for a number beyond 2^24.
+/// # Panics
+/// When there are more than 2^24 next hops or more prefixes than [`Settings::MAX_PREFIXES`], or a next hop has a name of
+/// 64 KiB.
+pub fn encode_trie(
+    key: &SecretKey,
+    hops: &[String],
+    ipv4: &[(Prefix<u32>, u64)],
+    ipv6: &[(Prefix<u128>, u64)],
+) -> Result<Vec<u8>, InsertError> {
+    // Tables of few next hops have leaves of half the size.
+    if hops.len() <= u16::MAX_HOP as usize {
+        encode_leaves::<u16>(key, hops, ipv4, ipv6)
+    } else {
+        encode_leaves::<u32>(key, hops, ipv4, ipv6)
+    }
+}
+
+fn encode_leaves<L: Leaf>(
+    key: &SecretKey,
+    hops: &[String],
+    ipv4: &[(Prefix<u32>, u64)],
+    ipv6: &[(Prefix<u128>, u64)],
+) -> Result<Vec<u8>, InsertError> {
+    let settings = Settings::new(ipv4.len().max(ipv6.len()), key);
+    let (table_4, table_6) = (whole::<u32, L>(&settings, ipv4)?, whole::<u128, L>(&settings, ipv6)?);
+    Ok(encode(&settings, hops, (&table_4, ipv4.len() as u64), (&table_6, ipv6.len() as u64)))
+}
+
+fn whole<A: Address, L: Leaf>(settings: &Settings, routes: &[(Prefix<A>, u64)]) -> Result<Update<A, L>, InsertError> {
+    let mut trie = PrefixTrie::<A, L>::empty(settings.clone());
+    trie.insert_batch(routes, &mut Vec::new())?;
+    Ok(trie.whole())
 }
 
 /// Builds and writes tables behind Bloom filters.
