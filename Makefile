@@ -27,7 +27,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test wheel wheel-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -68,6 +68,13 @@ deb: build-lab lib ## Debian packages in target/deb: fibula, fibula-lab, libfibu
 deb-test: deb ## The packages in a clean root: installed, run by their units, upgraded, removed, purged (root; 3 minutes; installs mmdebstrap)
 	@scripts/setup deb-test
 	scripts/package-test
+wheel: ## The Python package: target/wheels/fibula-*.whl, for Linux and Python from 3.9 on
+	@scripts/setup wheel
+	scripts/wheel
+
+wheel-test: wheel ## The wheel in new environments, under two Python versions where there are two: its tests, types, and rate
+	cargo build --release -p fibula-cli
+	scripts/wheel-test
 
 lint: ## Formatting, clippy, and the rules on dependencies where cargo-deny is installed
 	@scripts/setup build

@@ -7,11 +7,12 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
     ("fibula-netio", &[]),
     ("fibula-capi", &["lookup", "fib"]),
+    ("fibula-python", &["lookup", "fib"]),
     ("fibula-switch", &["lookup", "fib", "netio", "api"]),
     ("fibula-api", &["lookup", "fib"]),
     ("fibula-controller", &["lookup", "fib", "api"]),

@@ -1,0 +1,240 @@
+"""What a controller answers, as plain records. Fields are those of `crates/api/proto/fibula/v1/north.proto`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Optional, TypeVar
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Changed:
+    """How many objects a request added, changed or removed; `unchanged` were as asked for already."""
+
+    changed: int = 0
+    unchanged: int = 0
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name in its text form, and the host that it is attached to."""
+
+    name: str
+    host: str
+    tenant: int = 0
+    #: The address that ARP and neighbour discovery answer with this name; empty: none.
+    ip: str = ""
+    #: When a switch saw it first, in milliseconds since 1970; 0: somebody declared it. Ignored in requests.
+    learnt_ms: int = 0
+
+
+@dataclass(frozen=True)
+class End:
+    """A port of a switch."""
+
+    switch: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host port of a switch, under a name of its own; `learnt`: names that were learnt there."""
+
+    name: str
+    switch: str
+    port: int
+    learnt: int = 0
+
+
+@dataclass(frozen=True)
+class SeenHost:
+    """A name that a switch saw at a port that learns, and why it did not become one that counts."""
+
+    name: str
+    ip: str
+    at: End
+    tenant: int
+    first_ms: int
+    last_ms: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts; names that were seen and not learnt; a sentence for each port or name with which something is wrong."""
+
+    hosts: tuple[Host, ...]
+    unknown: tuple[SeenHost, ...]
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MemoryPart:
+    """What a part of a daemon takes."""
+
+    part: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What holds the memory of a daemon."""
+
+    names: int
+    resident_bytes: int
+    peak_bytes: int
+    parts: tuple[MemoryPart, ...]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch. `cannot_follow` says why it cannot hold what it should; empty: it can."""
+
+    name: str
+    id: int
+    connected: bool
+    in_step: bool
+    sent_messages: int
+    sent_bytes: int
+    acknowledged_messages: int
+    hosts: int
+    transit: bool
+    memory: Optional[MemoryUse]
+    cannot_follow: str
+
+
+@dataclass(frozen=True)
+class PendingSwitch:
+    """A switch that attached and that nobody has added."""
+
+    name: str
+    version: str
+    address: str
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Switches, and those that wait to be accepted."""
+
+    switches: tuple[Switch, ...]
+    pending: tuple[PendingSwitch, ...]
+
+
+@dataclass(frozen=True)
+class VerifiedPart:
+    """A part of a table, at a version that both sides have had."""
+
+    part: str
+    version: int
+    expected_digest: int
+    digest: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a switch holds beside what it should; `damage` has a sentence for each table whose memory is wrong."""
+
+    parts: tuple[VerifiedPart, ...]
+    damage: tuple[str, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all is as it should be."""
+        return not self.damage and all(part.digest == part.expected_digest for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cable between two switches. `cut`: its ends found that it carries no frames; `raised`: it is drained."""
+
+    a: End
+    b: End
+    cost: int
+    up: bool
+    cut: bool
+    raised: int
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links; cables that both ends see and nobody declared; a sentence for each trunk that sees something else."""
+
+    links: tuple[Link, ...]
+    found: tuple[Link, ...]
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How many changes of paths a drain took, and how many host ports are still reached."""
+
+    steps: int
+    hosts: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A controller as a whole. Empty `leader`: this one leads."""
+
+    version: str
+    name_kind: str
+    value_mode: str
+    hash: str
+    names: int
+    max_names: int
+    switches: int
+    connected: int
+    hosts: int
+    links: int
+    changes: int
+    transactions: int
+    messages: int
+    message_bytes: int
+    resyncs: int
+    uptime_seconds: float
+    pending_pushes: int
+    leader: str
+    drained: bool
+    position: Optional[int]
+
+
+#: Records inside others, by the name of the field that holds them.
+_INSIDE: dict[str, type[Any]] = {
+    "a": End,
+    "at": End,
+    "b": End,
+    "memory": MemoryUse,
+    "pending": PendingSwitch,
+    "unknown": SeenHost,
+}
+#: Lists of records, by the record that has them and their field.
+_LISTS: dict[tuple[type[Any], str], type[Any]] = {
+    (Hosts, "hosts"): Host,
+    (Links, "found"): Link,
+    (Links, "links"): Link,
+    (MemoryUse, "parts"): MemoryPart,
+    (Switches, "switches"): Switch,
+    (Verified, "parts"): VerifiedPart,
+}
+
+
+def of(record: type[R], message: Any) -> R:
+    """The record of a message. Its fields are the message's, of the same names."""
+    values = {}
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        described = message.DESCRIPTOR.fields_by_name[field.name]
+        value = getattr(message, field.name)
+        inside = _LISTS.get((record, field.name)) or _INSIDE.get(field.name)
+        is_list = isinstance(value, (list, tuple)) or hasattr(value, "append")
+        if is_list:
+            value = tuple(of(inside, item) if inside else item for item in value)
+        elif described.has_presence and not message.HasField(field.name):
+            value = None
+        elif inside:
+            value = of(inside, value)
+        values[field.name] = value
+    return record(**values)

@@ -1,0 +1,165 @@
+"""The client does to a real controller what it says, and says what the controller refuses."""
+
+import unittest
+
+import fibula.controller as client
+from fibula.controller import Credentials, End, Host, Name
+from support import Controller, environment, macs, run, texts
+
+
+class Plain(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        plain = environment()
+        plain.__enter__()
+        self.addCleanup(plain.__exit__, None, None, None)
+        self.site = Controller()
+        self.addCleanup(self.site.stop)
+
+    async def connected(self):
+        controller = client.Controller(self.site.url)
+        await controller.connect()
+        self.addAsyncCleanup(controller.close)
+        await controller.switches.add("s1")
+        await controller.switches.add_many(["s2", "s3"])
+        await controller.hosts.add("h1", "s1:1")
+        await controller.hosts.add_many([("h2", End("s2", 1)), ("h3", "s3:1")])
+        await controller.links.add("s1:9", "s2:9", cost=2)
+        await controller.links.add_many([("s2:8", "s3:8")])
+        return controller
+
+    async def test_the_network_is_as_it_was_described(self):
+        controller = await self.connected()
+        status = await controller.status()
+        self.assertEqual((status.switches, status.hosts, status.links, status.name_kind), (3, 3, 2, "mac"))
+        self.assertEqual((status.leader, status.position), ("", None))
+        listed = await controller.switches.list()
+        self.assertEqual([(one.name, one.connected, one.memory) for one in listed.switches], [(f"s{n}", False, None) for n in (1, 2, 3)])
+        self.assertEqual(listed.pending, ())
+        self.assertEqual((await controller.hosts.list()).hosts[0], Host("h1", "s1", 1))
+        link = (await controller.links.list()).links[0]
+        self.assertEqual((link.a, link.b, link.cost, link.up), (End("s1", 9), End("s2", 9), 2, True))
+        await controller.links.set("s2:9", cost=7, up=False)
+        link = (await controller.links.list()).links[0]
+        self.assertEqual((link.cost, link.up), (7, False))
+        self.assertIn('"cost":7', run("-j", "link", "list", "--controller", self.site.url))
+        await controller.links.remove("s2:9")
+        await controller.hosts.remove("h3")
+        await controller.links.remove("s3:8")
+        await controller.switches.remove("s3")
+        self.assertEqual((await controller.status()).switches, 2)
+        self.assertEqual((await controller.rekey()).changed, 0)
+        self.assertEqual(await controller.set_drained(False), 0)
+
+    async def test_names_are_put_found_listed_and_removed(self):
+        controller = await self.connected()
+        names = controller.names
+        done = await names.put([("02:00:00:00:00:01", "h1", 0, "10.0.0.1"), Name("02:00:00:00:00:02", "h2")])
+        self.assertEqual((done.changed, done.unchanged), (2, 0))
+        self.assertEqual(await names.get("02:00:00:00:00:01"), Name("02:00:00:00:00:01", "h1", 0, "10.0.0.1"))
+        self.assertEqual((await names.put([("02:00:00:00:00:02", "h2")])).unchanged, 1)
+        many = [(name, "h3") for name in texts(macs(2500))[100:]]
+        self.assertEqual((await names.import_(many, batch=100)).changed, 2400)
+        self.assertEqual([name.name async for name in names.list(page=7)][:3], ["02:00:00:00:00:01", "02:00:00:00:00:02", many[0][0]])
+        self.assertEqual(len([name async for name in names.list()]), 2402)
+        self.assertEqual(len([name async for name in names.export()]), 2402)
+        self.assertEqual([name async for name in names.list(learnt=True)], [])
+
+        async def later():
+            for name in many[:250]:
+                yield Name(name[0], "h1")
+
+        self.assertEqual((await names.import_(later(), batch=100)).changed, 250)
+        self.assertEqual((await names.remove(name for name, _ in many)).changed, 2400)
+        self.assertEqual((await names.remove([many[0][0]], ignore_missing=True)).unchanged, 1)
+        self.assertEqual((await controller.status()).names, 2)
+        self.assertIn('"names":2', run("-j", "name", "count", "--controller", self.site.url))
+
+    async def test_refusals_are_exceptions_with_the_controllers_sentence(self):
+        controller = await self.connected()
+        names, mac = controller.names, "02:00:00:00:00:01"
+        await names.put([(mac, "h1")])
+        cases = [
+            (client.NotThere, "NOT_FOUND", "there is no name", names.get("02:00:00:00:00:09")),
+            (client.BadRequest, "INVALID_ARGUMENT", "02:00:00:00:00", names.get("02:00:00:00:00")),
+            (client.NotThere, "NOT_FOUND", "no host `h9`", names.put([(mac, "h9")])),
+            (client.Refused, "ALREADY_EXISTS", "exists", names.put([(mac, "h2")], only_new=True)),
+            (client.Refused, "ALREADY_EXISTS", "already", controller.switches.add("s1")),
+            (client.Refused, "FAILED_PRECONDITION", "names are attached", controller.hosts.remove("h1")),
+            (client.BadRequest, "INVALID_ARGUMENT", "cost", controller.links.set("s1:9", cost=0)),
+            (client.NotThere, "NOT_FOUND", "no switch `s9`", controller.hosts.add("h9", "s9:1")),
+        ]
+        for kind, code, sentence, work in cases:
+            with self.subTest(sentence), self.assertRaisesRegex(kind, sentence) as refused:
+                await work
+            self.assertEqual(refused.exception.code, code)
+        wrong = [(name, "h1") for name in texts(macs(30))] + [("02:00:00:00:ff:ff", "h9")]
+        with self.assertRaisesRegex(client.ImportStopped, "no host `h9`.*first 30 names are imported") as stopped:
+            await names.import_(wrong, batch=10)
+        self.assertEqual((stopped.exception.committed, (await controller.status()).names), (30, 30))
+
+    async def test_wrong_calls_are_said_before_anything_is_sent(self):
+        controller = await self.connected()
+        cases = [
+            (ValueError, "like s1:3", controller.hosts.add("h", "s1")),
+            (TypeError, "is no name", controller.names.put([("x",)])),
+            (TypeError, "where several belong", controller.names.remove("02:00:00:00:00:01")),
+            (ValueError, "say what to change", controller.links.set("s1:9")),
+            (ValueError, "batch is 0", controller.names.import_([], batch=0)),
+        ]
+        for kind, sentence, work in cases:
+            with self.subTest(sentence), self.assertRaisesRegex(kind, sentence):
+                await work
+        for url in ("ftp://x:1", "http://x", "nowhere", "unix:here"):
+            with self.assertRaisesRegex(ValueError, "is not the URL of a controller"):
+                await client.Controller(url).connect()
+        with self.assertRaisesRegex(RuntimeError, "not connected"):
+            await client.Controller(self.site.url).status()
+        with self.assertRaisesRegex(ValueError, "takes a certificate"):
+            await client.Controller(self.site.url.replace("http:", "https:")).connect()
+
+    async def test_whoever_does_not_answer_is_unreachable(self):
+        self.site.process.kill()
+        self.site.process.wait()
+        with self.assertRaisesRegex(client.Unreachable, "no controller answers at http://127.0.0.1.*is `fibula controller` running"):
+            await client.Controller(self.site.url, timeout=10).connect()
+
+    async def test_of_several_controllers_the_one_that_answers_is_taken(self):
+        async with client.Controller(f"http://127.0.0.1:1, {self.site.url}") as controller:
+            self.assertEqual(controller.url, self.site.url)
+            self.assertEqual((await controller.status()).names, 0)
+
+
+class Secure(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.site = Controller(tls=True)
+        cls.addClassCleanup(cls.site.stop)
+
+    async def test_certificates_say_who_may_do_what(self):
+        admin = Credentials.load(self.site.credentials("admin"))
+        async with client.Controller(self.site.url, credentials=admin) as controller:
+            self.assertEqual((await controller.switches.add("s1")).changed, 1)
+        reader = Credentials.load(self.site.credentials("reader"))
+        async with client.Controller(self.site.url, credentials=reader) as controller:
+            self.assertEqual((await controller.status()).switches, 1)
+            with self.assertRaisesRegex(client.NotAllowed, "reader"):
+                await controller.switches.add("s2")
+
+    async def test_the_certificate_of_the_command_is_the_default(self):
+        with environment(FIBULA_TLS=self.site.credentials("reader")):
+            async with client.Controller(self.site.address) as controller:
+                self.assertEqual((await controller.status()).name_kind, "mac")
+        with environment(FIBULA_KEY="/nonexistent/key.pem"), self.assertRaisesRegex(ValueError, "no cert.pem: give a directory"):
+            client.Controller(self.site.address)
+
+    async def test_servers_of_other_authorities_are_not_trusted(self):
+        other = self.site.directory / "other"
+        run("pki", "--pki", other, "init")
+        run("pki", "--pki", other, "issue", "operator", "admin", "--role", "admin")
+        stranger = Credentials.load(other / "operator/admin")
+        with self.assertRaisesRegex(client.Unreachable, "no controller answers at https://"):
+            await client.Controller(self.site.url, credentials=stranger, timeout=10).connect()
+
+
+if __name__ == "__main__":
+    unittest.main()
