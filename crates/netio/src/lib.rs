@@ -21,6 +21,7 @@ mod counters;
 mod device;
 pub mod namespace;
 mod packet;
+pub mod pcapng;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod wait;
