@@ -29,6 +29,7 @@ use crate::plane::PlaneWriter;
 use crate::port::Role;
 use crate::source::CheckSource;
 use crate::table::{EmptyTable, FibTable, Table};
+use crate::tap::{Reader, Wanted, records};
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
@@ -36,6 +37,7 @@ use lookup::hash::Hasher;
 use ports::{FarEnds, Source, ip_of};
 use std::io;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -137,6 +139,30 @@ impl Measured {
     }
 }
 
+/// What a tap at all ports copied during a measurement, and could not copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Frames that came and frames that left.
+    pub frames: u64,
+    /// Those for which there was no room.
+    pub lost: u64,
+}
+
+/// As [`forward_with_fib`], with a tap at all ports, for all frames or for drops, and a thread that reads all that it copies.
+/// # Errors
+/// As for [`forward_with_fib`].
+pub fn forward_tapped(
+    load: &Load,
+    hasher: &Hasher,
+    fib: &dyn fib::designs::Table,
+    valid: &[u64],
+    drops_only: bool,
+) -> Result<(Measured, Copied), BuildError> {
+    let mut copied = Copied::default();
+    let measured = forward(load, Some((drops_only, &mut copied)), |writer| put_fib(load, hasher, fib, valid, writer))?;
+    Ok((measured, copied))
+}
+
 /// Measures with a FIB. At a gateway the `valid` names are put into the exact table first.
 /// # Errors
 /// [`BuildError`]: more exits than ports, no workers, or the system refused a thread.
@@ -146,30 +172,42 @@ pub fn forward_with_fib(
     fib: &dyn fib::designs::Table,
     valid: &[u64],
 ) -> Result<Measured, BuildError> {
-    forward(load, |writer: &mut PlaneWriter<FibTable>| {
-        let kind = NameKind::Mac;
-        writer.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
-        if load.place == Place::Gateway {
-            let name = |word: &u64| Name::from_bytes(kind, &word.to_le_bytes()[..6]).ok();
-            let sources = || load.sources.iter().filter_map(name);
-            let others = valid.iter().filter_map(name).map(|name| (name, None));
-            let with_ip = (0..).zip(sources()).map(|(i, name)| (name, Some(Ipv4Addr::from_bits(ip_of(i)).into())));
-            writer.valid().replace_with(others.chain(with_ip).collect());
-            writer.local().replace_with(sources().map(|name| (name, PortId(0))).collect());
-        }
-    })
+    forward(load, None, |writer| put_fib(load, hasher, fib, valid, writer))
+}
+
+fn put_fib(
+    load: &Load,
+    hasher: &Hasher,
+    fib: &dyn fib::designs::Table,
+    valid: &[u64],
+    writer: &mut PlaneWriter<FibTable>,
+) {
+    let kind = NameKind::Mac;
+    writer.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
+    if load.place == Place::Gateway {
+        let name = |word: &u64| Name::from_bytes(kind, &word.to_le_bytes()[..6]).ok();
+        let sources = || load.sources.iter().filter_map(name);
+        let others = valid.iter().filter_map(name).map(|name| (name, None));
+        let with_ip = (0..).zip(sources()).map(|(i, name)| (name, Some(Ipv4Addr::from_bits(ip_of(i)).into())));
+        writer.valid().replace_with(others.chain(with_ip).collect());
+        writer.local().replace_with(sources().map(|name| (name, PortId(0))).collect());
+    }
 }
 
 /// Measures the empty forwarder.
 /// # Errors
 /// As for [`forward_with_fib`].
 pub fn forward_empty(load: &Load, hasher: &Hasher) -> Result<Measured, BuildError> {
-    forward(load, |writer: &mut PlaneWriter<EmptyTable>| {
+    forward(load, None, |writer: &mut PlaneWriter<EmptyTable>| {
         writer.set_table(NameKind::Mac, hasher, || EmptyTable::new(load.n_exits.into()));
     })
 }
 
-fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter<T>)) -> Result<Measured, BuildError> {
+fn forward<T: Table + 'static>(
+    load: &Load,
+    tapped: Option<(bool, &mut Copied)>,
+    set_up: impl FnOnce(&mut PlaneWriter<T>),
+) -> Result<Measured, BuildError> {
     let entry_role = if load.place == Place::Core { Role::Trunk } else { Role::Host };
     let mut ports: Vec<PortSpec> = (0..=load.n_exits)
         .map(|id| PortSpec {
@@ -204,12 +242,19 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     actions.extend((1..=load.n_exits).map(|id| Action::Port(PortId(id))));
     writer.set_actions(&actions);
     set_up(&mut writer);
+    let readers = tapped.as_ref().map_or_else(Vec::new, |&(drops_only, _)| {
+        let mut wanted = Wanted::default();
+        (0..=load.n_exits).for_each(|index| wanted.add(index as u8, drops_only, max_frame));
+        monitor.taps().open(load.workers, wanted)
+    });
 
     // All connections are opened in that time, also if there is a flood between them.
     let bursts = load.connections.map_or(0, |_| load.destinations.len().div_ceil(netio::BURST / 2));
     let warm_up = WARM_UP_BURSTS.max(bursts);
     let start = Barrier::new(load.workers);
+    let (has_ended, mut copied) = (AtomicBool::new(false), Copied::default());
     let runs: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
+        let reading = (!readers.is_empty()).then(|| scope.spawn(|| read_until(&has_ended, readers, load.n_exits)));
         let threads: Vec<_> = workers
             .into_iter()
             .zip(far_ends)
@@ -237,8 +282,14 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
                 })
             })
             .collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        let runs = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        has_ended.store(true, Ordering::Release);
+        copied = reading.and_then(|reading| reading.join().ok()).unwrap_or_default();
+        runs
     });
+    if let Some((_, to)) = tapped {
+        *to = copied;
+    }
     let began = runs.iter().map(|run| run.0).min();
     let ended = runs.iter().map(|run| run.1).max();
     let elapsed = began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began);
@@ -246,6 +297,32 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     let status = monitor.status();
     let exits = status.ports[1..].iter().map(|port| port.counters.tx_frames).collect();
     Ok(Measured { elapsed, frames, counts: status.total, exits })
+}
+
+/// Reads all that the tap copies, as a capture does, until the workers have ended.
+fn read_until(has_ended: &AtomicBool, readers: Vec<Reader>, n_exits: u16) -> Copied {
+    let (mut copied, mut batch) = (Copied::default(), Vec::new());
+    loop {
+        // What is read after the end is all there is.
+        let is_last = has_ended.load(Ordering::Acquire);
+        let mut has_read = false;
+        for reader in &readers {
+            has_read |= reader.read(|chunk| {
+                for record in records(chunk) {
+                    copied.frames += 1;
+                    batch.extend_from_slice(record.bytes);
+                }
+                batch.clear();
+            });
+        }
+        match has_read {
+            true => {}
+            false if is_last => break,
+            false => std::thread::park_timeout(Duration::from_millis(2)),
+        }
+    }
+    let lost = readers.iter().map(|reader| (0..=n_exits).map(|index| reader.lost(index as u8, false)).sum::<u64>());
+    Copied { lost: lost.sum(), ..copied }
 }
 
 #[cfg(test)]
@@ -338,6 +415,19 @@ mod tests {
                 let expected = counts.received.checked_div(refused).unwrap_or(0);
                 assert!(counts.dropped_total().abs_diff(expected) <= workers as u64, "{counts:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_tap_sees_every_frame_come_and_leave_or_counts_it_and_changes_no_way() {
+        for (place, wiring) in CASES {
+            let (load, hasher, fib, valid) = load(place, wiring, 2);
+            let (measured, copied) = forward_tapped(&load, &hasher, &*fib, &valid, false).unwrap();
+            let counts = measured.counts;
+            assert_eq!(counts.dropped_total(), 0);
+            assert_eq!(copied.frames + copied.lost, counts.received + counts.sent, "{copied:?}");
+            let (_, copied) = forward_tapped(&load, &hasher, &*fib, &valid, true).unwrap();
+            assert_eq!(copied, Copied::default());
         }
     }
 

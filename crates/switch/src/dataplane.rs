@@ -19,6 +19,7 @@ use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
 use crate::table::{FibTable, Table};
+use crate::tap::Taps;
 use crate::worker::Worker;
 use crate::worker::known::Known;
 use crate::worker::retry::Retry;
@@ -272,8 +273,9 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
-    let (kernel, links, learner) = (settings.shown_to.kernel().cloned(), shared.links.clone(), shared.learner.clone());
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner }, writer))
+    let kernel = settings.shown_to.kernel().cloned();
+    let (links, learner, taps) = (shared.links.clone(), shared.learner.clone(), shared.taps.clone());
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner, taps }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -324,6 +326,7 @@ pub struct Monitor {
     kernel: Option<Arc<Kernel>>,
     links: Arc<Links>,
     learner: Arc<Learner>,
+    taps: Arc<Taps>,
 }
 
 /// A data plane at one moment.
@@ -373,6 +376,11 @@ impl Monitor {
     /// What the workers saw at ports that learn.
     pub fn learner(&self) -> &Arc<Learner> {
         &self.learner
+    }
+
+    /// Copies of frames, for people who look.
+    pub fn taps(&self) -> &Arc<Taps> {
+        &self.taps
     }
 
     /// All ports: the index, the number, and the name of the device of each.
@@ -466,6 +474,11 @@ impl Dataplane {
     /// Wakes the worker that sends hellos.
     pub fn wake_first(&self) {
         self.wakers.iter().take(1).for_each(Waker::wake);
+    }
+
+    /// Wakes all workers, so that they see at once what has changed.
+    pub fn wake(&self) {
+        self.wakers.iter().for_each(Waker::wake);
     }
 
     /// Workers that still run: all, unless one has panicked or poll(2) has failed.

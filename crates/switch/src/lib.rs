@@ -22,6 +22,7 @@
 //! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
 //! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
+//! | [`tap`] | copies of frames with what became of each, for people who look |
 //! | [`maglev`] | servers by digest, in proportion to weights |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
@@ -55,4 +56,5 @@ pub mod share;
 pub mod shim;
 pub mod source;
 pub mod table;
+pub mod tap;
 pub mod worker;

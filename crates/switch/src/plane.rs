@@ -22,6 +22,7 @@ use crate::links::Links;
 use crate::parse::{FieldError, NameField};
 use crate::share::Share;
 use crate::table::FibTable;
+use crate::tap::Taps;
 use arc_swap::ArcSwap;
 use fib::action::Action;
 use fib::designs::Spec;
@@ -163,6 +164,8 @@ pub struct Shared<T> {
     pub(crate) links: Arc<Links>,
     /// What the workers saw at ports that learn.
     pub(crate) learner: Arc<Learner>,
+    /// Copies of frames for people who look.
+    pub(crate) taps: Arc<Taps>,
     /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
 }
@@ -254,8 +257,9 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let (plane, links, learner) = (ArcSwap::from_pointee(plane), Arc::default(), Arc::default());
-        let shared = Arc::new(Shared { plane, neighbours, links, learner, epoch: AtomicU32::new(1) });
+        let (plane, links, learner, taps) =
+            (ArcSwap::from_pointee(plane), Arc::default(), Arc::default(), Arc::default());
+        let shared = Arc::new(Shared { plane, neighbours, links, learner, taps, epoch: AtomicU32::new(1) });
         let writer = Self {
             shared: shared.clone(),
             n_workers,
@@ -297,6 +301,7 @@ impl<T> PlaneWriter<T> {
         if let Some(error) = self.field_error {
             tracing::error!("{error}");
         }
+        self.shared.taps.set_field(field.ok());
         self.shared.publish(|plane| {
             plane.generation += 1;
             plane.field = field.map_err(|_| DropReason::NoField);

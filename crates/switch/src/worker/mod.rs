@@ -22,10 +22,11 @@
 //!   valid names.
 //! - To a host, the exact table of local names must have the name at this very port. So a wrong answer of the FIB may
 //!   lead a frame astray until it is dropped, but never to a host that it is not for.
-//! - A frame never leaves by the port of entry, and enters at most [`shim::INITIAL_HOPS`] switches after the first.
+//! - A frame never leaves by the port of entry, and enters at most [`INITIAL_HOPS`](crate::shim::INITIAL_HOPS) switches after the first.
 //!
 //! Limits: 254 ports a worker.
 
+mod exits;
 pub(crate) mod known;
 mod leads;
 pub(crate) mod retry;
@@ -44,14 +45,14 @@ use crate::links::lldp;
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
-use crate::shim;
 use crate::table::Table;
+use crate::tap::{Seen, Tap};
 use arrayvec::ArrayVec;
 use fib::action::PortId;
 use fib::designs;
 use fib::name::NameKind;
 use leads::{Lead, Leads};
-use netio::{NetError, Packet, Pool, Waiter, Waker};
+use netio::{NetError, Pool, Waiter, Waker};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -145,6 +146,9 @@ pub struct Worker<T> {
     is_in_flight: bool,
     leads: Leads,
     aliens: Aliens,
+    /// Copies frames for people who look, while there are any, and the version of what they want.
+    tap: Option<Box<Tap>>,
+    tap_version: u32,
     trunks: PortSet,
     /// Ports with staged frames.
     dirty: PortSet,
@@ -187,6 +191,8 @@ impl<T: Table> Worker<T> {
             is_in_flight: false,
             leads: Leads::default(),
             aliens,
+            tap: None,
+            tap_version: 0,
             trunks,
             dirty: PortSet::default(),
         })
@@ -209,6 +215,9 @@ impl<T: Table> Worker<T> {
         if self.n_down > 0 {
             self.revive_ports(Instant::now());
         }
+        if self.tap_version != self.shared.taps.version() {
+            self.refresh_tap();
+        }
         if self.index == 0 && self.shared.links.is_sending() {
             self.send_hellos();
         }
@@ -229,6 +238,9 @@ impl<T: Table> Worker<T> {
         }
         if received == 0 {
             self.finish();
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.polled();
         }
         received
     }
@@ -277,6 +289,9 @@ impl<T: Table> Worker<T> {
         self.counters.received.add(self.work.burst.len() as u64);
         let from_trunk = self.ports[entry].role == Role::Trunk;
         (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, from_trunk, epoch);
+        if let Some(tap) = &mut self.tap {
+            tap.see(&mut self.work.seen, entry, &self.work.burst);
+        }
         // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
         let may_wait = self.work.burst.is_full() && self.router.is_none();
         if let Some(acl) = &self.ports[entry].acl {
@@ -390,6 +405,9 @@ impl<T: Table> Worker<T> {
         self.forward_checked();
         self.forward_tracked();
         self.finish_earlier();
+        if let Some(tap) = &mut self.tap {
+            tap.hand_over();
+        }
     }
 
     /// Finishes the burst whose names are in flight, if there is one.
@@ -442,6 +460,19 @@ impl<T: Table> Worker<T> {
             let mine = plane.tables.get(self.index);
             self.table = mine.and_then(|table| table.lock().unwrap_or_else(PoisonError::into_inner).take());
             self.generation = plane.generation;
+        }
+    }
+
+    /// Opens or closes the tap of this worker, or has it copy other frames.
+    #[cold]
+    fn refresh_tap(&mut self) {
+        self.tap_version = self.shared.taps.version();
+        self.shared.taps.refresh(self.index, &mut self.tap);
+        if self.tap.is_none() {
+            // Of bursts in flight, too, so that the next tap finds none of them.
+            for work in [&mut self.work, &mut self.checked, &mut self.tracked, &mut self.earlier] {
+                work.seen = Seen::default();
+            }
         }
     }
 
@@ -606,95 +637,6 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
-    /// `bare` have none any more.
-    fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
-        for (i, mut packet) in self.work.burst.drain(..).enumerate() {
-            let fate = self.work.fates[i];
-            let (exit, changed) = match fate {
-                Fate::Forward(exit) | Fate::Alien(exit) => {
-                    if fate != Fate::Forward(exit) {
-                        self.counters.aliens.add(1);
-                    }
-                    let to_trunk = self.trunks.contains(exit);
-                    let has_shim = from_trunk && bare >> i & 1 == 0;
-                    (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
-                }
-                Fate::Answer => {
-                    self.counters.answered.add(1);
-                    (entry, Ok(()))
-                }
-                Fate::Hello => {
-                    self.counters.hellos.add(1);
-                    self.pool.put(packet);
-                    continue;
-                }
-                Fate::Drop(reason) => (entry, Err(reason)),
-            };
-            if let Err(reason) = changed {
-                self.counters.drop_frame(reason);
-                self.pool.put(packet);
-                continue;
-            }
-            self.dirty.insert(exit as u8);
-            // There is room: only one burst is staged at a time, and a staging holds a burst.
-            self.ports[exit].staged.push(packet);
-        }
-    }
-
-    /// Sends the staged packets. It drops what a port does not take.
-    fn flush(&mut self) {
-        let mut sent = 0;
-        while let Some(exit) = self.dirty.pop() {
-            let exit = usize::from(exit);
-            let port = &mut self.ports[exit];
-            let before = port.staged.len();
-            let reason = if port.health.is_up() {
-                let result = port.device.tx_burst(&mut self.pool, &mut port.staged);
-                let n = *result.as_ref().unwrap_or(&0);
-                sent += n as u64;
-                let refused = before - n - port.staged.len();
-                if refused > 0 {
-                    self.counters.drop_frames(DropReason::TxRefused, refused as u64);
-                }
-                match result {
-                    Ok(_) => DropReason::TxFull,
-                    Err(error) => {
-                        self.port_failed(exit, &error);
-                        DropReason::PortDown
-                    }
-                }
-            } else {
-                DropReason::PortDown
-            };
-            let left = self.ports[exit].staged.len() as u64;
-            if left > 0 {
-                self.counters.drop_frames(reason, left);
-                self.pool.put_all(&mut self.ports[exit].staged);
-            }
-        }
-        self.counters.sent.add(sent);
-    }
-
-    /// Sends what the keeper of trunks says. A trunk that is down sends nothing.
-    #[cold]
-    fn send_hellos(&mut self) {
-        // What is in flight was staged for none of these ports yet, and has its turn after this.
-        for (exit, frame) in self.shared.links.take_frames() {
-            let Some(mut packet) = self.pool.take() else { break };
-            let port = self.ports.get_mut(usize::from(exit));
-            let port = port.filter(|port| port.health.is_up() && !port.staged.is_full() && packet.fill(&frame).is_ok());
-            let Some(port) = port else {
-                self.pool.put(packet);
-                continue;
-            };
-            port.staged.push(packet);
-            self.dirty.insert(exit);
-            self.counters.originated.add(1);
-        }
-        self.flush();
-    }
-
     fn port_failed(&mut self, index: usize, error: &NetError) {
         let port = &mut self.ports[index];
         if !port.health.is_up() {
@@ -730,15 +672,4 @@ impl<T: Table> Worker<T> {
     fn earliest_revival(&self) -> Option<Instant> {
         self.ports.iter().filter_map(|port| port.retry.due()).min()
     }
-}
-
-#[inline(always)]
-fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
-    let (done, otherwise) = match (from_trunk, to_trunk) {
-        (true, true) => (shim::count_down(packet.frame_mut()), DropReason::HopLimit),
-        (false, true) => (shim::push(packet), DropReason::NoHeadroom),
-        (true, false) => (shim::pop(packet), DropReason::HopLimit),
-        (false, false) => return Ok(()),
-    };
-    if done { Ok(()) } else { Err(otherwise) }
 }

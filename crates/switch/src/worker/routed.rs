@@ -1,7 +1,8 @@
 //! What a worker does with the gateway: packets from outside are routed before names are parsed; packets to the
 //! gateway's own name are routed after all names were looked up.
 
-use super::{Fate, PortIndex, Worker, change_shim};
+use super::exits::change_shim;
+use super::{Fate, PortIndex, Worker};
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
 use crate::gateway::{Outcome, Question, Side};

@@ -17,6 +17,7 @@ use crate::learn::{Claim, may_claim_address};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
+use crate::tap::{At, Verdict};
 use arrayvec::ArrayVec;
 use lookup::base::marked::Searches;
 use lookup::hash::{Digest, Hasher};
@@ -219,8 +220,15 @@ impl<T: Table> Worker<T> {
                 self.work.burst.push(packet);
             } else {
                 self.counters.drop_frame(reasons[i]);
+                if let Some(tap) = &mut self.tap {
+                    let at = At::of_entry(self.work.entry, &self.ports[self.work.entry]);
+                    tap.tell(&self.work.seen, i, at, packet.frame(), Verdict::Dropped(reasons[i]));
+                }
                 self.pool.put(packet);
             }
+        }
+        if self.tap.is_some() {
+            self.work.seen.remove(wrong);
         }
     }
 }

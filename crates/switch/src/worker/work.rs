@@ -6,6 +6,7 @@ use crate::counters::DropReason;
 use crate::flow::Tracking;
 use crate::parse::Names;
 use crate::plane::Plane;
+use crate::tap::Seen;
 use arc_swap::Guard;
 use fib::designs;
 use lookup::base::marked::Searches;
@@ -22,6 +23,8 @@ pub(super) struct Work<T> {
     pub(super) epoch: u32,
     /// The plane that it is forwarded by. None while there is no burst.
     pub(super) plane: Option<Guard<Arc<Plane<T>>>>,
+    /// The frames as they came, if there is a tap at the port.
+    pub(super) seen: Seen,
     pub(super) sources: Sources,
     pub(super) tracking: Tracking,
     pub(super) names: Names,
@@ -42,6 +45,7 @@ impl<T> Work<T> {
             from_trunk: false,
             epoch: 0,
             plane: None,
+            seen: Seen::default(),
             sources: Sources::default(),
             tracking: Tracking::default(),
             names: Names::default(),
