@@ -2,7 +2,8 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let services = ["north", "follow", "south", "lookup", "flow"].map(|name| format!("fibula/v1/{name}.proto"));
+    let services =
+        ["north", "follow", "south", "lookup", "flow", "capture"].map(|name| format!("fibula/v1/{name}.proto"));
     let files = protox::compile(services, ["proto"])?;
     tonic_prost_build::configure().bytes(".").compile_fds(files)?;
     let etcd = protox::compile(["etcd/v3.proto"], ["proto"])?;

@@ -4,6 +4,7 @@ use crate::address::socket_path;
 use crate::identity::Kind;
 use crate::lookup::MAX_LOOKUP_BYTES;
 use crate::tls::{Tls, connect_plain, connect_unix, explain};
+use crate::v1::captures_client::CapturesClient;
 use crate::v1::flows_client::FlowsClient;
 use crate::v1::lookup_client::LookupClient;
 use crate::v1::northbound_client::NorthboundClient;
@@ -163,4 +164,9 @@ pub fn lookup(channel: Channel) -> LookupClient<Channel> {
 /// A client of a switch that tracks connections, with the limits raised.
 pub fn flows(channel: Channel) -> FlowsClient<Channel> {
     FlowsClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// A client of a switch that copies frames, with the limits raised.
+pub fn captures(channel: Channel) -> CapturesClient<Channel> {
+    CapturesClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }

@@ -2,7 +2,7 @@
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
 //! they come in. [`client`] opens channels with windows and limits for big streams. [`lookup`] serves answers about
-//! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`address`] says
+//! names, [`flow`] the connections that a switch tracks, [`capture`] copies of its frames. [`config`] reads the configuration file of a daemon, [`address`] says
 //! where it listens, [`status`] serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
 //! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod audit;
+pub mod capture;
 pub mod client;
 pub mod clock;
 pub mod config;

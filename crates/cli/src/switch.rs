@@ -32,6 +32,7 @@ struct StartedRow {
     status: Option<Address>,
     lookup: Option<Address>,
     flow: Option<Address>,
+    control: Option<Address>,
 }
 
 impl Args {
@@ -74,6 +75,7 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
         status: switch.status_address().cloned(),
         lookup: switch.lookup_address().cloned(),
         flow: switch.flow_address().cloned(),
+        control: switch.control_address().cloned(),
     };
     let page = |at: &Address, scheme: &str, page: &str| match at {
         Address::Tcp(at) => format!("{scheme}://{at}/{page}"),
@@ -83,8 +85,9 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let status = row.status.as_ref().map(|at| format!(", status on {}", page(at, of_status(at), "status")));
     let lookup = row.lookup.as_ref().map(|at| format!(", answers on {}", page(at, scheme, "lookup")));
     let flow = row.flow.as_ref().map(|at| format!(", flows at {at}"));
-    let [status, lookup, flow] = [status, lookup, flow].map(Option::unwrap_or_default);
-    let sentence = format!("switch {} runs{status}{lookup}{flow}", row.name);
+    let control = row.control.as_ref().map(|at| format!(", control at {at}"));
+    let [status, lookup, flow, control] = [status, lookup, flow, control].map(Option::unwrap_or_default);
+    let sentence = format!("switch {} runs{status}{lookup}{flow}{control}", row.name);
     out.done(&row, &sentence)?;
     supervisor.serves(&sentence);
     let mut pulse = Pulse::default();

@@ -166,8 +166,8 @@ mod tests {
 
     /// The paths of all requests of the services.
     fn paths() -> BTreeSet<String> {
-        let services = ["Northbound", "Southbound", "Lookup", "Flows"];
-        let files = ["north", "south", "lookup", "flow"];
+        let services = ["Northbound", "Southbound", "Lookup", "Flows", "Captures"];
+        let files = ["north", "south", "lookup", "flow", "capture"];
         let mut paths: BTreeSet<String> = ["/lookup", "/status", "/metrics"].map(String::from).into();
         for (service, file) in services.iter().zip(files) {
             let path = format!("{}/proto/fibula/v1/{file}.proto", env!("CARGO_MANIFEST_DIR"));
@@ -200,6 +200,7 @@ mod tests {
         assert_eq!(needs("/fibula.v1.Flows/Flush"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Rekey"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Backup"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Captures/Capture"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Unheard"), Needs::Role(Role::Admin));
     }
 }

@@ -1,6 +1,7 @@
 //! `switch.toml`.
 
 use super::dpdk;
+pub use super::driver::Driver;
 use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
@@ -20,10 +21,8 @@ use api::tls::Files;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// What a switch needs to know. Unknown keys are errors.
@@ -57,6 +56,8 @@ pub struct Config {
     pub status: Option<Address>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
     pub lookup: Option<Address>,
+    /// Where operators ask the switch itself: captures of frames; nobody can if absent.
+    pub control: Option<Address>,
     /// The file in which other programs can read the table while it is served; none if absent. On a file system in memory.
     pub share: Option<PathBuf>,
     /// Bytes that the tables may have: what comes from the controller and is larger is refused.
@@ -185,61 +186,6 @@ fn default_learn_max() -> u32 {
     16
 }
 
-/// How the frames of a port come and go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-pub enum Driver {
-    /// Through packet sockets, on any interface.
-    #[default]
-    AfPacket,
-    /// Through AF_XDP sockets, before the kernel's stack; through packet sockets where that cannot be.
-    AfXdp,
-    /// From trunk to trunk in the kernel, by the switch's own table; otherwise as with `af_xdp`.
-    Xdp,
-    /// Through DPDK, in a binary that has it.
-    Dpdk,
-}
-
-impl Driver {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::AfPacket, Self::AfXdp, Self::Xdp, Self::Dpdk];
-
-    /// The name in files and on command lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AfPacket => "af_packet",
-            Self::AfXdp => "af_xdp",
-            Self::Xdp => "xdp",
-            Self::Dpdk => "dpdk",
-        }
-    }
-}
-
-impl FromStr for Driver {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|driver| driver.name() == text).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("no such driver: `{text}`; there are {known}")
-        })
-    }
-}
-
-impl TryFrom<String> for Driver {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// What is attached to a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -313,12 +259,12 @@ impl Config {
         }
         config.check_trust()?;
         let control = config.flow.as_ref().and_then(|flow| flow.control.as_ref());
-        let addresses = [config.lookup.as_ref(), config.status.as_ref(), control];
+        let addresses = [config.lookup.as_ref(), config.status.as_ref(), config.control.as_ref(), control];
         let taken =
             |&address: &&Address| addresses.iter().flatten().filter(|other| other.overlaps(address)).count() > 1;
         if let Some(twice) = addresses.iter().flatten().find(|address| taken(address)) {
             return Err(format!(
-                "two of lookup, status and flow.control have the address {twice}; give each another port or path"
+                "two of lookup, status, control and flow.control have the address {twice}; give each another port or path"
             ));
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
@@ -574,7 +520,8 @@ impl Config {
         }
         self.audit.check()?;
         let control = self.flow.as_ref().and_then(|flow| flow.control.as_ref());
-        for (key, address) in [("lookup", self.lookup.as_ref()), ("flow.control", control)] {
+        let checked = [("lookup", self.lookup.as_ref()), ("control", self.control.as_ref()), ("flow.control", control)];
+        for (key, address) in checked {
             address.map_or(Ok(()), |address| check_address(key, address, has_tls, self.insecure))?;
         }
         let is_open = has_tls || self.metrics_open;
@@ -783,6 +730,8 @@ mod tests {
             (format!("{GOOD}lookup = '0.0.0.0:4603'\n"), "fibula pki init"),
             (format!("{GOOD}status = '10.0.0.2:4602'\n"), "fibula pki init"),
             (format!("{GOOD}[flow]\ncontrol = '[::]:4604'\n"), "fibula pki init"),
+            (format!("{GOOD}control = '0.0.0.0:4605'\n{PORT}"), "control = \"0.0.0.0:4605\" can be reached"),
+            (format!("{GOOD}status = '[::1]:4605'\ncontrol = '[::1]:4605'\n"), "the address [::1]:4605"),
         ];
         for (text, reason) in cases {
             let message = Config::parse(&text).unwrap_err();

@@ -9,8 +9,10 @@
 //! used (again) when it is there.
 
 pub mod agent;
+mod capture;
 pub mod config;
 pub mod dpdk;
+mod driver;
 mod flows;
 mod late;
 mod learn;
@@ -123,6 +125,7 @@ pub struct Switch {
     status_address: Option<Address>,
     lookup_address: Option<Address>,
     flow_address: Option<Address>,
+    control_address: Option<Address>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
     /// The agent, the saver, and what gives memory back.
     background: [tokio::task::JoinHandle<()>; 3],
@@ -182,11 +185,21 @@ impl Switch {
         };
         let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control.as_ref()), &flows) {
             (Some(address), Some(flows)) => {
-                let control = flows::Control { flows: flows.clone(), audit };
+                let control = flows::Control { flows: flows.clone(), audit: Arc::clone(&audit) };
                 let bound = api::flow::serve(address, &gate, control).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
+        };
+        let control_address = match &config.control {
+            Some(address) => {
+                let in_kernel = if kernel.is_some() { config.kernel_ports() } else { vec![] };
+                let name = config.name.clone();
+                let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, audit);
+                let bound = api::capture::serve(address, &gate, control).await;
+                Some(bound.map_err(listens(address))?)
+            }
+            None => None,
         };
         let keeper = match flows {
             Some(flows) => {
@@ -213,7 +226,17 @@ impl Switch {
         let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane) });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
         let background = [agent, saving, keeper_of_memory];
-        Ok(Self { plane, shared, saver, status_address, lookup_address, flow_address, keeper, background })
+        Ok(Self {
+            plane,
+            shared,
+            saver,
+            status_address,
+            lookup_address,
+            flow_address,
+            control_address,
+            keeper,
+            background,
+        })
     }
 
     /// Where `/metrics` and `/status` listen.
@@ -229,6 +252,11 @@ impl Switch {
     /// Where `fibula flow` reaches it.
     pub fn flow_address(&self) -> Option<&Address> {
         self.flow_address.as_ref()
+    }
+
+    /// Where `fibula capture` reaches it.
+    pub fn control_address(&self) -> Option<&Address> {
+        self.control_address.as_ref()
     }
 
     /// Whether it works: its workers do (see [`Dataplane::beat`]), and what the controller changes can be changed. Waits until
