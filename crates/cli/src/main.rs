@@ -7,6 +7,7 @@
 mod answers;
 mod atomic_file;
 mod audit;
+mod capture;
 mod controller;
 mod demo;
 mod doctor;
@@ -69,6 +70,8 @@ enum Command {
     Trace(look::trace::Args),
     /// Connections that a switch tracks, and servers of its virtual addresses
     Flow(flow::Args),
+    /// Frames at the ports of a running switch, with why they were dropped, as lines or as pcapng
+    Capture(capture::Args),
     /// FIBs offline: from a list of names to a file and back
     #[command(subcommand)]
     Fib(fib::FibCommand),
@@ -95,7 +98,7 @@ enum Command {
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["demo", "init", "doctor", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
-    ("See", &["top", "monitor", "trace"]),
+    ("See", &["top", "monitor", "trace", "capture"]),
     ("Trust", &["pki", "rekey", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm", "rules"]),
     ("Laboratory", &["bench", "repro"]),
@@ -144,6 +147,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Top(args) => args.run(out),
         Command::Monitor(args) => args.run(out),
         Command::Trace(args) => args.run(out),
+        Command::Capture(args) => args.run(out),
         Command::Pki(args) => args.run(out),
         Command::Rekey(args) => args.run(out),
         Command::Audit(args) => args.run(out),

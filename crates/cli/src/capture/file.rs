@@ -1,0 +1,123 @@
+//! Frames as pcapng, in a file or on standard output.
+
+use super::{Session, dropped};
+use api::v1;
+use command::output::{Exit, OrExit, to_stdout};
+use netio::pcapng::{Counts, Frame, Interface, Writer};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Stdout, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the blocks go.
+enum Target {
+    File(File),
+    Stdout(Stdout),
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+/// A capture that is being written.
+pub(super) struct Capture {
+    path: PathBuf,
+    writer: Writer<Target>,
+    /// The interface of each port, in the order of the capture.
+    interfaces: HashMap<u32, u32>,
+}
+
+impl Capture {
+    /// Begins a capture at a path, or on standard output if this is `-`.
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn create(path: &Path, session: &Session) -> anyhow::Result<Self> {
+        let target = if path.as_os_str() == "-" {
+            Target::Stdout(io::stdout())
+        } else {
+            let cannot = || format!("cannot write {}; name a file in a directory that you may write", path.display());
+            Target::File(File::create(path).or_exit(Exit::Refused, cannot())?)
+        };
+        let start = &session.start;
+        let described: Vec<String> =
+            start.ports.iter().map(|port| format!("port {}, {}", port.port, port.role)).collect();
+        let interfaces: Vec<Interface<'_>> = start
+            .ports
+            .iter()
+            .zip(&described)
+            .map(|(port, description)| Interface { name: &port.device, description, snap_bytes: start.snap_bytes })
+            .collect();
+        let limits = session.limits().map(|limits| format!("; {limits}")).unwrap_or_default();
+        let comment = format!("switch {}{limits}", start.switch);
+        let application = concat!("fibula ", env!("CARGO_PKG_VERSION"));
+        let writer = Writer::new(target, application, &comment, &interfaces)?;
+        let interfaces = (0..).zip(&start.ports).map(|(i, port)| (port.port, i)).collect();
+        let mut capture = Self { path: path.to_owned(), writer, interfaces };
+        capture.flush()?;
+        Ok(capture)
+    }
+
+    /// # Errors
+    /// The frame is of a port that the switch did not name.
+    pub(super) fn frame(&mut self, frame: &v1::CapturedFrame) -> anyhow::Result<()> {
+        let comment = match frame.verdict() {
+            v1::FrameVerdict::Dropped => dropped(&frame.reason),
+            v1::FrameVerdict::Answered => "answered by the switch".to_owned(),
+            v1::FrameVerdict::Heard => "hello of a neighbour".to_owned(),
+            v1::FrameVerdict::Forwarded | v1::FrameVerdict::Sent | v1::FrameVerdict::Unspecified => String::new(),
+        };
+        let Some(&interface) = self.interfaces.get(&frame.port) else { return Ok(()) };
+        let v1::CapturedFrame { time_ns, outbound, original_bytes, ref data, .. } = *frame;
+        let original_len = original_bytes.max(data.len() as u32);
+        let frame = Frame { interface, time_ns, is_outbound: outbound, original_len, bytes: data, comment: &comment };
+        Ok(self.writer.frame(&frame)?)
+    }
+
+    /// Writes what there is.
+    /// # Errors
+    /// When it cannot be written: then the file has whole blocks only. When nobody reads standard output.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        let Err(error) = self.writer.flush() else { return Ok(()) };
+        let (path, bytes) = (self.path.display(), self.writer.whole_bytes());
+        match self.writer.get_ref() {
+            Target::Stdout(_) => Err(to_stdout(error)),
+            Target::File(_) if error.kind() == ErrorKind::BrokenPipe => Err(to_stdout(error)),
+            Target::File(file) => {
+                // A pipe or a device has no length, and nothing to take back.
+                let is_whole = file.set_len(bytes).is_ok();
+                let what = if is_whole {
+                    format!("; it has the {bytes} bytes before, a whole capture")
+                } else {
+                    String::new()
+                };
+                let help = "make room, or name a file elsewhere; --snap keeps less of each frame";
+                Err(error).or_exit(Exit::Internal, format!("cannot write {path}{what}; {help}"))
+            }
+        }
+    }
+
+    /// Ends the capture with what was counted.
+    /// # Errors
+    /// As [`Capture::flush`].
+    pub(super) fn finish(mut self, session: &Session) -> anyhow::Result<()> {
+        let now_ns = api::clock::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        for (i, port) in (0..).zip(&session.start.ports) {
+            let of = |counts: &std::collections::BTreeMap<u32, u64>| counts.get(&port.port).copied().unwrap_or(0);
+            let (seen, lost) = (of(&session.seen), of(&session.lost));
+            self.writer.counts(i, now_ns, Counts { seen: seen + lost, lost })?;
+        }
+        self.flush()
+    }
+}

@@ -1,0 +1,260 @@
+//! `fibula capture`: the frames at the ports of a running switch, with what became of each, as lines or as pcapng.
+
+mod file;
+mod lines;
+
+use crate::remote::{Credentials, answer, exit_of, refusal};
+use ::switch::counters::DropReason;
+use ::switch::parse::NameField;
+use api::client::ConnectError;
+use api::identity::Kind;
+use api::v1;
+use command::output::{Exit, Failure, Output};
+use fib::name::NameKind;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+/// Arguments of `fibula capture`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The number of a port or the name of its interface, or `all`
+    port: String,
+    /// Address of the switch: `control` in its switch.toml
+    #[arg(
+        long,
+        visible_alias = "switch",
+        env = "FIBULA_CONTROL",
+        default_value = "127.0.0.1:4605",
+        value_name = "ADDRESS"
+    )]
+    at: String,
+    /// Only frames that are dropped
+    #[arg(long)]
+    drops: bool,
+    /// Only frames from or to this name, or this MAC address
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Bytes of a frame that are kept; all if absent
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    snap: Option<u32>,
+    /// End after so many frames
+    #[arg(short = 'c', long, value_name = "FRAMES", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after so long: 500ms, 10s, 5m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    at_most: Option<Duration>,
+    /// Write pcapng to this file, or to standard output if it is `-`, instead of a line for each frame
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: Credentials,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write it like 500ms, 10s, 5m or 1h");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let n: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    n.checked_mul(unit_ms).filter(|&ms| ms > 0).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// Where frames go.
+enum Sink {
+    Lines(lines::Lines),
+    File(file::Capture),
+}
+
+/// What the switch said at the beginning, and what came since.
+struct Session {
+    start: v1::CaptureStart,
+    field: Option<NameField>,
+    /// Frames by port.
+    seen: BTreeMap<u32, u64>,
+    /// Frames that the switch could not pass on, by port.
+    lost: BTreeMap<u32, u64>,
+    /// Dropped frames by reason.
+    dropped: BTreeMap<String, u64>,
+}
+
+impl Session {
+    fn new(start: v1::CaptureStart) -> Self {
+        let kind = start.name_kind.parse::<NameKind>().ok();
+        let offset = start.fixed_offset.map(|offset| offset as usize);
+        let field = kind.and_then(|kind| NameField::new(kind, offset).ok());
+        Self { start, field, seen: BTreeMap::new(), lost: BTreeMap::new(), dropped: BTreeMap::new() }
+    }
+
+    fn device(&self, port: u32) -> &str {
+        self.start.ports.iter().find(|known| known.port == port).map_or("", |known| &known.device)
+    }
+
+    fn count(&mut self, frame: &v1::CapturedFrame) {
+        *self.seen.entry(frame.port).or_default() += 1;
+        if frame.verdict() == v1::FrameVerdict::Dropped {
+            *self.dropped.entry(frame.reason.clone()).or_default() += 1;
+        }
+    }
+
+    fn n_seen(&self) -> u64 {
+        self.seen.values().sum()
+    }
+
+    /// What nobody sees in the frames, for people.
+    fn limits(&self) -> Option<String> {
+        let in_kernel = self.start.ports.iter().filter(|port| port.in_kernel);
+        let ports: Vec<String> = in_kernel.map(|port| format!("{} ({})", port.port, port.device)).collect();
+        (!ports.is_empty()).then(|| {
+            format!(
+                "the kernel forwards frames from trunk to trunk by itself (driver xdp), and these are not seen, at ports {}",
+                ports.join(", ")
+            )
+        })
+    }
+
+    /// Tells on standard error what there was, where standard output is for the frames.
+    fn sum_up(&self) {
+        let lost: u64 = self.lost.values().sum();
+        let missing =
+            if lost > 0 { format!(", {lost} more were not captured: they came too fast") } else { String::new() };
+        eprintln!("{} frames{missing}", self.n_seen());
+        for (reason, n) in &self.dropped {
+            eprintln!("{n} {}", dropped(reason));
+        }
+    }
+}
+
+/// Why a frame was dropped, in words.
+fn dropped(reason: &str) -> String {
+    match DropReason::ALL.iter().find(|known| known.name() == reason) {
+        Some(known) => format!("dropped: {reason} ({})", known.sentence().trim_end_matches('.')),
+        // Of a switch that is newer.
+        None => format!("dropped: {reason}"),
+    }
+}
+
+impl Args {
+    /// # Errors
+    /// Exit code 1 if the file cannot be written, 2 for an invalid address, 3 for what is no name, 4 if the switch does not
+    /// answer or has no such port, 5 without the role `admin` or with too many captures.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.capture(out))
+    }
+
+    async fn capture(self, out: &Output) -> anyhow::Result<()> {
+        // First, so that no signal ends the capture without an end of its file.
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let channel =
+            self.credentials.connect(Kind::Switch, &self.at).await?.map_err(|error| self.unreachable(error))?;
+        let request = v1::CaptureRequest {
+            port: if self.port == "all" { String::new() } else { self.port.clone() },
+            drops_only: self.drops,
+            snap_bytes: self.snap.unwrap_or(0),
+            name: self.name.clone().unwrap_or_default(),
+        };
+        let mut batches = answer(api::client::captures(channel).capture(request).await)?;
+        let first = batches.message().await.map_err(|status| refusal(&status))?;
+        let Some(start) = first.and_then(|batch| batch.start) else {
+            return Err(Failure::new(Exit::NotFound, "the switch ended the capture before it began; ask it again"));
+        };
+        let mut session = Session::new(start);
+        let mut sink = match &self.file {
+            Some(path) => Sink::File(file::Capture::create(path, &session)?),
+            None => Sink::Lines(lines::Lines::new(*out)),
+        };
+        if let Some(limits) = session.limits() {
+            eprintln!("{limits}");
+        }
+        let until = self.at_most.map(|at_most| Instant::now() + at_most);
+        let mut ended = Ok(());
+        loop {
+            let message = tokio::select! {
+                message = batches.message() => message,
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
+            };
+            let batch = match message {
+                Ok(Some(batch)) => batch,
+                Ok(None) => {
+                    ended = Err(Failure::new(Exit::NotFound, "the switch ended the capture: it was stopped"));
+                    break;
+                }
+                Err(status) => {
+                    ended = Err(refusal(&status));
+                    break;
+                }
+            };
+            session.lost.extend(batch.lost.iter().map(|loss| (loss.port, loss.frames)));
+            for frame in &batch.frames {
+                if self.count.is_some_and(|count| session.n_seen() >= count) {
+                    break;
+                }
+                session.count(frame);
+                match &mut sink {
+                    Sink::Lines(lines) => lines.frame(frame, &session)?,
+                    Sink::File(file) => file.frame(frame)?,
+                }
+            }
+            match &mut sink {
+                Sink::Lines(lines) => lines.flush()?,
+                Sink::File(file) => file.flush()?,
+            }
+            if self.count.is_some_and(|count| session.n_seen() >= count) {
+                break;
+            }
+        }
+        if let Sink::File(file) = sink {
+            file.finish(&session)?;
+        }
+        session.sum_up();
+        ended
+    }
+
+    fn unreachable(&self, error: ConnectError) -> anyhow::Error {
+        let at = &self.at;
+        match error {
+            ConnectError::Unreachable { reason, .. } => Failure::new(
+                Exit::NotFound,
+                format!(
+                    "no switch answers at {at} ({reason}); give --at or FIBULA_CONTROL the address that is `control` in its \
+                     switch.toml, and add that line if there is none: control = \"127.0.0.1:4605\""
+                ),
+            ),
+            ConnectError::BadUrl { .. } => {
+                Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4605"))
+            }
+            error => Failure::new(exit_of(&error), error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(["10", "10s"].map(duration), [Ok(Duration::from_secs(10)), Ok(Duration::from_secs(10))]);
+        assert_eq!(["5m", "1h"].map(duration), [Ok(Duration::from_secs(300)), Ok(Duration::from_secs(3600))]);
+        for wrong in ["", "s", "0s", "-1s", "1d", "1.5s", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(duration(wrong).unwrap_err().contains("500ms"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_is_not_known_here_is_said_by_its_name() {
+        assert_eq!(dropped("alien"), "dropped: alien (A frame from a host to a name that no host has)");
+        assert_eq!(dropped("of_a_later_version"), "dropped: of_a_later_version");
+    }
+}
