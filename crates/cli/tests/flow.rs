@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 use support::{FIBULA, Process, exit_code, stderr, stdout};
 
 struct Site {
@@ -88,4 +89,27 @@ fn a_switch_without_flows_shows_none_and_counts_zero() {
     assert_eq!(_switch.terminate(), Some(0));
     let gone = Command::new(FIBULA).args(["flow", "stats", "--at", &control]).output().unwrap();
     assert!(exit_code(&gone) == 4 && stderr(&gone).contains("FIBULA_FLOW"), "{}", stderr(&gone));
+}
+
+#[test]
+fn a_log_in_json_has_an_object_a_line_with_the_fields_of_the_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\nlookup = '127.0.0.1:0'\n",
+        directory.path().join("s1").display()
+    );
+    let file = directory.path().join("switch.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(FIBULA);
+    command.args(["switch", "--config"]).arg(&file).args(["--log-format", "json"]).env("FIBULA_LOG", "info");
+    let mut switch = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(switch.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    switch.kill().unwrap();
+    switch.wait().unwrap();
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert_eq!([&event["level"], &event["switch"]], ["INFO", "s1"], "{event}");
+    assert!(event["message"].as_str().unwrap().starts_with("no saved image"), "{event}");
+    let output = Command::new(FIBULA).args(["--log-format", "xml", "switch", "list"]).output().unwrap();
+    assert!(exit_code(&output) == 2 && stderr(&output).contains("text, json, journald"), "{}", stderr(&output));
 }

@@ -4,6 +4,7 @@
 //! standard output through [`output::Output`] (a table, or one JSON object per row with `-j`); logs, progress and errors go
 //! to standard error. The exit code says what kind of failure it was: see [`output::Exit`].
 
+pub mod log;
 pub mod output;
 pub mod prefix_list;
 pub mod program;

@@ -2,12 +2,11 @@
 //! code.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
+use crate::log::{self, Format};
 use crate::output::{Exit, Failure, Output};
 
 /// A command line: the flags that all commands have, and the command.
@@ -20,6 +19,9 @@ pub struct CommandLine<C: Subcommand> {
     /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `fibula_controller=debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// How the log is written: for people, as JSON, or to the journal of systemd
+    #[arg(long, global = true, env = "FIBULA_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: Format,
     #[command(subcommand)]
     command: C,
 }
@@ -37,9 +39,9 @@ pub fn run<C: Subcommand>(syntax: clap::Command, run: impl FnOnce(C, &Output) ->
         }
         Err(error) => error.exit(),
     };
-    start_log(line.verbose);
     let out = Output::new(line.json);
-    match run(line.command, &out) {
+    let result = log::start(line.verbose, line.log_format).and_then(|()| run(line.command, &out));
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => out.failure(&error),
     }
@@ -50,12 +52,4 @@ pub fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let is_json =
         |text: &str| text == "--json" || text.starts_with('-') && !text.starts_with("--") && text.contains('j');
     arguments.skip(1).take_while(|argument| argument != "--").any(|argument| argument.to_str().is_some_and(is_json))
-}
-
-/// Logs to standard error, so that standard output stays a clean table or clean JSON.
-fn start_log(verbose: u8) {
-    let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
-    let filter = EnvFilter::try_from_env("FIBULA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal).init();
 }
