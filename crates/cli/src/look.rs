@@ -37,7 +37,7 @@ mod tests {
     fn rates_and_times_are_short_and_texts_are_harmless() {
         let rates = [0.0, 0.3, 12.4, 9_999.0, 12_345.0, 2.5e6, 1.2e10].map(rate);
         assert_eq!(rates, ["0", "0.3", "12", "9999", "12.3k", "2.5M", "12.0G"]);
-        assert_eq!(time_of_day(1_790_000_000_123), "13:33:20.123");
+        assert_eq!(time_of_day(1_790_000_000_123), "14:13:20.123");
         assert_eq!(time_of_day(u64::MAX), "-");
         assert_eq!(plain("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
     }

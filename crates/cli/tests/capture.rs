@@ -185,7 +185,8 @@ fn frames_are_captured_as_lines_and_as_pcapng_with_why_they_were_dropped() {
             assert_eq!(exit_code(output), 0, "{}", stderr(output));
         }
         let [(all, said), (drops, _), (named, _)] = ends;
-        let alien = "dropped: alien (A frame from a host to a name that no host has)";
+        let alien =
+            "dropped: alien (A host sent to a name that no host has. `fibula name list` shows those that exist)";
         assert!(stderr(&said).contains(&format!("6 frames\n1 {alien}\n")), "{}", stderr(&said));
         let path = site.path("all.pcapng");
         std::fs::write(&path, &all).unwrap();
@@ -196,7 +197,7 @@ fn frames_are_captured_as_lines_and_as_pcapng_with_why_they_were_dropped() {
         if let Some(mut lines) = read_by_tshark(&path) {
             // Frames of two ports come in any order.
             lines.sort();
-            let source = "dropped: source_mac (From a host port: the source MAC address is no name at this port)";
+            let source = "dropped: source_mac (A host sent from a MAC address that is no name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`))";
             let mut expected = vec![
                 "sw-host;0x00000001;60;".to_owned(),
                 "sw-trunk;0x00000002;64;".to_owned(),

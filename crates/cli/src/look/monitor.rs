@@ -126,7 +126,7 @@ mod tests {
             missed: 0,
         };
         let text = line(&event, false).unwrap();
-        assert_eq!(text, "13:33:20.123  bad      link        s1:2 – s2:1: cut\u{fffd}\u{fffd}[31m\n");
+        assert_eq!(text, "14:13:20.123  bad      link        s1:2 – s2:1: cut\u{fffd}\u{fffd}[31m\n");
         let json: serde_json::Value = serde_json::from_str(&line(&event, true).unwrap()).unwrap();
         assert_eq!((&json["sequence"], &json["missed"]), (&7.into(), &serde_json::Value::Null));
     }

@@ -123,15 +123,18 @@ fn text(
     text
 }
 
-/// The bytes of a frame in hexadecimal digits, with spaces or colons between them or not. None: it is a name.
+/// The bytes of a frame in hexadecimal digits, with spaces or colons between bytes or not. None: it is a name.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let is_address = text.contains(':') && text.split(':').any(|group| group.trim().len() != 2);
+    if is_address || text.starts_with("0x") {
+        return None;
+    }
     let digits: Vec<u8> = text
-        .trim_start_matches("0x")
         .chars()
         .filter(|c| !c.is_whitespace() && *c != ':')
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect::<Option<_>>()?;
-    let is_frame = digits.len() >= 2 * HEADER && digits.len().is_multiple_of(2) && !text.contains("::");
+    let is_frame = digits.len() >= 2 * HEADER && digits.len().is_multiple_of(2);
     is_frame.then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
