@@ -274,10 +274,11 @@ impl Session {
         let was_good = matches!(self.state, LinkState::Up | LinkState::Unwatched);
         let state = if !is_good {
             let is_restart = std::mem::take(&mut self.restarts) && found == LinkState::OneWay;
-            if was_good && !is_restart && (self.was_up || found == LinkState::NoCarrier) {
-                // One that was good for long falls for the first time.
+            if was_good && (self.was_up || found == LinkState::NoCarrier) {
+                // One that was good for long falls for the first time; that its neighbour starts anew is no fall.
                 let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
-                self.falls = if is_old { 1 } else { self.falls + 1 };
+                let before = if is_old { 0 } else { self.falls };
+                self.falls = before + u32::from(!is_restart);
             }
             self.good_since = None;
             found
@@ -460,6 +461,11 @@ mod tests {
         cable.rounds(3);
         cable.cut = [false; 2];
         assert_eq!(cable.rounds(2), [LinkState::Settling; 2]);
+        // Falls that were long ago are forgiven with a restart, too.
+        cable.rounds(310);
+        assert_eq!(cable.states(), [LinkState::Up; 2]);
+        cable.ends[1] = Session::new(PortId(11), 2000, Timing::default(), cable.now);
+        assert_eq!(cable.rounds(2), [LinkState::Up; 2]);
     }
 
     #[test]
