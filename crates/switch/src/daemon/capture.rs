@@ -21,7 +21,7 @@ use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::Bytes;
@@ -39,6 +39,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const PASS_ON_EVERY: u64 = 256;
 /// Where a name is looked for, it is in so many bytes, whatever the operator wants to see.
 const NAME_BYTES: usize = 256;
+
+/// How often the client is sent something at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// A port, as captures see it.
 struct Port {
@@ -152,7 +155,19 @@ impl Shared {
         let drops_only = request.drops_only;
         let at = indices.iter().map(|&index| (index, self.ports[usize::from(index)].id)).collect();
         let (batch, before, dropped, told) = (Batch::default(), vec![], BTreeMap::new(), BTreeMap::new());
-        let capture = Capture { at, ports, drops_only, snap_bytes, name, to, batch, before, dropped, told };
+        let capture = Capture {
+            at,
+            ports,
+            drops_only,
+            snap_bytes,
+            name,
+            to,
+            batch,
+            before,
+            dropped,
+            told,
+            sent_at: Instant::now(),
+        };
         running.captures.push(capture);
         if running.readers.is_empty() {
             running.readers = self.taps.open(self.n_workers, running.wanted());
@@ -286,6 +301,8 @@ struct Capture {
     dropped: BTreeMap<u32, u64>,
     /// What the operator knows of losses.
     told: BTreeMap<u32, u64>,
+    /// When something was sent last.
+    sent_at: Instant,
 }
 
 /// Frames that are on their way to an operator, without their bytes, which are one after the other.
@@ -304,7 +321,9 @@ impl Capture {
         let kept = record.bytes.len().min(self.snap_bytes);
         self.batch.bytes.extend_from_slice(&record.bytes[..kept]);
         self.batch.frames.push((to_wire(record), kept));
-        if self.batch.bytes.len() >= BATCH_BYTES {
+        // Of frames that are cut short, what is said of each is most.
+        let n_bytes = self.batch.bytes.len() + self.batch.frames.len() * size_of::<(v1::CapturedFrame, usize)>();
+        if n_bytes >= BATCH_BYTES {
             self.send(vec![]);
         }
     }
@@ -332,7 +351,8 @@ impl Capture {
             }
         }
         let has_news = lost != self.told;
-        if self.batch.frames.is_empty() && !has_news {
+        // With nothing to say now and then an empty batch: otherwise nobody would notice that the client's machine is gone.
+        if self.batch.frames.is_empty() && !has_news && self.sent_at.elapsed() < SIGN_OF_LIFE {
             return;
         }
         let wire = lost.iter().map(|(&port, &frames)| v1::PortLoss { port, frames }).collect();
@@ -343,6 +363,7 @@ impl Capture {
 
     /// Whether there was a place in the queue. What finds none is lost.
     fn send(&mut self, lost: Vec<v1::PortLoss>) -> bool {
+        self.sent_at = Instant::now();
         let Batch { frames, bytes } = std::mem::take(&mut self.batch);
         let (bytes, mut at) = (Bytes::from(bytes), 0);
         let frames = frames.into_iter().map(|(mut frame, len)| {

@@ -189,7 +189,9 @@ enum Frame {
     /// It is not copied unless it is dropped.
     Passed,
     /// It is to be copied, and no chunk was empty.
-    Lost,
+    Lost {
+        original_len: usize,
+    },
     Copied {
         at: usize,
         len: usize,
@@ -267,7 +269,7 @@ impl Tap {
         for packet in burst {
             match has_room {
                 true => seen.copy(packet.frame(), self.wanted.snap_bytes),
-                false => seen.frames.push(Frame::Lost),
+                false => seen.frames.push(Frame::Lost { original_len: packet.len() }),
             }
         }
     }
@@ -280,7 +282,7 @@ impl Tap {
             Some(&Frame::Copied { at: start, len, original_len }) => {
                 self.record(at, seen.time_ns, original_len, &seen.bytes[start..start + len], verdict);
             }
-            Some(Frame::Lost) => self.lose(at.index, is_drop),
+            Some(Frame::Lost { .. }) => self.lose(at.index, is_drop),
             Some(Frame::Passed) | None => {
                 if is_drop && (self.wanted.drops.contains(at.index) || self.wanted.all.contains(at.index)) {
                     let len = now.len().min(self.wanted.snap_bytes);
@@ -304,7 +306,7 @@ impl Tap {
             // A frame that is too long is gone before it is known that it was refused.
             match wants_all || packet.len() > longest {
                 true if has_room => self.exits.copy(packet.frame(), self.wanted.snap_bytes),
-                true => self.exits.frames.push(Frame::Lost),
+                true => self.exits.frames.push(Frame::Lost { original_len: packet.len() }),
                 false => self.exits.frames.push(Frame::Passed),
             }
         }
@@ -378,13 +380,13 @@ impl Tap {
     }
 }
 
-/// The `n` longest of the frames that were copied, a bit each.
+/// The `n` longest of the frames that were copied or were to be, a bit each.
 fn longest(frames: &[Frame], n: usize) -> u32 {
     let mut lens: ArrayVec<(usize, usize), BURST> = ArrayVec::new();
     if n > 0 {
         lens.extend(frames.iter().enumerate().filter_map(|(i, frame)| match *frame {
-            Frame::Copied { original_len, .. } => Some((original_len, i)),
-            Frame::Passed | Frame::Lost => None,
+            Frame::Copied { original_len, .. } | Frame::Lost { original_len } => Some((original_len, i)),
+            Frame::Passed => None,
         }));
         lens.sort_unstable_by(|a, b| b.cmp(a));
     }
@@ -398,11 +400,13 @@ mod tests {
     #[test]
     fn what_was_refused_is_what_is_longest() {
         let copied = |original_len| Frame::Copied { at: 0, len: 0, original_len };
-        let frames = [copied(60), copied(1600), Frame::Lost, copied(1514), copied(1700)];
+        let lost = Frame::Lost { original_len: 1650 };
+        let frames = [copied(60), copied(1600), lost, copied(1514), copied(1700), Frame::Passed];
         assert_eq!(longest(&frames, 0), 0);
         assert_eq!(longest(&frames, 1), 0b10000);
-        assert_eq!(longest(&frames, 2), 0b10010);
-        assert_eq!(longest(&frames, 9), 0b11011);
+        assert_eq!(longest(&frames, 2), 0b10100);
+        assert_eq!(longest(&frames, 3), 0b10110);
+        assert_eq!(longest(&frames, 9), 0b11111);
     }
 
     #[test]
