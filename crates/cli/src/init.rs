@@ -13,7 +13,7 @@ use command::output::{Exit, Failure, OrExit, Output};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
 /// Where the package has certificates, and the user of its services.
@@ -171,18 +171,27 @@ fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let owner = ids_of(SERVICE_USER, &passwd);
     fs::DirBuilder::new().recursive(true).mode(0o750).create(to)?;
-    let give = |path: &Path| owner.map_or(Ok(()), |(user, group)| chown(path, Some(user), Some(group)));
-    give(to)?;
+    // Only root puts files there; the services read them.
+    if let Some((_, group)) = owner {
+        chown(to, None, Some(group))?;
+    }
     for (name, mode) in [("ca.pem", 0o644), ("crl.pem", 0o644), ("cert.pem", 0o644), ("key.pem", 0o600)] {
         let text = match fs::read(from.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && name == "crl.pem" => continue,
             text => text?,
         };
-        // A daemon that runs sees the old file or the new one.
+        // A daemon that runs sees the old file or the new one. What its user may have put in the place of the new one is
+        // neither followed nor kept.
         let new = to.join(format!("{name}.new"));
-        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::File::options().write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(&text)?;
-        give(&new)?;
+        if let Some((user, group)) = owner {
+            fchown(&file, Some(user), Some(group))?;
+        }
         fs::rename(&new, to.join(name))?;
     }
     Ok(())

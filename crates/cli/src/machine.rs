@@ -98,14 +98,17 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
     let flags = u32::from_str_radix(read("flags").ok()?.trim_start_matches("0x"), 16).ok()?;
     let queues = fs::read_dir(directory.join("queues")).into_iter().flatten().flatten();
     // ARPHRD_ETHER; loopback has a number of its own.
-    let is_ethernet = read("type").is_ok_and(|kind| kind == "1") && !directory.join("bridge").exists();
+    let is_ethernet = read("type").is_ok_and(|kind| kind == "1")
+        && !directory.join("bridge").exists()
+        && !directory.join("master").exists();
     Some(Interface {
         name: name.to_owned(),
         mtu: read("mtu").ok()?.parse().ok()?,
         is_up: flags & 1 != 0,
         has_carrier: read("carrier").is_ok_and(|carrier| carrier == "1"),
         receive_queues: queues.filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-")).count(),
-        has_routes: routed(&fs::read_to_string("/proc/net/route").unwrap_or_default()).contains(name),
+        has_routes: routed(&fs::read_to_string("/proc/net/route").unwrap_or_default()).contains(name)
+            || routed_by_gateways(&fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default()).contains(name),
         is_ethernet,
     })
 }
@@ -113,6 +116,16 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
 /// The interfaces that routes of IPv4 lead out of.
 fn routed(table: &str) -> HashSet<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// The interfaces that routes of IPv6 lead out of by way of a gateway. Others are of every interface that is up.
+fn routed_by_gateways(table: &str) -> HashSet<String> {
+    let gateway = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [.., name] = fields[..] else { return None };
+        fields.get(4).is_some_and(|next| next.bytes().any(|digit| digit != b'0')).then(|| name.to_owned())
+    };
+    table.lines().filter_map(gateway).collect()
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Supervisor {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::warn!(%error, message, "the service manager was not told");
+            tracing::warn!(%error, what = message, "the service manager was not told");
         }
     }
 }

@@ -78,7 +78,12 @@ pub(super) async fn look_at_switch(config: &Switch, findings: &mut Findings) {
     let tls = look_at_certificate(config.tls.as_ref(), Some(&config.name), findings);
     look_at_room("state_dir", &config.state_dir, findings);
     let control = config.flow.as_ref().and_then(|flow| flow.control.as_ref());
-    let listeners = [("status", config.status.as_ref()), ("lookup", config.lookup.as_ref()), ("flow.control", control)];
+    let listeners = [
+        ("status", config.status.as_ref()),
+        ("lookup", config.lookup.as_ref()),
+        ("control", config.control.as_ref()),
+        ("flow.control", control),
+    ];
     for (key, address) in listeners {
         if let Some(address) = address {
             look_at_address(key, address, findings).await;
