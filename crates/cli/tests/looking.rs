@@ -160,8 +160,11 @@ async fn a_monitor_sees_a_controller_go_and_come() {
     let site = Site::new("");
     let controller = site.start();
     site.fibula(&["switch", "add", "s1"]);
-    let mut monitor = Command::new(support::FIBULA);
-    monitor.args(["monitor", "--json"]).env("FIBULA_CONTROLLER", &site.url);
+    // Ended in any case: what it does not say would be waited for for ever.
+    let mut monitor = Command::new("timeout");
+    monitor
+        .args([&support::PATIENCE.as_secs().to_string(), support::FIBULA, "monitor", "--json"])
+        .env("FIBULA_CONTROLLER", &site.url);
     let mut monitor = monitor.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(monitor.stdout.take().unwrap()));
     let mut subjects = lines.map_while(Result::ok).map(|line| {
@@ -237,6 +240,9 @@ async fn pages_show_the_network_its_rates_and_its_names() {
     })
     .await;
 
+    let uptime = || network.get("/ui/network")["is"]["uptime_seconds"].as_f64().unwrap();
+    assert!(uptime() < uptime(), "it is of the moment, whatever else is a second old");
+
     let found = &network.get("/ui/names?q=02:00:00:00:01&limit=10")["is"];
     assert_eq!(found["names"].as_array().unwrap().len(), 10, "{found}");
     assert_eq!((&found["names"][0]["name"], &found["more"]), (&mac(256).into(), &true.into()));
@@ -280,4 +286,31 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     let request = "GET /ui/network HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     let (status, _, text) = network.ask(request);
     assert!(status == 403 && text.contains("localhost"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_for_everybody_are_no_dashboard_for_everybody() {
+    let reserved = support::reserved_port();
+    let port = reserved.local_addr().unwrap().as_socket().unwrap().port();
+    let site = Site::new(&format!("status = \"0.0.0.0:{port}\"\nmetrics_open = true\n"));
+    drop(reserved);
+    let _controller = site.start();
+    let ask = |request: String| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let get = |path: &str| ask(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"));
+    assert!(get("/metrics").starts_with("HTTP/1.1 200"), "{}", get("/metrics"));
+    for path in ["/", "/ui/network", "/ui/names?q=", "/ui/events", "/ui/app.js"] {
+        assert!(get(path).starts_with("HTTP/1.1 403"), "{path}: {}", get(path));
+    }
+    let body = json!({"do": "links.accept"}).to_string();
+    let length = body.len();
+    let act = format!(
+        "POST /ui/act HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Fibula: 1\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    assert!(ask(act.clone()).starts_with("HTTP/1.1 403"), "{}", ask(act));
 }

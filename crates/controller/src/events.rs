@@ -7,11 +7,13 @@
 //! known ones.
 
 use crate::change::{Change, Place};
+use api::seam::now;
 use api::v1::Event;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Events that are kept.
@@ -19,6 +21,10 @@ pub(crate) const KEPT: usize = 1000;
 
 /// Events that a reader is given at a time.
 const PAGE: usize = 100;
+
+/// Events of a switch that are kept within so long: one that comes and goes as fast as it can leaves those of others.
+const OF_A_SWITCH: u32 = 20;
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// Links and hosts of one change that have an event each.
 const NAMED: usize = 8;
@@ -46,11 +52,13 @@ pub(crate) struct Events {
     /// Names changed since the last event about names, and changes in which they were.
     n_names: AtomicU64,
     n_changes: AtomicU64,
+    /// Events of switches since a moment.
+    switches: Mutex<(Option<Instant>, HashMap<String, u32>)>,
 }
 
 /// A number before that of every event from now on, and after those of earlier starts. JavaScript has it exactly.
 fn before() -> u64 {
-    api::clock::unix_ms() / 1000 * 1_000_000
+    api::clock::unix_ms() * 1000
 }
 
 impl Default for Events {
@@ -62,6 +70,7 @@ impl Default for Events {
             last: watch::Sender::new(before),
             n_names: AtomicU64::new(0),
             n_changes: AtomicU64::new(0),
+            switches: Mutex::default(),
         }
     }
 }
@@ -73,6 +82,14 @@ impl Events {
 
     /// Adds an event.
     pub(crate) fn note(&self, kind: &'static str, level: Level, subject: impl Into<String>, text: impl Into<String>) {
+        let (subject, mut text) = (subject.into(), text.into());
+        if kind == "switch" {
+            match self.count(&subject, now()) {
+                n if n > OF_A_SWITCH => return,
+                OF_A_SWITCH => text += "; more of this minute is not told",
+                _ => {}
+            }
+        }
         let level = match level {
             Level::Good => "good",
             Level::Info => "info",
@@ -89,11 +106,24 @@ impl Events {
             at_ms: api::clock::unix_ms(),
             kind: kind.to_owned(),
             level: level.to_owned(),
-            subject: subject.into(),
-            text: text.into(),
+            subject,
+            text,
             missed: 0,
         });
         self.last.send_replace(sequence);
+    }
+
+    /// How many events a switch has had of late, this one included.
+    fn count(&self, switch: &str, now: Instant) -> u32 {
+        let mut switches = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, counts) = &mut *switches;
+        if since.is_none_or(|since| now.saturating_duration_since(since) >= WITHIN) {
+            *since = Some(now);
+            counts.clear();
+        }
+        let count = counts.entry(switch.to_owned()).or_default();
+        *count += 1;
+        *count
     }
 
     /// Counts names that were changed.
@@ -247,6 +277,14 @@ impl Happened {
         match self {
             _ if n_changed == 0 => None,
             Happened::Names(_) => Some(Happened::Names(n_changed)),
+            // Which of several they were is not known here.
+            Happened::Events(events) if (events.len() as u64) > n_changed => {
+                let first = events
+                    .into_iter()
+                    .next()
+                    .map(|(kind, level, _, text)| (kind, level, format!("{n_changed} of several"), text));
+                Some(Happened::Events(first.into_iter().collect()))
+            }
             told => Some(told),
         }
     }
@@ -322,6 +360,12 @@ mod tests {
         assert_eq!(page.len(), NAMED + 1);
         assert_eq!((page[0].subject.as_str(), page[0].level.as_str()), ("s1:0 – s2:1", "bad"));
         assert_eq!(page[NAMED].subject, "92 others");
+        // A switch that comes and goes keeps nobody from telling.
+        (0..1000).for_each(|_| events.note("switch", Level::Info, "s9", "connected"));
+        events.note("switch", Level::Info, "s8", "connected");
+        let (page, _) = events.after(0, &["switch".to_owned()]);
+        assert_eq!(page.len() as u32, OF_A_SWITCH + 1);
+        assert!(page[OF_A_SWITCH as usize - 1].text.ends_with("is not told"));
         let nothing =
             Happened::of(&Change::RemoveNames { names: vec!["n".to_owned()], ignore_missing: true }, |_| None);
         assert!(nothing.changed(0).is_none());

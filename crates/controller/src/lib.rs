@@ -220,7 +220,7 @@ impl Controller {
         shared.trunks.set_auto(config.auto_links);
         shared.newcomers.set_auto(config.auto_switches);
         shared.learning.set(config.learn.clone());
-        let dashboard = web::Web::new(Arc::clone(&gate));
+        let dashboard = web::Web::new(Arc::clone(&gate), config.insecure && !config.metrics_open);
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));

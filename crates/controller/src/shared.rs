@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     /// From a message to its acknowledgement, for one message of a switch at a time.
     pub(crate) update_times: Histogram,
+    /// Held while all names are looked at.
+    pub(crate) scanning: tokio::sync::Mutex<()>,
     /// Held while something is drained.
     pub(crate) draining: tokio::sync::Mutex<()>,
     /// Switches that wait to be accepted.
@@ -116,6 +118,7 @@ impl Shared {
             learning: Learning::default(),
             events: Events::default(),
             update_times: Histogram::default(),
+            scanning: tokio::sync::Mutex::new(()),
             draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
             leader: watch::Sender::new(None),

@@ -25,15 +25,19 @@ pub(crate) fn trace(
     doubts: &Doubts,
 ) -> TraceReply {
     let at = state.network.rib().get(name).map(|attachment| wire_end(state, attachment.end()));
+    let with_hosts: HashSet<NodeId> = state.network.host_ports().map(|end| end.node).collect();
     let nodes: Vec<NodeId> = match from {
         Some(node) => vec![node],
         None => {
-            let with_hosts: HashSet<NodeId> = state.network.host_ports().map(|end| end.node).collect();
             let nodes = state.network.topology().nodes().map(|(id, _)| id);
             nodes.filter(|id| with_hosts.contains(id)).take(MAX_PATHS).collect()
         }
     };
-    TraceReply { record, at, paths: nodes.into_iter().map(|node| path(state, name, node, doubts)).collect() }
+    TraceReply {
+        record,
+        at,
+        paths: nodes.into_iter().map(|node| path(state, name, node, (&with_hosts, doubts))).collect(),
+    }
 }
 
 /// The switch at which a trace begins; none if any will do.
@@ -51,7 +55,7 @@ fn far_end(topology: &Topology, near: End) -> Option<End> {
     Some(if link.a == near { link.b } else { link.a })
 }
 
-fn path(state: &State, name: &Name, from: NodeId, doubts: &Doubts) -> Path {
+fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSet<NodeId>, &Doubts)) -> Path {
     let (network, topology) = (&state.network, state.network.topology());
     let title = |node: NodeId| topology.node(node).map_or_else(|_| node.to_string(), |node| node.name.clone());
     let mut hops: Vec<Hop> = Vec::new();
@@ -71,8 +75,7 @@ fn path(state: &State, name: &Name, from: NodeId, doubts: &Doubts) -> Path {
             hops.push(Hop { switch: here.clone(), does, port: port.map(u32::from) });
         };
         let Some(attachment) = network.rib().get(name) else {
-            let has_hosts = network.host_ports().any(|end| end.node == node);
-            let sentence = if has_hosts {
+            let sentence = if with_hosts.contains(&node) {
                 hop("drops it: alien".to_owned(), None);
                 format!(
                     "no host has the name {}, so {here} drops what its hosts send to it (`alien`)",

@@ -3,8 +3,8 @@
 //! It asks the northbound service what a command would ask, with the rights of whoever opened the page, and adds nothing that a
 //! command cannot ask. The answer about the whole network is made once a second at most, however many pages are open.
 //!
-//! A page on a loopback address is open to every process of the machine, and so to every page in a browser there. So a request
-//! must name this machine as its host, and a change needs a header that other pages cannot send.
+//! A page without certificates is open to every page in a browser that reaches it. So a request must name its host by an address or as
+//! `localhost`, and a change needs a header that other pages cannot send.
 
 use crate::north::North;
 use api::gate::{Gate, Needs, Peer, Who};
@@ -81,6 +81,8 @@ const FILES: &[File] = &files! {
 pub(crate) struct Web {
     north: OnceLock<North>,
     gate: Arc<Gate>,
+    /// Whether those without a certificate may come from other machines. `metrics_open` alone does not let them.
+    is_open: bool,
     network: tokio::sync::Mutex<Option<(Instant, Value)>>,
 }
 
@@ -120,8 +122,24 @@ fn answer(value: &Value) -> Response {
 }
 
 impl Web {
-    pub(crate) fn new(gate: Arc<Gate>) -> Shown {
-        Arc::new(Self { north: OnceLock::new(), gate, network: tokio::sync::Mutex::new(None) })
+    pub(crate) fn new(gate: Arc<Gate>, is_open: bool) -> Shown {
+        Arc::new(Self { north: OnceLock::new(), gate, is_open, network: tokio::sync::Mutex::new(None) })
+    }
+
+    /// Why a peer may not look.
+    fn refusal(&self, peer: &Peer, request: &axum::extract::Request) -> Option<&'static str> {
+        match peer.who() {
+            Who::Anyone if !self.is_open => {
+                Some("`metrics_open` opens /metrics and /status only; ask for the dashboard with a certificate")
+            }
+            Who::Loopback | Who::Anyone if !names_an_address(request) => Some(
+                "ask for the page by an address or as localhost: under another name it may be another page that asks",
+            ),
+            Who::User { name } if !is_ours(name) => Some(
+                "of a Unix socket the dashboard is for root and the user of the controller; the others have /metrics and /status",
+            ),
+            _ => None,
+        }
     }
 
     /// From now on there are answers.
@@ -153,10 +171,9 @@ impl Web {
         let status = north.get_status(Request::new(v1::GetStatusRequest {})).await?.into_inner();
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
-        let hosts = north.list_hosts(Request::new(v1::ListHostsRequest {})).await?.into_inner();
-        let troubles: Vec<String> = links.troubles.into_iter().chain(hosts.troubles).collect();
+        let troubles: Vec<String> = links.troubles.into_iter().chain(north.host_troubles()).collect();
         let value = json!({
-            "version": status.version, "now_ms": api::clock::unix_ms(), "uptime_seconds": status.uptime_seconds, "name_kind": status.name_kind,
+            "version": status.version, "name_kind": status.name_kind,
             "follows": (!status.leader.is_empty()).then_some(status.leader), "drained": status.drained,
             "names": status.names, "max_names": status.max_names, "changes": status.changes,
             "learnt": north.learnt(), "pending_pushes": status.pending_pushes,
@@ -197,14 +214,9 @@ async fn guard(
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    let mut response = if matches!(peer.who(), Who::Anyone) && web.gate.tls().is_some() {
-        let why = "`metrics_open` opens /metrics and /status only; ask for the dashboard with a certificate";
-        Refused(StatusCode::FORBIDDEN, why.to_owned()).into_response()
-    } else if matches!(peer.who(), Who::Loopback) && !names_this_machine(request.headers()) {
-        let why = "the page was asked for under a name of another machine; use http://localhost or http://127.0.0.1";
-        Refused(StatusCode::FORBIDDEN, why.to_owned()).into_response()
-    } else {
-        next.run(request).await
+    let mut response = match web.refusal(&peer, &request) {
+        Some(why) => Refused(StatusCode::FORBIDDEN, why.to_owned()).into_response(),
+        None => next.run(request).await,
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -213,9 +225,19 @@ async fn guard(
     response
 }
 
+/// Whether a user of this machine is root or the one that this process runs as.
+fn is_ours(name: &str) -> bool {
+    let own = std::fs::metadata("/proc/self").map(|process| std::os::unix::fs::MetadataExt::uid(&process));
+    name == "uid:0" || own.is_ok_and(|own| name == format!("uid:{own}"))
+}
+
 /// Whether the host of a request is an address or `localhost`. A name that somebody else gave to this machine is neither.
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return true };
+fn names_an_address(request: &axum::extract::Request) -> bool {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    host.or(request.uri().authority().map(|authority| authority.as_str())).is_some_and(is_address)
+}
+
+fn is_address(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -281,6 +303,9 @@ fn host(host: &v1::Host) -> Value {
 
 async fn network(State(web): State<Shown>, Extension(peer): Extension<Peer>) -> Result<Response, Refused> {
     let mut network = web.network().await?;
+    // Of this moment: a page that finds less than before takes it for another start of the controller.
+    network["uptime_seconds"] = web.north()?.uptime().as_secs_f64().into();
+    network["now_ms"] = api::clock::unix_ms().into();
     network["may_change"] = web.may_change(&peer).into();
     network["who"] = match peer.who() {
         Who::Certificate { .. } | Who::User { .. } => peer.name().into(),
@@ -504,17 +529,11 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_this_machine_only_as_an_address_or_localhost() {
-        let is_here = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, host.parse().unwrap());
-            names_this_machine(&headers)
-        };
-        assert!(["localhost", "localhost:4601", "127.0.0.1:4601", "[::1]:4601", "10.0.0.1"].into_iter().all(is_here));
+    fn a_host_is_an_address_or_localhost_or_nothing_that_a_page_may_be_asked_for_by() {
         assert!(
-            !["evil.example", "evil.example:4601", "127.0.0.1.evil.example", "localhost.evil", ""]
-                .into_iter()
-                .any(is_here)
+            ["localhost", "localhost:4601", "127.0.0.1:4601", "[::1]:4601", "10.0.0.1"].into_iter().all(is_address)
         );
+        let others = ["evil.example", "evil.example:4601", "127.0.0.1.evil.example", "localhost.evil", ""];
+        assert!(!others.into_iter().any(is_address));
     }
 }

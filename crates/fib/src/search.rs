@@ -83,6 +83,8 @@ fn spans(kind: NameKind, text: &str) -> Vec<Span> {
         return everything();
     }
     match kind {
+        // What is longer than every name begins none.
+        NameKind::Text if Name::from_bytes(kind, text.as_bytes()).is_err() => Vec::new(),
         NameKind::Text => vec![(text.as_bytes().to_vec(), text.as_bytes().to_vec())],
         NameKind::Mac => nibbles(&plain(kind, text), 6).into_iter().collect(),
         NameKind::Teid | NameKind::Fixed(_) => {

@@ -75,7 +75,7 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
                     after = event.sequence;
                     write_out(&line(&event, out.is_json())?)?;
                 }
-                Err(status) if status.code() == Code::PermissionDenied => return Err(refusal(&status)),
+                Err(status) if once || status.code() == Code::PermissionDenied => return Err(refusal(&status)),
                 Err(_) => break,
             }
         }

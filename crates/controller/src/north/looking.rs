@@ -39,6 +39,10 @@ impl North {
 
     /// The first names at a host, after one.
     pub(super) async fn names_at(&self, host: &str, after: String, limit: usize) -> Result<v1::NamePage, Status> {
+        // Each takes turns of the writer in proportion to all names.
+        let Ok(_alone) = self.shared.scanning.try_lock() else {
+            return Err(Status::resource_exhausted("another search for the names of a host is under way; ask again"));
+        };
         let (host, text) = (host.to_owned(), after);
         let begun = self.read(move |state| {
             let end = state.hosts.end(&host)?;
@@ -75,6 +79,16 @@ impl North {
             hosts.iter().map(|host| place(host).map(|place| (place.switch, place.port.0))).collect()
         })
         .await
+    }
+
+    /// A sentence for each port and learnt name with which something is wrong.
+    pub(crate) fn host_troubles(&self) -> Vec<String> {
+        self.shared.learning.troubles(now())
+    }
+
+    /// How long this controller has been running.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.shared.started.elapsed()
     }
 
     /// How many names are learnt.
