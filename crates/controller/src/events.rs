@@ -305,7 +305,7 @@ mod tests {
         let events = Events { before: 0, last: watch::Sender::new(0), ..Events::default() };
         assert_eq!(events.after(0, &[]), (Vec::new(), 0));
         for i in 0..KEPT + 50 {
-            events.note(KINDS[i % 2], Level::Info, "s1", format!("{i}"));
+            events.note(["host", "link"][i % 2], Level::Info, "s1", format!("{i}"));
         }
         let (mut seen, mut after) = (Vec::new(), 0);
         loop {
@@ -321,7 +321,7 @@ mod tests {
         let (page, _) = events.after(20, &[]);
         assert_eq!((page[0].kind.as_str(), page[0].missed, page[1].sequence), ("gap", 30, 51));
         // Kinds that are not asked for are passed over, and read no second time.
-        let (page, upto) = events.after(1000, &["switch".to_owned()]);
+        let (page, upto) = events.after(1000, &["link".to_owned()]);
         assert_eq!((sequences(&page), upto), ((1001..=1050).filter(|n| n % 2 == 0).collect(), 1050));
         // Numbers of a controller that ran before, whose clock was ahead or not.
         assert_eq!(events.after(5000, &[]).0.len(), PAGE);
