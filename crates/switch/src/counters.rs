@@ -19,11 +19,6 @@ macro_rules! drop_reasons {
             pub fn name(self) -> &'static str {
                 match self { $(DropReason::$variant => $name,)* }
             }
-
-            /// What it means to an operator, and what to do, in a sentence or two.
-            pub fn sentence(self) -> &'static str {
-                api::drops::why(self.name())
-            }
         }
     };
 }

@@ -4,7 +4,6 @@ mod file;
 mod lines;
 
 use crate::remote::{Credentials, answer, exit_of, refusal};
-use ::switch::counters::DropReason;
 use ::switch::parse::NameField;
 use api::client::ConnectError;
 use api::identity::Kind;
@@ -134,10 +133,10 @@ impl Session {
 
 /// Why a frame was dropped, in words.
 fn dropped(reason: &str) -> String {
-    match DropReason::ALL.iter().find(|known| known.name() == reason) {
-        Some(known) => format!("dropped: {reason} ({})", known.sentence().trim_end_matches('.')),
+    match api::drops::why(reason) {
         // Of a switch that is newer.
-        None => format!("dropped: {reason}"),
+        "" => format!("dropped: {reason}"),
+        why => format!("dropped: {reason} ({})", why.trim_end_matches('.')),
     }
 }
 
