@@ -55,6 +55,25 @@ struct SwitchRow<'a> {
     resident_bytes: Option<u64>,
 }
 
+impl SwitchRow<'_> {
+    fn of(switch: &v1::Switch) -> SwitchRow<'_> {
+        let v1::Switch { name, hosts, rates, memory, .. } = switch;
+        let of = |value: fn(&v1::Rates) -> f64| rates.as_ref().map(|rates| (value(rates) * 10.0).round() / 10.0);
+        SwitchRow {
+            switch: name,
+            state: state(switch),
+            hosts: *hosts,
+            frames_in_per_second: of(|r| r.frames_in),
+            frames_out_per_second: of(|r| r.frames_out),
+            bits_in_per_second: of(|r| 8.0 * r.bytes_in),
+            bits_out_per_second: of(|r| 8.0 * r.bytes_out),
+            drops_per_second: of(|r| r.drops),
+            waiting_messages: waiting(switch),
+            resident_bytes: memory.as_ref().map(|memory| memory.resident_bytes),
+        }
+    }
+}
+
 /// How a switch is, in a word.
 fn state(switch: &v1::Switch) -> &'static str {
     match switch {
@@ -86,34 +105,7 @@ impl Args {
 
 async fn print(mut client: Client, out: &Output) -> anyhow::Result<()> {
     let look = answer(look(&mut client, None).await.map(tonic::Response::new))?;
-    let row = |switch: &'_ v1::Switch| {
-        let of = |value: fn(&v1::Rates) -> f64| switch.rates.as_ref().map(|rates| (value(rates) * 10.0).round() / 10.0);
-        (
-            switch.name.clone(),
-            state(switch),
-            of(|r| r.frames_in),
-            of(|r| r.frames_out),
-            of(|r| 8.0 * r.bytes_in),
-            of(|r| 8.0 * r.bytes_out),
-            of(|r| r.drops),
-        )
-    };
-    let rows: Vec<_> = look.switches.iter().map(row).collect();
-    let rows = rows.iter().zip(&look.switches).map(
-        |((name, state, frames_in, frames_out, bits_in, bits_out, drops), switch)| SwitchRow {
-            switch: name,
-            state,
-            hosts: switch.hosts,
-            frames_in_per_second: *frames_in,
-            frames_out_per_second: *frames_out,
-            bits_in_per_second: *bits_in,
-            bits_out_per_second: *bits_out,
-            drops_per_second: *drops,
-            waiting_messages: waiting(switch),
-            resident_bytes: switch.memory.as_ref().map(|memory| memory.resident_bytes),
-        },
-    );
-    out.rows(&rows.collect::<Vec<_>>())
+    out.rows(&look.switches.iter().map(SwitchRow::of).collect::<Vec<_>>())
 }
 
 async fn look(client: &mut Client, details_of: Option<&str>) -> Result<Look, Status> {
