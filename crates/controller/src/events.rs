@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Events that are kept.
-pub(crate) const KEPT: usize = 1000;
+const KEPT: usize = 1000;
 
 /// Events that a reader is given at a time.
 const PAGE: usize = 100;
@@ -97,7 +97,7 @@ impl Events {
             Level::Bad => "bad",
         };
         let mut kept = self.lock();
-        let sequence = *self.last.borrow() + 1;
+        let sequence = self.last() + 1;
         if kept.len() == KEPT {
             kept.pop_front();
         }
@@ -158,7 +158,7 @@ impl Events {
     /// them, a gap, if events in between are no longer kept; a number that was never given begins anew.
     pub(crate) fn after(&self, after: u64, kinds: &[String]) -> (Vec<Event>, u64) {
         let kept = self.lock();
-        let last = *self.last.borrow();
+        let last = self.last();
         let after = if after > last || after < self.before { 0 } else { after };
         let first = kept.front().map_or(last + 1, |event| event.sequence);
         let mut events = Vec::new();
@@ -187,7 +187,12 @@ impl Events {
         (events, upto)
     }
 
-    /// Happened of every new event.
+    /// The number of the last event.
+    pub(crate) fn last(&self) -> u64 {
+        *self.last.borrow()
+    }
+
+    /// Told of every new event.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }

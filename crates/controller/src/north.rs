@@ -133,7 +133,7 @@ impl Northbound for North {
             leader: shared.leader().map(|leader| leader.address).unwrap_or_default(),
             drained: shared.drained.load(Relaxed),
             position: shared.followed_to(),
-            last_event: *shared.events.subscribe().borrow(),
+            last_event: shared.events.last(),
         }))
     }
 

@@ -455,7 +455,9 @@ async fn act(
         let why = "this page may look only: open it with a certificate of a writer or an admin, or use the command";
         return Err(Refused(StatusCode::FORBIDDEN, why.to_owned()));
     }
-    let bytes = axum::body::to_bytes(body, MAX_ACT).await.map_err(|_| bad("the change is too long"))?;
+    let bytes = axum::body::to_bytes(body, MAX_ACT)
+        .await
+        .map_err(|_| bad(&format!("the change is too long; {MAX_ACT} bytes are enough for each")))?;
     let act: Act = serde_json::from_slice(&bytes).map_err(|error| bad(&format!("not a change: {error}")))?;
     let north = web.north()?;
     let ask = |rpc: &str| web.gate.admit(Some(&peer), &format!("/fibula.v1.Northbound/{rpc}"));

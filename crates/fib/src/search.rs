@@ -8,7 +8,7 @@ use crate::name::{Name, NameKind};
 use crate::rib::{Attachment, Rib};
 use std::net::Ipv4Addr;
 
-/// Names that a search reads at most: some 10 ms.
+/// Names that a search reads at most.
 pub const MOST_READ: usize = 50_000;
 
 /// The first names whose text begins with some characters.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status};
 
-/// Names that are read at a time in search of those of a host: some 5 ms, in which the writer does nothing else.
+/// Names that are read at a time in search of those of a host: meanwhile the writer does nothing else.
 const SCAN_NAMES: usize = 20_000;
 
 /// As good as without an end.
