@@ -5,7 +5,7 @@
 
 use crate::change::{Refusal, State};
 use api::v1::{Hop, LinkEnd, NameRecord, Path, TraceReply};
-use fib::action::Action;
+use fib::action::{Action, PortId};
 use fib::name::{Name, clip};
 use fib::topology::{End, NodeId, Topology};
 use std::collections::{HashMap, HashSet};
@@ -96,12 +96,8 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             hop(format!("delivers it by port {port} to host {host}"), Some(port.0));
             break ("delivered", format!("to host {host} at {here}:{port}"));
         }
-        let lead = match network.action(node, name) {
-            Action::Port(port) => Some((port, None)),
-            Action::Protected { port, alternate } => Some((port, Some(alternate))),
-            _ => None,
-        };
-        let Some((port, alternate)) = lead else {
+        let action = network.action(node, name);
+        let Some(port) = action.port() else {
             hop("drops it: no_route".to_owned(), None);
             let to = title(attachment.switch);
             let holds = network.tenants(node).is_some_and(|tenants| tenants.holds(attachment.tenant));
@@ -117,10 +113,20 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             hop(format!("sends it by port {port}, which has no link"), Some(port.0));
             break ("dropped", format!("port {port} of {here} has no link"));
         };
-        let mut does = format!("sends it by port {port} to {}", title(next.node));
-        if let Some((alternate, other)) = alternate.and_then(|alternate| Some((alternate, lead(alternate)?))) {
-            does += &format!(" (while that is down, by port {alternate} to {})", title(other.node));
-        }
+        let by = |port: &PortId| lead(*port).map(|far| format!("by port {port} to {}", title(far.node)));
+        let does = match action {
+            Action::Protected { port, alternate } => {
+                let alternate = by(&alternate).map_or_else(String::new, |by| format!(" (while that is down, {by})"));
+                format!("sends it {}{alternate}", by(&port).unwrap_or_default())
+            }
+            Action::Spread { ways, alternate } => {
+                let ways: Vec<String> = ways.iter().filter_map(by).collect();
+                let alternate = alternate.as_ref().and_then(by);
+                let alternate = alternate.map_or_else(String::new, |by| format!(" (while these are down, {by})"));
+                format!("sends it {}, as its flow says{alternate}", ways.join(" or "))
+            }
+            _ => format!("sends it {}", by(&port).unwrap_or_default()),
+        };
         hop(does, Some(port.0));
         node = next.node;
     };

@@ -4,7 +4,7 @@
 //! checks every length against the bytes present before it allocates, so a message of n bytes makes it allocate at most
 //! a small multiple of n. It checks every index and enumeration, and refuses trailing bytes.
 
-use crate::action::{Action, PortId};
+use crate::action::{Action, PortId, Ways};
 use crate::designs::Spec;
 use crate::messages::{
     Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, Updates, Uplink, ValueMode, fingerprint,
@@ -306,6 +306,13 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action) {
             out.extend_from_slice(&port.0.to_le_bytes());
             out.extend_from_slice(&alternate.0.to_le_bytes());
         }
+        Action::Spread { ways, alternate } => {
+            out.push(6);
+            out.push(ways.len() as u8);
+            let ports = ways.iter().chain(alternate);
+            out.push(alternate.is_some().into());
+            ports.for_each(|port| out.extend_from_slice(&port.0.to_le_bytes()));
+        }
     }
 }
 
@@ -328,10 +335,10 @@ pub fn actions_in_memory(actions: &[Action]) -> Vec<u8> {
         let mut record = [0; 24];
         match action {
             Action::Drop => {}
-            // Other readers do not know which ports are down.
-            Action::Port(port) | Action::Protected { port, .. } => {
+            // Other readers do not know which ports are down, and do not choose by flow.
+            Action::Port(_) | Action::Protected { .. } | Action::Spread { .. } => {
                 record[0] = 1;
-                record[2..4].copy_from_slice(&port.0.to_le_bytes());
+                record[2..4].copy_from_slice(&action.port().unwrap_or_default().0.to_le_bytes());
             }
             Action::Local => record[0] = 2,
             Action::Tunnel { node, remote } => {
@@ -459,6 +466,18 @@ impl<'a> Input<'a> {
             }
             4 => Action::Punt,
             5 => Action::Protected { port: PortId(self.u16()?), alternate: PortId(self.u16()?) },
+            6 => {
+                let (n, has_alternate) = (self.u8()?, self.u8()?);
+                if has_alternate > 1 {
+                    return Err(DecodeError::Unknown { field: "flag of an alternate", got: has_alternate.into() });
+                }
+                let ports = (0..n).map(|_| Ok(PortId(self.u16()?))).collect::<Result<Vec<_>, DecodeError>>()?;
+                // One form only, so that equal tables have equal digests.
+                let ways = Ways::new(ports.iter().copied()).filter(|ways| **ways == *ports);
+                let ways = ways.ok_or(DecodeError::Unknown { field: "list of ports", got: n.into() })?;
+                let alternate = if has_alternate == 1 { Some(PortId(self.u16()?)) } else { None };
+                Action::Spread { ways, alternate }
+            }
             other => return Err(DecodeError::Unknown { field: "action", got: other.into() }),
         })
     }
@@ -526,6 +545,7 @@ pub enum DecodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::MAX_WAYS;
     use crate::designs::DESIGNS;
     use lookup::hash::{Family, SecretKey};
     use proptest::prelude::*;
@@ -581,6 +601,13 @@ mod tests {
         let action = prop_oneof![
             Just(Action::Drop),
             any::<u16>().prop_map(|p| Action::Port(PortId(p))),
+            any::<[u16; 2]>().prop_map(|[p, q]| Action::Protected { port: PortId(p), alternate: PortId(q) }),
+            (proptest::collection::btree_set(any::<u16>(), 2..=MAX_WAYS), any::<Option<u16>>()).prop_map(
+                |(ways, other)| {
+                    let ways = Ways::new(ways.into_iter().map(PortId)).unwrap();
+                    Action::Spread { ways, alternate: other.map(PortId) }
+                }
+            ),
             Just(Action::Local),
             Just(Action::Punt),
             (any::<u32>(), any::<[u8; 16]>())

@@ -199,9 +199,8 @@ impl Directory {
     fn answer(&self, plane: &Plane<FibTable>, name: &Name, digest: Digest, value: u64) -> Answer {
         let action = usize::try_from(value).ok().and_then(|value| plane.actions.get(value));
         let port = match action {
-            Some(Action::Port(port) | Action::Protected { port, .. }) => Some(*port),
             Some(Action::Local) => plane.local.get_name(name, digest).map(PortId).or_else(|| self.local.get(name)),
-            Some(Action::Drop | Action::Tunnel { .. } | Action::Punt) | None => None,
+            other => other.and_then(|action| action.port()),
         };
         match (port, plane.valid_held) {
             (Some(port), true) => Answer::Found(port),

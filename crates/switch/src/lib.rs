@@ -55,6 +55,7 @@ pub mod port;
 pub mod share;
 pub mod shim;
 pub mod source;
+mod spread;
 pub mod table;
 pub mod tap;
 pub mod worker;

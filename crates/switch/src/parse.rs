@@ -180,6 +180,9 @@ pub(crate) struct Transport<'a> {
     pub(crate) addresses: &'a [u8],
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
+    /// Whether it is a part of a packet,
+    pub(crate) is_fragment: bool,
+    /// and not the first.
     pub(crate) later_fragment: bool,
 }
 
@@ -234,10 +237,12 @@ impl<'a> Network<'a> {
                 addresses: &ip[12..20],
                 protocol: ip[9],
                 payload: &ip[usize::from(ip[0] & 15) * 4..],
+                is_fragment: be16(ip, 6)? & 0x3fff != 0,
                 later_fragment: be16(ip, 6)? & 0x1fff != 0,
             }),
             Network::V6(ip) => {
-                let (mut protocol, mut at, mut later_fragment) = (ip[6], 40, false);
+                let (mut protocol, mut at) = (ip[6], 40);
+                let (mut is_fragment, mut later_fragment) = (false, false);
                 for _ in 0..MAX_EXTENSIONS {
                     let units = |n| -> Result<usize, DropReason> {
                         Ok(usize::from(*ip.get(at + 1).ok_or(DropReason::Truncated)?) * n)
@@ -246,6 +251,7 @@ impl<'a> Network<'a> {
                         0 | 43 | 60 => 8 + units(8)?,
                         51 => 8 + units(4)?,
                         44 => {
+                            is_fragment = true;
                             later_fragment |= be16(ip, at + 2)? & 0xfff8 != 0;
                             8
                         }
@@ -258,7 +264,7 @@ impl<'a> Network<'a> {
                     }
                 }
                 let payload = ip.get(at..).ok_or(DropReason::Truncated)?;
-                Ok(Transport { addresses: &ip[8..40], protocol, payload, later_fragment })
+                Ok(Transport { addresses: &ip[8..40], protocol, payload, is_fragment, later_fragment })
             }
         }
     }

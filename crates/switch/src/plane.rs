@@ -28,7 +28,7 @@ use fib::action::Action;
 use fib::designs::Spec;
 use fib::name::NameKind;
 use fib::replica::Tables;
-use lookup::hash::{Digest, Family, Hasher, SecretKey};
+use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -168,6 +168,8 @@ pub struct Shared<T> {
     pub(crate) taps: Arc<Taps>,
     /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
+    /// See [`crate::spread::flow`].
+    pub(crate) spread_seed: u64,
 }
 
 impl<T> Shared<T> {
@@ -259,7 +261,9 @@ impl<T> PlaneWriter<T> {
         };
         let (plane, links, learner, taps) =
             (ArcSwap::from_pointee(plane), Arc::default(), Arc::default(), Arc::default());
-        let shared = Arc::new(Shared { plane, neighbours, links, learner, taps, epoch: AtomicU32::new(1) });
+        let spread_seed = SecretKey::random().derive(Purpose::Structure, 0);
+        let epoch = AtomicU32::new(1);
+        let shared = Arc::new(Shared { plane, neighbours, links, learner, taps, epoch, spread_seed });
         let writer = Self {
             shared: shared.clone(),
             n_workers,

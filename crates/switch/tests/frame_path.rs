@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use fib::action::{Action, PortId};
+use fib::action::{Action, PortId, Ways};
 use fib::name::NameKind;
 use fib::replica::Exact;
 use fib::topology::NodeId;
@@ -144,6 +144,83 @@ fn while_a_trunk_is_down_frames_take_the_alternate_and_no_longer() {
     assert_eq!([5, 6].map(|i| go(&mut rig, i)), [[TRUNK_8], [TRUNK_9]]);
     links.set_down(eight, false);
     assert_eq!(go(&mut rig, 5), [TRUNK_8]);
+}
+
+/// Flows between two hosts, of numbered frames.
+fn frame_of(flow: u16, number: u8) -> Vec<u8> {
+    let mut frame = frames::udp4(&[number], 4789);
+    frame[..6].copy_from_slice(&mac_bytes(5));
+    frame[34..36].copy_from_slice(&flow.to_be_bytes());
+    frame
+}
+
+/// The trunk by which each flow left. Its frames left by no other, in their order.
+fn trunks_of_flows(rig: &mut Rig, n_flows: u16) -> Vec<u16> {
+    const FRAMES: u8 = 8;
+    let mut out = Vec::new();
+    for number in 0..FRAMES {
+        for flows in (0..n_flows).collect::<Vec<_>>().chunks(60) {
+            flows.iter().for_each(|flow| rig.send(HOST_1, &frame_of(*flow, number)));
+            out.extend(rig.run());
+        }
+    }
+    let of = |flow: u16| {
+        let mut left = out.iter().filter(|(_, frame)| frame[38..40] == flow.to_be_bytes());
+        let (trunk, _) = left.clone().next().unwrap();
+        assert!(
+            left.clone().map(|(_, frame)| frame[46]).eq(0..FRAMES),
+            "flow {flow}: frames are lost, or out of order"
+        );
+        assert!(left.all(|(by, _)| by == trunk), "flow {flow} takes several ways");
+        *trunk
+    };
+    (0..n_flows).map(of).collect()
+}
+
+#[test]
+fn flows_are_spread_over_ways_and_only_those_of_a_trunk_that_is_down_move() {
+    const FLOWS: u16 = 600;
+    let mut rig = Rig::new(NameKind::Mac);
+    let spread = |ways: [u16; 2], alternate: Option<u16>| Action::Spread {
+        ways: Ways::new(ways.map(PortId)).unwrap(),
+        alternate: alternate.map(PortId),
+    };
+    rig.writer.set_actions(&[
+        Action::Drop,
+        spread([TRUNK_8, TRUNK_9], None),
+        spread([TRUNK_8, HOST_2], Some(TRUNK_9)),
+        spread([HOST_2, 77], None),
+    ]);
+    for (i, value) in [(5, 1), (6, 2), (7, 3)] {
+        rig.writer.valid().put(mac(i), None);
+        rig.route(&mac(i), value);
+    }
+    let links = rig.monitor.links().clone();
+    let index = |id| rig.monitor.trunks().find(|(_, port, _)| *port == PortId(id)).unwrap().0;
+    let (eight, nine) = (index(TRUNK_8), index(TRUNK_9));
+    let whole = trunks_of_flows(&mut rig, FLOWS);
+    // Six standard deviations.
+    let by_eight = whole.iter().filter(|trunk| **trunk == TRUNK_8).count();
+    assert!((227..=373).contains(&by_eight), "{by_eight} of {FLOWS}");
+    // From another trunk, behind its shim, a flow takes the same way, but never back.
+    for flow in 0..20 {
+        let frame = with_shim(&frame_of(flow, 0), 9);
+        match whole[usize::from(flow)] {
+            TRUNK_8 => rig.assert_dropped(TRUNK_8, &frame, DropReason::InputPort),
+            _ => assert_eq!(rig.exchange(TRUNK_8, &frame)[0].0, TRUNK_9),
+        }
+    }
+    links.set_down(eight, true);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), vec![TRUNK_9; FLOWS.into()]);
+    // While all ways are down there is the alternate; a host's port is no way.
+    assert_eq!(rig.exchange(HOST_1, &to_mac(6))[0].0, TRUNK_9);
+    links.set_down(nine, true);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), whole, "each may still do");
+    links.set_down(eight, false);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(6))[0].0, TRUNK_8);
+    links.set_down(nine, false);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), whole, "they come back");
+    rig.assert_dropped(HOST_1, &to_mac(7), DropReason::NotLocal);
 }
 
 #[test]

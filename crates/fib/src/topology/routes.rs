@@ -1,41 +1,50 @@
 //! The next hop of every switch to every other, and the one that it takes while the link to the first is down.
 //!
 //! Cost: routes of V switches and E links take V Dijkstra runs (twice as many if links cost differently),
-//! O(V (V + E) log V), and 12 bytes per pair of switches. A next hop is an array read.
+//! O(V (V + E) log V), and 20 bytes per pair of switches. A next hop is an array read.
 //!
-//! **Equal-cost paths**: of the neighbours on a shortest path, the one with the largest hash with (source, destination) is
-//! taken. So the choice is a function of the ids alone: neither the order in which links arrived nor a restart
-//! changes it, and a link that comes or goes moves only the destinations that use it.
+//! **Equal-cost paths**: all ports on a shortest path are the [`Ways`] to a destination, over which flows are spread where a value
+//! names a switch. Each way leads to a switch that is nearer to the destination, so no choice of ways makes a loop, and each is a
+//! loop-free alternate of the others. Where a value names a port, one is taken: the one with the largest hash with (source,
+//! destination). So that choice is a function of the ids alone: neither the order in which links arrived nor a restart changes it,
+//! and a link that comes or goes moves only the destinations that use it. By the same hash the first [`MAX_WAYS`] of more are taken.
 //!
 //! **Alternates** are loop-free (RFC 5286, inequality 1): a neighbour from which the shortest path to the destination does not
 //! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and nobody else knows, what S sends to N arrives.
 //! Not every pair has one: in a ring, those on the near half have none. Of several, one at another neighbour than the next hop's
-//! is taken, since that one may be what is gone; then that of the shortest path; then by hash, as above.
+//! is taken, since that one may be what is gone; then that of the shortest path; then by hash, as above. The alternate of several ways
+//! is none of them: it serves when all of them are down.
 //!
 //! A switch that holds only some tenants' names ([`Node::transit`](super::Node::transit) false) carries no frames of others:
 //! paths start and end at it and never lead through it.
 
 use super::{End, NodeId, Topology};
-use crate::action::{Action, PortId};
+use crate::action::{Action, MAX_WAYS, PortId, Ways};
 use lookup::hash::mix64;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Neighbours of a switch that can be alternates of a port as a whole: the first ones, by port.
+/// Ports of a switch that can be ways, or alternates of a port as a whole: the first ones.
 const MAX_COMMON: usize = 64;
 
 /// Where frames go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The port of the shortest path.
+    /// The port of the shortest path; of several, the one that is taken where flows are not spread.
     pub port: PortId,
-    /// The port while that one is down, if there is one that makes no loop.
+    /// The ports of all shortest paths, if there are several.
+    pub ways: Option<Ways>,
+    /// The port while these are down, if there is one that makes no loop.
     pub alternate: Option<PortId>,
 }
 
 impl From<Hop> for Action {
-    fn from(Hop { port, alternate }: Hop) -> Action {
-        alternate.map_or(Action::Port(port), |alternate| Action::Protected { port, alternate })
+    fn from(hop: Hop) -> Action {
+        match hop {
+            Hop { ways: Some(ways), alternate, .. } => Action::Spread { ways, alternate },
+            Hop { port, alternate: Some(alternate), .. } => Action::Protected { port, alternate },
+            Hop { port, .. } => Action::Port(port),
+        }
     }
 }
 
@@ -60,6 +69,7 @@ impl Topology {
             .collect();
         let n = ids.len();
         let mut next = vec![None; n * n];
+        let mut ways = vec![0; n * n];
         let mut alternate = vec![None; n * n];
         let mut hops = vec![u32::MAX; n * n];
         let mut search = Search { distance: vec![u64::MAX; n], order: Vec::with_capacity(n) };
@@ -69,7 +79,7 @@ impl Topology {
         let back = distances_back(&neighbours, &transit, is_uniform, &mut search);
         // Of each neighbour: those that are alternates for all that goes through it.
         let mut common: Vec<Vec<u64>> = neighbours.iter().map(|of| vec![u64::MAX; of.len()]).collect();
-        let mut loop_free = Vec::new();
+        let (mut loop_free, mut shortest) = (Vec::new(), Vec::new());
         for to in 0..n {
             search.to(to, &neighbours, &transit, is_uniform);
             let Search { distance, order } = &search;
@@ -79,8 +89,8 @@ impl Topology {
                     let (port, via, _) = neighbours[from][k];
                     (preference(ids[from], ids[to], ids[via], port), port)
                 };
-                let mut choice: Option<usize> = None;
                 loop_free.clear();
+                shortest.clear();
                 for (k, (_, via, cost)) in neighbours[from].iter().enumerate() {
                     // One that carries no frames of others, or from which no path leads there.
                     if !(*via == to || transit[*via]) || distance[*via] == u64::MAX {
@@ -89,17 +99,26 @@ impl Topology {
                     if is_loop_free(distance[*via], back[from][k], distance[from]) {
                         loop_free.push(k);
                     }
-                    let is_shortest = distance[*via].checked_add(u64::from(*cost)) == Some(distance[from]);
-                    if is_shortest && choice.is_none_or(|chosen| weight(k) > weight(chosen)) {
-                        choice = Some(k);
+                    if distance[*via].checked_add(u64::from(*cost)) == Some(distance[from]) {
+                        shortest.push(k);
                     }
                 }
-                let Some(chosen) = choice else { continue };
+                if shortest.len() > 1 {
+                    shortest.sort_by_cached_key(|k| Reverse(weight(*k)));
+                }
+                let Some(&chosen) = shortest.first() else { continue };
                 let (port, via, _) = neighbours[from][chosen];
                 next[from * n + to] = Some(port);
                 hops[from * n + to] = hops[via * n + to] + 1;
                 let others = loop_free.iter().copied().filter(|k| *k != chosen);
-                common[from][chosen] &= others.clone().filter(|k| *k < MAX_COMMON).fold(0, |set, k| set | 1 << k);
+                common[from][chosen] &= set_of(others);
+                shortest.truncate(MAX_WAYS);
+                let taken = set_of(shortest.iter().copied());
+                if taken.count_ones() > 1 {
+                    ways[from * n + to] = taken;
+                }
+                let is_way = |k: usize| k == chosen || k < MAX_COMMON && taken >> k & 1 != 0;
+                let others = loop_free.iter().copied().filter(|k| !is_way(*k));
                 let best = others.min_by_key(|k| {
                     let (_, peer, cost) = neighbours[from][*k];
                     (peer == via, distance[peer] + u64::from(cost), Reverse(weight(*k)))
@@ -119,8 +138,14 @@ impl Topology {
                 }
             }
         }
-        Routes { index, next, alternate, of_ports, hops }
+        let ports = neighbours.iter().map(|of| of.iter().take(MAX_COMMON).map(|(port, ..)| *port).collect()).collect();
+        Routes { index, next, ways, ports, alternate, of_ports, hops }
     }
+}
+
+/// The ports of a switch among the first [`MAX_COMMON`], by their places in the order of ports, as a bit each.
+fn set_of(places: impl Iterator<Item = usize>) -> u64 {
+    places.filter(|k| *k < MAX_COMMON).fold(0, |set, k| set | 1 << k)
 }
 
 /// Of three distances: see [`is_loop_free`].
@@ -223,7 +248,11 @@ fn preference(from: NodeId, to: NodeId, via: NodeId, port: PortId) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Routes {
     pub(super) index: BTreeMap<NodeId, usize>,
-    pub(super) next: Vec<Option<PortId>>,
+    next: Vec<Option<PortId>>,
+    /// The ways of each pair that has several, by their places among `ports`, as a bit each.
+    ways: Vec<u64>,
+    /// The first ports of each switch with a link that carries frames.
+    ports: Vec<Box<[PortId]>>,
     alternate: Vec<Option<PortId>>,
     /// The alternates that ports have for all destinations together.
     of_ports: BTreeMap<(NodeId, PortId), PortId>,
@@ -236,18 +265,27 @@ impl Routes {
         self.next[self.pair(from, to)?]
     }
 
-    /// The port of `from` towards `to`, and its alternate.
+    /// The ports of `from` towards `to`, and their alternate.
     pub fn hop(&self, from: NodeId, to: NodeId) -> Option<Hop> {
         self.hop_at(self.pair(from, to)?)
     }
 
     fn hop_at(&self, pair: usize) -> Option<Hop> {
-        Some(Hop { port: self.next[pair]?, alternate: self.alternate[pair] })
+        Some(Hop { port: self.next[pair]?, ways: self.ways_at(pair), alternate: self.alternate[pair] })
+    }
+
+    fn ways_at(&self, pair: usize) -> Option<Ways> {
+        let set = self.ways[pair];
+        if set == 0 {
+            return None;
+        }
+        let ports = (0..).zip(&self.ports[pair / self.index.len()]);
+        Ways::new(ports.filter(|(k, _)| set >> k & 1 != 0).map(|(_, port)| *port))
     }
 
     /// A port, with an alternate for all that leaves by it, if there is one.
     pub fn hop_by(&self, from: NodeId, port: PortId) -> Hop {
-        Hop { port, alternate: self.of_ports.get(&(from, port)).copied() }
+        Hop { port, ways: None, alternate: self.of_ports.get(&(from, port)).copied() }
     }
 
     /// Whether, between two switches that both know, a path begins elsewhere.
@@ -261,10 +299,21 @@ impl Routes {
         both.iter().any(|(a, b)| both.iter().any(|(to_a, to_b)| self.next[a * n + to_a] != other.next[b * m + to_b]))
     }
 
+    /// Whether all paths between the same switches are the same.
+    pub(super) fn same_paths(&self, other: &Routes) -> bool {
+        let same_ways = |pair| self.ways_at(pair) == other.ways_at(pair);
+        self.index == other.index && self.next == other.next && (0..self.next.len()).all(same_ways)
+    }
+
     /// Whether a path leads out of a port; to another switch than `except`, if that is given.
     pub fn leads(&self, from: End, except: Option<NodeId>) -> bool {
-        let Some(row) = self.index.get(&from.node).map(|row| row * self.index.len()) else { return false };
-        let towards = |(node, at): (&NodeId, &usize)| Some(*node) != except && self.next[row + at] == Some(from.port);
+        let Some(&at) = self.index.get(&from.node) else { return false };
+        let row = at * self.index.len();
+        let place = self.ports[at].iter().position(|port| *port == from.port);
+        let is_way = |pair: usize| place.is_some_and(|k| self.ways[pair] >> k & 1 != 0);
+        let towards = |(node, to): (&NodeId, &usize)| {
+            Some(*node) != except && (self.next[row + to] == Some(from.port) || is_way(row + to))
+        };
         self.index.iter().any(towards)
     }
 
@@ -328,14 +377,10 @@ mod tests {
         let ring: Vec<_> = (0..5).map(|i| (i, (i + 1) % 5, 1)).collect();
         let routes = net(5, &[], &ring).routes();
         let hop = |to| routes.hop(NodeId(0), NodeId(to)).unwrap();
-        assert_eq!(
-            (hop(1), hop(4)),
-            (Hop { port: PortId(0), alternate: None }, Hop { port: PortId(4), alternate: None })
-        );
-        assert_eq!(
-            (hop(2), hop(3)),
-            (Hop { port: PortId(0), alternate: Some(PortId(4)) }, Hop { port: PortId(4), alternate: Some(PortId(0)) })
-        );
+        let hop_of =
+            |port, alternate: Option<u16>| Hop { port: PortId(port), ways: None, alternate: alternate.map(PortId) };
+        assert_eq!((hop(1), hop(4)), (hop_of(0, None), hop_of(4, None)));
+        assert_eq!((hop(2), hop(3)), (hop_of(0, Some(4)), hop_of(4, Some(0))));
         // Not all that leaves by port 0 may leave by port 4.
         assert_eq!(routes.hop_by(NodeId(0), PortId(0)).alternate, None);
 
@@ -343,45 +388,89 @@ mod tests {
         let routes = net(3, &[], &[(0, 1, 1), (0, 1, 1), (0, 2, 1), (2, 1, 1)]).routes();
         let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
         assert!(hop.port <= PortId(1) && hop.alternate == Some(PortId(2)), "{hop:?}");
-        assert_eq!(routes.hop_by(NodeId(0), hop.port), hop);
+        assert_eq!(hop.ways, Ways::new([PortId(0), PortId(1)]));
+        assert_eq!(routes.hop_by(NodeId(0), hop.port), Hop { ways: None, ..hop });
         let routes = net(3, &[2], &[(0, 1, 1), (0, 1, 1), (0, 2, 1), (2, 1, 1)]).routes();
         let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
-        assert!(hop.alternate.is_some_and(|other| other <= PortId(1)), "no frames of others through it: {hop:?}");
+        assert_eq!(
+            (hop.ways, hop.alternate),
+            (Ways::new([PortId(0), PortId(1)]), None),
+            "no frames of others through it"
+        );
     }
 
-    /// Cuts each link, lets its ends alone know, and follows what takes an alternate: whether it arrives, without leaving by the port
-    /// of entry; a port has an alternate only for destinations that have it.
+    /// Cuts each link, lets its ends alone know, and follows all that a frame may do then: whether it arrives, without leaving by
+    /// the port of entry; a port has an alternate only for destinations that have it.
     fn go_round(topology: &Topology, routes: &Routes) -> Result<(), String> {
-        let by = |at: NodeId, port: PortId| topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
         let nodes = || topology.nodes().map(|(node, _)| node);
         let pairs = || nodes().flat_map(|from| nodes().map(move |to| (from, to)));
         for cut in topology.links().filter(|link| link.carries()) {
+            let cut = [cut.a, cut.b];
             for (of_ports, (from, goal)) in [false, true].into_iter().flat_map(|of| pairs().map(move |pair| (of, pair)))
             {
-                let (mut at, mut entered, mut n_hops) = (from, None, 0);
-                while let Some(hop) = routes.hop(at, goal).filter(|_| at != goal) {
-                    let hop = if of_ports { routes.hop_by(at, hop.port) } else { hop };
-                    let is_cut = |port| [cut.a, cut.b].contains(&End { node: at, port });
-                    let Some(port) = Some(hop.port).filter(|port| !is_cut(*port)).or(hop.alternate) else { break };
-                    let (near, far, link) = by(at, port);
-                    let fails = |why: &str| Err(format!("{from} to {goal} with {} cut: {why} at {near}", cut.a));
-                    if is_cut(port) || !link.carries() {
-                        return fails("a dead link is taken");
-                    }
-                    if far.node != goal && !topology.node(far.node).unwrap().transit {
-                        return fails("it goes through one that carries nothing for others");
-                    }
-                    if entered == Some(near) {
-                        return fails("it leaves by the port of entry");
-                    }
-                    (at, entered, n_hops) = (far.node, Some(far), n_hops + 1);
-                    if n_hops > 2 * topology.nodes().count() {
-                        return fails("it loops");
-                    }
-                }
+                let round = Round { topology, routes, cut, of_ports, goal };
+                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {} cut: {why}", cut[0]))?;
             }
         }
         Ok(())
+    }
+
+    struct Round<'a> {
+        topology: &'a Topology,
+        routes: &'a Routes,
+        cut: [End; 2],
+        of_ports: bool,
+        goal: NodeId,
+    }
+
+    impl Round<'_> {
+        fn follow(&self, at: NodeId, entered: Option<End>, n_hops: usize) -> Result<(), String> {
+            let Some(hop) = self.routes.hop(at, self.goal).filter(|_| at != self.goal) else { return Ok(()) };
+            let hop = if self.of_ports { self.routes.hop_by(at, hop.port) } else { hop };
+            let is_cut = |port| self.cut.contains(&End { node: at, port });
+            let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
+            let mut open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
+            if open.is_empty() {
+                open.extend(hop.alternate);
+            }
+            for port in open {
+                let (near, far, link) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
+                if is_cut(port) || !link.carries() {
+                    return Err(format!("a dead link is taken at {near}"));
+                }
+                if far.node != self.goal && !self.topology.node(far.node).unwrap().transit {
+                    return Err(format!("it goes through one that carries nothing for others at {near}"));
+                }
+                if entered == Some(near) {
+                    return Err(format!("it leaves by the port of entry at {near}"));
+                }
+                if n_hops > 2 * self.topology.nodes().count() {
+                    return Err(format!("it loops at {near}"));
+                }
+                self.follow(far.node, Some(far), n_hops + 1)?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_shortest_paths_are_ways_and_the_alternate_is_none_of_them() {
+        // Two leaves, ten spines; one more path is longer.
+        let spines = (2..12).flat_map(|spine| [(0, spine, 1), (1, spine, 1)]);
+        let routes = net(13, &[], &spines.chain([(0, 12, 2), (12, 1, 2)]).collect::<Vec<_>>()).routes();
+        let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
+        let ways = hop.ways.unwrap();
+        assert_eq!(ways.len(), MAX_WAYS);
+        assert!(ways.contains(&hop.port) && hop.alternate.is_some_and(|port| !ways.contains(&port)), "{hop:?}");
+        assert_eq!(routes.hop(NodeId(2), NodeId(1)).unwrap().ways, None);
+
+        let square = |cost| net(4, &[], &[(0, 1, 1), (1, 3, 1), (0, 2, 1), (2, 3, cost)]).routes();
+        let hop = |routes: &Routes| routes.hop(NodeId(0), NodeId(3)).unwrap();
+        assert_eq!(hop(&square(1)).ways, Ways::new([PortId(0), PortId(2)]));
+        assert_eq!(hop(&square(2)), Hop { port: PortId(0), ways: None, alternate: Some(PortId(2)) });
+        assert!(!square(1).same_paths(&square(2)) && square(1).same_paths(&square(1)));
+        let by_two = |routes: &Routes| routes.leads(end(0, 2), Some(NodeId(2)));
+        assert!(by_two(&square(1)) && !by_two(&square(2)));
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Rig {
 
 /// The port of an action; 0 if it has none.
 fn port(action: Action) -> u64 {
-    if let Action::Port(port) | Action::Protected { port, .. } = action { port.0.into() } else { 0 }
+    action.port().map_or(0, |port| port.0.into())
 }
 
 fn is_of_the_table(message: &Message) -> bool {

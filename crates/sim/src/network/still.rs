@@ -86,9 +86,9 @@ pub(super) fn ports(switch: &Switch, packets: &[Packet]) -> impl Iterator<Item =
         let digests: Vec<Digest> = names.iter().map(|name| hasher.digest(name.as_bytes())).collect();
         fib.lookup_batch(&Burst { digests: &digests, names: &NameList(&names) }, values);
     }
-    let port = |(packet, value): (&Packet, &mut u64)| {
+    let port = |(flow, (packet, value)): (u64, (&Packet, &mut u64))| {
         let local = switch.tables().local.get(&packet.name).copied();
-        walk::port(switch.action_of(ActionId(*value as u16)), local)
+        walk::port(switch.action_of(ActionId(*value as u16)), local, flow)
     };
-    packets.iter().zip(values).map(port).collect::<Vec<_>>().into_iter()
+    (0..).zip(packets.iter().zip(values)).map(port).collect::<Vec<_>>().into_iter()
 }

@@ -13,13 +13,13 @@ pub(super) trait Switches {
     fn port(&self, node: usize, packet: usize) -> Option<PortId>;
 }
 
-/// What a switch does with a name that has this action in its FIB and this port in its exact table of local names.
-pub(super) fn port(action: Action, local: Option<PortId>) -> Option<PortId> {
+/// What a switch does with a packet of this flow to a name that has this action in its FIB and this port in its exact table of local
+/// names.
+pub(super) fn port(action: Action, local: Option<PortId>, flow: u64) -> Option<PortId> {
     match action {
         Action::Local => local,
         Action::Port(port) if port.0 >= HOSTS => local.filter(|local| *local == port),
-        Action::Port(port) | Action::Protected { port, .. } => Some(port),
-        _ => None,
+        other => other.port_for(flow),
     }
 }
 

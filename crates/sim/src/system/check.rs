@@ -117,8 +117,8 @@ impl System {
                 let port = match replica.action(&name(n)) {
                     Action::Local => local,
                     Action::Port(port) if port.0 >= HOSTS => local.filter(|local| *local == port),
-                    Action::Port(port) | Action::Protected { port, .. } => Some(port),
-                    _ => None,
+                    // Of several ways another one at each hop, and for each name.
+                    other => other.port_for((n + hops) as u64),
                 };
                 let Some(port) = port else {
                     let reachable = network.action(node, &name(n)) != Action::Drop;
@@ -180,9 +180,8 @@ fn agent_of(system: &System, i: usize) -> u64 {
     let replica = agent.shared.replica();
     (0..NAMES).fold(0, |sum, n| {
         let code = match replica.action(&name(n)) {
-            Action::Port(port) | Action::Protected { port, .. } => u64::from(port.0) + 2,
             Action::Local => 1,
-            _ => 0,
+            other => other.port().map_or(0, |port| u64::from(port.0) + 2),
         };
         crate::random::mix64(sum ^ code)
     })

@@ -402,8 +402,14 @@ impl Kernel {
         let is_open = |id: PortId| self.slot(id).is_some_and(|slot| trunks[slot as usize].is_open());
         let lead = |action: &Action| match action {
             Action::Port(id) => to(*id),
-            Action::Protected { port, alternate } if !is_open(*port) && is_open(*alternate) => to(*alternate),
-            Action::Protected { port, .. } => to(*port),
+            Action::Protected { port, alternate } => {
+                to(if !is_open(*port) && is_open(*alternate) { *alternate } else { *port })
+            }
+            // The program does not look at flows: all go the first way that works.
+            Action::Spread { ways, alternate } => {
+                let open = ways.iter().chain(alternate).find(|port| is_open(**port));
+                to(*open.unwrap_or(&ways[0]))
+            }
             Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
         };
         let of_actions = actions.iter().map(lead).chain(std::iter::repeat(0));

@@ -4,7 +4,10 @@ use super::PortIndex;
 use crate::counters::DropReason;
 use crate::links::Links;
 use crate::port::{Port, Role};
-use fib::action::{Action, PortId};
+use crate::spread::Slots;
+use arrayvec::ArrayVec;
+use fib::action::{Action, MAX_WAYS, PortId, Ways};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where a value leads.
@@ -12,6 +15,8 @@ use std::sync::Arc;
 pub(super) enum Lead {
     /// To the trunk with this index.
     Trunk(u8),
+    /// To one of several trunks, which the slots of this number give by flow.
+    Spread(u16),
     /// To another port, which the exact table of local names must confirm.
     Port(PortId),
     /// To the port that the exact table of local names has.
@@ -26,6 +31,7 @@ pub(super) struct Leads {
     /// Of the trunks that were down when the leads were found.
     version: u32,
     leads: Box<[Lead]>,
+    spreads: Vec<Slots>,
 }
 
 impl Leads {
@@ -35,7 +41,9 @@ impl Leads {
         let version = links.version();
         // The table of before is kept, so no other table is where it is.
         if version != self.version || self.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, actions)) {
-            self.leads = actions.iter().map(|action| lead(action, links, ports, port_index)).collect();
+            let mut finder = Finder { links, ports, port_index, spreads: BTreeMap::new(), slots: Vec::new() };
+            self.leads = actions.iter().map(|action| finder.lead(action)).collect();
+            self.spreads = finder.slots;
             (self.of, self.version) = (Some(actions.clone()), version);
         }
     }
@@ -49,26 +57,75 @@ impl Leads {
     pub(super) fn get(&self, value: u64) -> Lead {
         self.leads.get(value as usize).copied().unwrap_or(Lead::Drop(DropReason::NoAction))
     }
+
+    /// The trunk of a flow.
+    #[inline]
+    pub(super) fn trunk_of(&self, spread: u16, flow: u64) -> u8 {
+        self.spreads[usize::from(spread)].port(flow)
+    }
 }
 
-fn lead(action: &Action, links: &Links, ports: &[Port], port_index: &PortIndex) -> Lead {
-    let to = |id: PortId| match port_index.get(id) {
-        Some(index) if ports[usize::from(index)].role == Role::Trunk => Lead::Trunk(index),
-        _ => Lead::Port(id),
-    };
-    let leads_on = |lead: &Lead| match lead {
-        Lead::Trunk(index) => ports[usize::from(*index)].health.is_up() && !links.is_down(*index),
-        _ => false,
-    };
-    match action {
-        Action::Port(id) => to(*id),
-        // If neither leads on, the one of the shortest path may still do.
-        Action::Protected { port, alternate } => {
-            let (port, alternate) = (to(*port), to(*alternate));
-            if !leads_on(&port) && leads_on(&alternate) { alternate } else { port }
+/// What leads are found from.
+struct Finder<'a> {
+    links: &'a Links,
+    ports: &'a [Port],
+    port_index: &'a PortIndex,
+    /// Many actions have the same ways.
+    spreads: BTreeMap<(Ways, Option<PortId>), Lead>,
+    slots: Vec<Slots>,
+}
+
+impl Finder<'_> {
+    fn lead(&mut self, action: &Action) -> Lead {
+        match action {
+            Action::Port(id) => self.to(*id),
+            // If neither leads on, the one of the shortest path may still do.
+            Action::Protected { port, alternate } => {
+                let (port, alternate) = (self.to(*port), self.to(*alternate));
+                if !self.leads_on(&port) && self.leads_on(&alternate) { alternate } else { port }
+            }
+            Action::Spread { ways, alternate } => self.spread(*ways, *alternate),
+            Action::Local => Lead::Local,
+            Action::Drop => Lead::Drop(DropReason::NoRoute),
+            Action::Tunnel { .. } | Action::Punt => Lead::Drop(DropReason::Unsupported),
         }
-        Action::Local => Lead::Local,
-        Action::Drop => Lead::Drop(DropReason::NoRoute),
-        Action::Tunnel { .. } | Action::Punt => Lead::Drop(DropReason::Unsupported),
+    }
+
+    fn to(&self, id: PortId) -> Lead {
+        match self.port_index.get(id) {
+            Some(index) if self.ports[usize::from(index)].role == Role::Trunk => Lead::Trunk(index),
+            _ => Lead::Port(id),
+        }
+    }
+
+    fn is_up(&self, index: u8) -> bool {
+        self.ports[usize::from(index)].health.is_up() && !self.links.is_down(index)
+    }
+
+    fn leads_on(&self, lead: &Lead) -> bool {
+        matches!(lead, Lead::Trunk(index) if self.is_up(*index))
+    }
+
+    fn spread(&mut self, ways: Ways, alternate: Option<PortId>) -> Lead {
+        if let Some(known) = self.spreads.get(&(ways, alternate)) {
+            return *known;
+        }
+        let trunk = |id: &PortId| match self.to(*id) {
+            Lead::Trunk(index) => Some(index),
+            _ => None,
+        };
+        let trunks: ArrayVec<u8, MAX_WAYS> = ways.iter().filter_map(trunk).collect();
+        let alternate_lead = alternate.map(|id| self.to(id)).filter(|lead| self.leads_on(lead));
+        let lead = match alternate_lead {
+            Some(lead) if !trunks.iter().any(|index| self.is_up(*index)) => lead,
+            // A way that is no trunk is a mistake of the controller's: the port of a host, or none.
+            _ if trunks.is_empty() => self.to(ways[0]),
+            _ => {
+                self.slots.push(Slots::new(&trunks, |index| self.is_up(index)));
+                Lead::Spread((self.slots.len() - 1) as u16)
+            }
+        };
+        self.spreads.insert((ways, alternate), lead);
+        lead
     }
 }

@@ -45,6 +45,8 @@ use crate::links::lldp;
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
+use crate::shim;
+use crate::spread;
 use crate::table::Table;
 use crate::tap::{Seen, Tap};
 use arrayvec::ArrayVec;
@@ -616,9 +618,13 @@ impl<T: Table> Worker<T> {
     #[inline]
     fn exit_of(&self, plane: &Plane<T>, entry: Option<usize>, i: usize) -> Result<Exit, DropReason> {
         let local = || plane.local.get(&self.work.names, i, self.work.digests[i]).map(PortId);
+        let to_trunk = |exit: u8| match entry == Some(usize::from(exit)) {
+            true => Err(DropReason::InputPort),
+            false => Ok(Exit::Port(exit)),
+        };
         let id = match self.leads.get(self.work.values[i]) {
-            Lead::Trunk(exit) if entry == Some(usize::from(exit)) => return Err(DropReason::InputPort),
-            Lead::Trunk(exit) => return Ok(Exit::Port(exit)),
+            Lead::Trunk(exit) => return to_trunk(exit),
+            Lead::Spread(spread) => return to_trunk(self.leads.trunk_of(spread, self.flow_of(entry, i))),
             Lead::Port(id) => id,
             Lead::Local => local().ok_or(DropReason::NotLocal)?,
             Lead::Drop(reason) => return Err(reason),
@@ -635,6 +641,13 @@ impl<T: Table> Worker<T> {
             Role::Host if local() == Some(id) => Ok(Exit::Port(exit)),
             Role::Host | Role::Outside => Err(DropReason::NotLocal),
         }
+    }
+
+    /// The flow of the frame with the `i`th name. What the gateway sends has no shim any more.
+    fn flow_of(&self, entry: Option<usize>, i: usize) -> u64 {
+        let has_shim = self.work.from_trunk && entry.is_some();
+        let frame = self.work.burst[usize::from(self.work.owners[i])].frame();
+        spread::flow(frame, shim::AT + if has_shim { shim::LEN } else { 0 }, self.shared.spread_seed)
     }
 
     fn port_failed(&mut self, index: usize, error: &NetError) {

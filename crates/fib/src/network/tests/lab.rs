@@ -158,17 +158,14 @@ impl Lab {
     /// The fate of a frame that switch `from` accepts.
     pub(super) fn forward(&self, from: NodeId, name: &Name) -> Fate {
         let (mut at, mut came_in) = (from, None);
-        for _ in 0..32 {
+        for hop in 0..32 {
             let replica = &self.replicas[&at];
             let local = replica.tables().local.get(name).copied();
-            let port = match replica.action(name) {
-                Action::Port(port) | Action::Protected { port, .. } => port,
-                Action::Local => match local {
-                    Some(port) => port,
-                    None => return Fate::Dropped,
-                },
-                _ => return Fate::Dropped,
-            };
+            let action = replica.action(name);
+            // Of several ways another one at each hop, and for each name.
+            let flow = self.network.rib.digest(name).0 >> hop;
+            let port = if action == Action::Local { local } else { action.port_for(flow) };
+            let Some(port) = port else { return Fate::Dropped };
             let out = End { node: at, port };
             match self.network.topology.link(out) {
                 Ok(link) if link.carries() && came_in != Some(port) => {
