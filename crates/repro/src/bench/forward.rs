@@ -12,13 +12,19 @@
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted. At
 //! a gateway the switch is also measured with an access list ([`switch::acl`]) that lets all in by its last rule.
+//!
+//! [`run_captured`] measures what a capture at all ports costs a core node: of drops, of which there are none, and of all frames,
+//! each of which is copied as it came and as it left while a thread reads the copies. What the thread is too slow for is lost to the
+//! capture, and counted.
 
 use std::sync::Arc;
 
 use fib::designs::{self, CONCISE, Design, Spec, Table};
 use fib::name::{Name, NameKind};
 use switch::acl::AccessList;
-use switch::bench::{Connections, Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
+use switch::bench::{
+    Connections, Copied, Load, Measured, Place, Wiring, forward_empty, forward_tapped, forward_with_fib,
+};
 use switch::source::CheckSource;
 
 use super::rules::generate;
@@ -113,6 +119,8 @@ enum What<'a> {
     Frames(Option<Traffic>),
     /// These numbers of connections.
     Connections(&'a [u64]),
+    /// Frames that are captured, or are not.
+    Captured,
 }
 
 /// Runs the bench of connection tracking: one table per number of connections, n, and number of workers.
@@ -123,6 +131,13 @@ pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dy
         return Err(BenchError::Setting(format!("there are {n} connections; use 1 to {MAX_CONNECTIONS}")));
     }
     run_with(options, What::Connections(connections), listener)
+}
+
+/// Runs the bench of captures: one table for each n, number of workers and length of frames.
+/// # Errors
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
+pub fn run_captured(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    run_with(options, What::Captured, listener)
 }
 
 fn run_with(options: &Options, what: What<'_>, listener: &mut dyn Listener) -> Result<(), BenchError> {
@@ -195,6 +210,10 @@ fn run_size(
             let destinations: Arc<[u64]> = options.names.queries(names, n_connections as usize, options.seed).into();
             measure_connections(options, &input, design.name, &**fib, destinations, listener)
         });
+    }
+    if let (What::Captured, Some((design, fib))) = (what, fibs.first()) {
+        let destinations: Arc<[u64]> = options.names.queries(names, n_queries, options.seed).into();
+        return measure_captures(options, &input, design.name, &**fib, destinations, listener);
     }
     let traffic = match what {
         What::Frames(Some(traffic)) => vec![traffic],
@@ -363,6 +382,68 @@ fn measure_connections(
             let rows = rows.map(|((name, ..), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));
             listener.table(&rows.collect::<Vec<_>>());
         }
+    }
+    Ok(())
+}
+
+/// What is captured, and whether only drops are.
+const CAPTURES: [(&str, Option<bool>); 3] = [("no capture", None), ("drops", Some(true)), ("all frames", Some(false))];
+
+fn measure_captures(
+    options: &Options,
+    input: &Input<'_>,
+    design: &str,
+    fib: &dyn Table,
+    destinations: Arc<[u64]>,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    for (&workers, frame_bytes) in options.threads.iter().flat_map(|workers| [64, 1500].map(|bytes| (workers, bytes))) {
+        let load = Load {
+            place: Place::Core,
+            wiring: Wiring::Rings,
+            frame_bytes,
+            sources: Arc::default(),
+            check_source: CheckSource::Off,
+            acl: None,
+            destinations: Arc::clone(&destinations),
+            n_exits: EXITS,
+            workers: workers as usize,
+            frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
+            connections: None,
+        };
+        let bench = format!("capture/core, {frame_bytes} bytes");
+        listener.say(&format!("{bench}, {} names, {design}", size_text(input.names.len() as u64)));
+        let mut rates = vec![Vec::new(); CAPTURES.len()];
+        let mut shares = Vec::new();
+        for _ in 0..options.runs {
+            for ((name, drops_only), rates) in CAPTURES.iter().zip(&mut rates) {
+                let hasher = input.hasher();
+                let outcome = match *drops_only {
+                    None => forward_with_fib(&load, &hasher, fib, input.names).map(|measured| (measured, None)),
+                    Some(drops_only) => forward_tapped(&load, &hasher, fib, input.names, drops_only)
+                        .map(|(measured, copied)| (measured, (!drops_only).then_some(copied))),
+                };
+                let (measured, copied) = outcome.map_err(|error| input.build_error("forward", error))?;
+                check(name, &load, &measured, false)?;
+                rates.push(measured.rate_pps() / 1e6);
+                shares.extend(copied.map(|Copied { frames, lost }| 100.0 * frames as f64 / (frames + lost).max(1) as f64));
+            }
+        }
+        let setting = Setting {
+            n: input.names.len() as u64,
+            value_bits: options.value_bits,
+            names: options.names.to_string(),
+            threads: workers,
+            batch: BURST as u32,
+            in_flight: 1,
+        };
+        let mut rows: Vec<Row> = CAPTURES
+            .iter()
+            .zip(rates)
+            .map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates))
+            .collect();
+        rows.push(Row::new(&bench, "all frames, of which captured", &setting, "%", shares));
+        listener.table(&rows);
     }
     Ok(())
 }

@@ -105,6 +105,9 @@ enum BenchCommand {
         /// Measure connection tracking instead, with so many open connections: 64K,1M
         #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
         flow: Vec<u64>,
+        /// Measure captures at all ports instead: none, of drops, of all frames
+        #[arg(long, conflicts_with_all = ["flow", "driver"])]
+        capture: bool,
         /// Measure one switch over wires instead, by each driver, against the same path without a lookup, a BPF hash map
         /// and a bridge (root): xdp,redirect or all; `dpdk`: between two processes, against dpdk-testpmd
         #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with = "flow")]
@@ -487,6 +490,10 @@ impl BenchCommand {
                 return measured(out, |listener| {
                     fibula_repro::bench::forward::run_connections(&options, &flow, listener)
                 });
+            }
+            Self::Forward { args, capture, .. } if capture && !args.list => {
+                let options = args.options(&[1 << 20]);
+                return measured(out, |listener| fibula_repro::bench::forward::run_captured(&options, listener));
             }
             Self::Forward { args, .. } => (args, &[1 << 20], &designs, fibula_repro::bench::forward::run),
             Self::Click(args) => (args, &[1 << 20], &click::CONTESTANTS, click::run),
