@@ -29,6 +29,7 @@ mod socket;
 pub mod status;
 pub mod throttle;
 pub mod tls;
+pub mod words;
 
 /// The generated messages, clients and servers of `fibula.v1`.
 pub mod v1 {

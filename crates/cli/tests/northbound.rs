@@ -265,7 +265,7 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     let said = site.fibula(&["switch", "drain", "s3"]);
     let text = String::from_utf8(said.stdout).unwrap();
     assert!(
-        text.starts_with("switch s3: no path of others leads through it; what is at its own 1 host ports"),
+        text.starts_with("switch s3: no path of others leads through it; what is at its own 1 host port is"),
         "{text}"
     );
     let (up, cost, raised) = link_of(&client, "s1", "s3").await;

@@ -55,16 +55,34 @@ fn far_end(topology: &Topology, near: End) -> Option<End> {
     Some(if link.a == near { link.b } else { link.a })
 }
 
+/// The switches that frames of any flow to a name come to, the first first.
+fn reached(state: &State, name: &Name, from: NodeId) -> Vec<NodeId> {
+    let (network, topology) = (&state.network, state.network.topology());
+    let (mut reached, mut at) = (vec![from], 0);
+    while let Some(&node) = reached.get(at) {
+        at += 1;
+        let action = network.action(node, name);
+        let ways = match &action {
+            Action::Spread { ways, .. } => ways.to_vec(),
+            other => other.port().into_iter().collect(),
+        };
+        for far in ways.into_iter().filter_map(|port| far_end(topology, End { node, port })) {
+            if !reached.contains(&far.node) {
+                reached.push(far.node);
+            }
+        }
+    }
+    reached
+}
+
 fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSet<NodeId>, &Doubts)) -> Path {
     let (network, topology) = (&state.network, state.network.topology());
     let title = |node: NodeId| topology.node(node).map_or_else(|_| node.to_string(), |node| node.name.clone());
     let mut hops: Vec<Hop> = Vec::new();
     let mut passed = HashSet::new();
-    let mut doubtful = Vec::new();
     let mut node = from;
     let (end, sentence) = loop {
         let here = title(node);
-        doubtful.extend(doubts.get(&node).map(|doubt| format!("{here} {doubt}")));
         if !passed.insert(node) {
             break (
                 "loops",
@@ -130,6 +148,9 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
         hop(does, Some(port.0));
         node = next.node;
     };
+    let passes = reached(state, name, from);
+    let doubtful = passes.iter().filter_map(|node| Some(format!("{} {}", title(*node), doubts.get(node)?)));
+    let doubtful: Vec<String> = doubtful.collect();
     let sentence = if doubtful.is_empty() { sentence } else { format!("{sentence}; but {}", doubtful.join(", ")) };
     Path { from: title(from), hops, end: end.to_owned(), sentence }
 }

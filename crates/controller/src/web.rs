@@ -466,7 +466,7 @@ async fn act(
     let counted = |changed: v1::Changed| format!("{} changed, {} as it was", changed.changed, changed.unchanged);
     let drained = |drained: v1::Drained| {
         let word = if undo { "back in use" } else { "drained" };
-        format!("{word} after {} changes of paths", drained.steps)
+        format!("{word} after {} of paths", api::words::counted(drained.steps.into(), "change", "changes"))
     };
     let sentence = match &*act.what {
         "switch.accept" => {

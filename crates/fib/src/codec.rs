@@ -307,11 +307,8 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action) {
             out.extend_from_slice(&alternate.0.to_le_bytes());
         }
         Action::Spread { ways, alternate } => {
-            out.push(6);
-            out.push(ways.len() as u8);
-            let ports = ways.iter().chain(alternate);
-            out.push(alternate.is_some().into());
-            ports.for_each(|port| out.extend_from_slice(&port.0.to_le_bytes()));
+            out.extend([6, ways.len() as u8, alternate.is_some().into()]);
+            ways.iter().chain(alternate).for_each(|port| out.extend_from_slice(&port.0.to_le_bytes()));
         }
     }
 }
@@ -331,14 +328,14 @@ pub fn actions_digest(actions: &[Action]) -> u64 {
 /// What values mean, as a table in memory says it: 24 bytes an action, the first for value 0.
 pub fn actions_in_memory(actions: &[Action]) -> Vec<u8> {
     let mut out = Vec::with_capacity(24 * actions.len());
-    for action in actions {
+    for (value, action) in (0..).zip(actions) {
         let mut record = [0; 24];
         match action {
             Action::Drop => {}
-            // Other readers do not know which ports are down, and do not choose by flow.
+            // Other readers do not know which ports are down. They do not choose by flow: each value has one of its ways.
             Action::Port(_) | Action::Protected { .. } | Action::Spread { .. } => {
                 record[0] = 1;
-                record[2..4].copy_from_slice(&action.port().unwrap_or_default().0.to_le_bytes());
+                record[2..4].copy_from_slice(&action.port_for(value).unwrap_or_default().0.to_le_bytes());
             }
             Action::Local => record[0] = 2,
             Action::Tunnel { node, remote } => {

@@ -193,6 +193,10 @@ fn benches_run_all_their_parts() {
     )
     .unwrap();
     forward::run(&Options { contestants: vec![], n: vec![2000], ..options(&[]) }, &mut tables).unwrap();
+    let captured = Options { contestants: vec![], n: vec![2000], ..options(&[]) };
+    forward::run_captured(&captured, &mut tables).unwrap();
+    let two = Options { contestants: vec!["concise".into(), "line".into()], ..captured };
+    assert!(forward::run_captured(&two, &mut tables).unwrap_err().to_string().contains("one design"));
     let benches: Vec<&str> = tables.0.iter().map(|rows| rows[0].bench.as_str()).collect();
     for bench in [
         "build",
@@ -210,6 +214,8 @@ fn benches_run_all_their_parts() {
         "forward/core, 64 bytes",
         "forward/core, 1500 bytes",
         "forward/gateway, 64 bytes",
+        "capture/core, 64 bytes",
+        "capture/core, 1500 bytes, captured of all frames",
     ] {
         assert!(benches.contains(&bench), "{bench} is not in {benches:?}");
     }

@@ -30,7 +30,7 @@ use crate::port::Role;
 use crate::source::CheckSource;
 use crate::table::{EmptyTable, FibTable, Table};
 use crate::tap::{Reader, Wanted, records};
-use fib::action::{Action, PortId};
+use fib::action::{Action, PortId, Ways};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use lookup::hash::Hasher;
@@ -84,6 +84,9 @@ pub struct Load {
     pub destinations: Arc<[u64]>,
     /// The number of ports of exit. The FIB's values are 1 to this number; 0 drops.
     pub n_exits: u16,
+    /// Whether each value means all ports of exit as ways, instead of one. Then the flows decide where frames go. At most
+    /// [`MAX_WAYS`](fib::action::MAX_WAYS) ports.
+    pub spread: bool,
     /// Workers, each on its own thread.
     pub workers: usize,
     /// Frames that each worker receives in the measured time, rounded up to a burst.
@@ -239,7 +242,11 @@ fn forward<T: Table + 'static>(
     let settings = Settings { workers: load.workers, max_frame, flows, ..Settings::default() };
     let (workers, monitor, mut writer) = build::<T>(&settings, ports)?;
     let mut actions = vec![Action::Drop];
-    actions.extend((1..=load.n_exits).map(|id| Action::Port(PortId(id))));
+    let exits = || (1..=load.n_exits).map(PortId);
+    match Ways::new(exits()).filter(|_| load.spread) {
+        Some(ways) => actions.extend(exits().map(|_| Action::Spread { ways, alternate: None })),
+        None => actions.extend(exits().map(Action::Port)),
+    }
     writer.set_actions(&actions);
     set_up(&mut writer);
     let readers = tapped.as_ref().map_or_else(Vec::new, |&(drops_only, _)| {
@@ -351,6 +358,7 @@ mod tests {
             acl: None,
             destinations: names.clone().into(),
             n_exits: 4,
+            spread: false,
             workers,
             frames: 6400,
             connections: None,
@@ -377,6 +385,21 @@ mod tests {
                 assert!(most - least <= 4 * workers as u64, "{:?}", measured.exits);
                 assert!(measured.frames >= 6400 * workers as u64);
             }
+        }
+    }
+
+    #[test]
+    fn flows_leave_by_all_ways_and_each_by_one() {
+        for (place, wiring) in CASES {
+            let (load, hasher, fib, valid) = load(place, wiring, 1);
+            let exits = |destinations: &[u64], sources: &[u64]| {
+                let load =
+                    Load { spread: true, destinations: destinations.into(), sources: sources.into(), ..load.clone() };
+                let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
+                assert_eq!(measured.counts.dropped_total(), 0);
+                measured.exits.into_iter().filter(|n| *n > 0).count()
+            };
+            assert_eq!((exits(&load.destinations, &load.sources), exits(&load.destinations[..1], &[])), (4, 1));
         }
     }
 

@@ -38,9 +38,9 @@ pub fn slot(digest: u64) -> usize {
     ((u128::from(mix64(digest)) * SLOTS as u128) >> 64) as usize
 }
 
-/// Fills the slots, [`SLOTS`] or another prime number of them, with servers. Those with weight 0 get none.
+/// Fills the slots with servers. Those with weight 0 get none.
 /// # Panics
-/// When their number is not prime.
+/// When there are not [`SLOTS`].
 pub fn fill(slots: &mut [u16], servers: impl Iterator<Item = Server>) {
     struct Claim {
         index: u16,
@@ -51,9 +51,7 @@ pub fn fill(slots: &mut [u16], servers: impl Iterator<Item = Server>) {
         at: usize,
         step: usize,
     }
-    let n_slots = slots.len();
-    let mut divisors = (2..).take_while(|divisor| divisor * divisor <= n_slots);
-    assert!(n_slots > 1 && divisors.all(|divisor| !n_slots.is_multiple_of(divisor)), "else a step may miss slots");
+    assert_eq!(slots.len(), SLOTS, "every step visits all slots of a table of that size");
     let servers: Vec<Server> = servers.filter(|server| server.weight > 0).collect();
     let weights = servers.iter().map(|server| u64::from(server.weight));
     let (total, heaviest) = weights.fold((0, 0), |(sum, max), weight| (sum + weight, weight.max(max)));
@@ -61,14 +59,14 @@ pub fn fill(slots: &mut [u16], servers: impl Iterator<Item = Server>) {
     let (mut claims, mut weight_before) = (Vec::new(), 0);
     for Server { index, name, weight } in servers {
         let weight = u64::from(weight);
-        let share = |weight: u64| n_slots as u64 * weight / total;
+        let share = |weight: u64| SLOTS as u64 * weight / total;
         claims.push(Claim {
             index,
             weight,
             quota: share(weight_before + weight) - share(weight_before),
             taken: 0,
-            at: (name % n_slots as u64) as usize,
-            step: 1 + (mix64(name ^ 1) % (n_slots as u64 - 1)) as usize,
+            at: (name % SLOTS as u64) as usize,
+            step: 1 + (mix64(name ^ 1) % (SLOTS as u64 - 1)) as usize,
         });
         weight_before += weight;
     }
@@ -81,7 +79,7 @@ pub fn fill(slots: &mut [u16], servers: impl Iterator<Item = Server>) {
     while let Some(Reverse((_, i))) = turns.pop() {
         let claim = &mut claims[i];
         while slots[claim.at] != NOBODY {
-            claim.at = (claim.at + claim.step) % n_slots;
+            claim.at = (claim.at + claim.step) % SLOTS;
         }
         slots[claim.at] = claim.index;
         claim.taken += 1;

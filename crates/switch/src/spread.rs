@@ -1,62 +1,60 @@
 //! Which of several equally good ways a frame takes: the same for all frames of a flow, so that none overtakes another.
 //!
 //! A flow is, for IP, both addresses, the protocol and the ports, if the protocol has ports; for anything else the two MAC
-//! addresses. All fragments of a packet must go the same way, and only the first one has the ports, so a packet in fragments
-//! counts without them. A flow that sends some packets whole and others in fragments may use two ways.
+//! addresses. All fragments of a packet must go the same way, and only the first one surely has the rest, so fragments count by
+//! their addresses alone. A flow that sends some packets whole and others in fragments may use two ways.
 //!
-//! The hash of a flow gives a slot, and a Maglev table ([`maglev`]) gives the port of each slot: as many slots for each way, to
-//! one. The slots of a way that is down have ports of a second table, of the ways that are up. So while a link is down its flows
-//! alone go another way, and when it comes up they come back. Every data plane hashes with a number of its own: if neighbours
-//! chose alike, all flows that the first sends to the second would go the same way from there.
+//! The hash of a flow gives a slot, and each slot has the way with the largest hash of slot and port (highest random weight). So
+//! when a way goes, be it down or out of the controller's tables, its flows alone move, and when it comes back they alone return.
+//! Of n ways each has a share of 1/n, give or take 10 % of that or less. Every data plane hashes with a number of its own: if
+//! neighbours chose alike, all flows that the first sends to the second would go the same way from there.
 //!
-//! Cost: two mixes of a word for IPv4, five for IPv6, and one read of a table of 251 bytes. Frames to a name with one way pay nothing.
+//! Cost: two mixes of a word for IPv4, five for IPv6, the headers parsed again, and one read of a table of 512 bytes. Making the table
+//! takes 512 mixes a way, by each worker, when a table of actions is new or a link changes; a controller that sends 65,535 different
+//! sets of ways makes a worker spend 32 MiB and some tenths of a second.
 
-use crate::maglev;
-use crate::parse;
+use crate::parse::{self, Network};
+use fib::action::PortId;
 use lookup::hash::mix64;
 
-/// A prime; shares are exact to 0.4 %.
-const SLOTS: usize = 251;
+const SLOT_BITS: u32 = 9;
 
 /// The ports of slots, by their indices among the ports of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slots([u8; SLOTS]);
+pub(crate) struct Slots([u8; 1 << SLOT_BITS]);
 
 impl Slots {
-    /// Spreads flows over `ways`, which are not empty: over those that are up, if any is.
-    pub(crate) fn new(ways: &[u8], is_up: impl Fn(u8) -> bool) -> Self {
-        let of = |is_in: &dyn Fn(u8) -> bool| {
-            let ways = ways.iter().filter(|way| is_in(**way));
-            let mut slots = [maglev::NOBODY; SLOTS];
-            maglev::fill(
-                &mut slots,
-                ways.map(|&way| maglev::Server { index: way.into(), name: mix64(way.into()), weight: 1 }),
-            );
-            slots.map(|way| way as u8)
-        };
-        let whole = of(&|_| true);
-        let up = if ways.iter().any(|way| is_up(*way)) { of(&is_up) } else { whole };
-        Self(std::array::from_fn(|slot| if is_up(whole[slot]) { whole[slot] } else { up[slot] }))
+    /// Spreads flows over ports, by ids and indices. Ids decide, so that workers with other ports choose alike.
+    /// # Panics
+    /// When there is none.
+    pub(crate) fn new(ways: &[(PortId, u8)]) -> Self {
+        let weight = |slot: usize, (port, _): &(PortId, u8)| (mix64(mix64(slot as u64 + 1) ^ u64::from(port.0)), *port);
+        Self(std::array::from_fn(|slot| ways.iter().max_by_key(|way| weight(slot, way)).expect("a way").1))
     }
 
     /// The port that a flow takes.
     #[inline]
     pub(crate) fn port(&self, flow: u64) -> u8 {
-        self.0[((u128::from(flow) * SLOTS as u128) >> 64) as usize]
+        self.0[(flow >> (u64::BITS - SLOT_BITS)) as usize]
     }
 }
 
 /// The hash of the flow of a frame, whose EtherType is at `type_at`.
-#[inline]
 pub(crate) fn flow(frame: &[u8], type_at: usize, seed: u64) -> u64 {
-    let packet = parse::network(frame, type_at).and_then(|network| network.transport());
-    let Ok(transport) = packet else {
+    let Ok(network) = parse::network(frame, type_at) else {
         return words(mix64(seed), &frame[..12]);
     };
-    // A packet that ends before its ports has none.
-    let ports = if transport.is_fragment { [0; 4] } else { transport.ports().unwrap_or_default() };
-    let last = u64::from(u32::from_be_bytes(ports)) << 8 | u64::from(transport.protocol);
-    words(mix64(seed ^ last), transport.addresses)
+    let addresses = match &network {
+        Network::V4(ip) => &ip[12..20],
+        Network::V6(ip) => &ip[8..40],
+    };
+    // The first fragment may say more than the others, or end in the middle of it.
+    let rest = network.transport().ok().filter(|transport| !transport.is_fragment).map_or(0, |transport| {
+        // A packet that ends before its ports has none.
+        let ports = transport.ports().unwrap_or_default();
+        u64::from(u32::from_be_bytes(ports)) << 8 | u64::from(transport.protocol)
+    });
+    words(mix64(seed ^ rest), addresses)
 }
 
 fn words(start: u64, bytes: &[u8]) -> u64 {
@@ -71,58 +69,102 @@ fn words(start: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn shares(slots: Slots) -> Vec<(u8, usize)> {
-        let mut shares = std::collections::BTreeMap::new();
-        slots.0.iter().for_each(|way| *shares.entry(*way).or_insert(0) += 1);
-        shares.into_iter().collect()
+    #[test]
+    fn ways_have_like_shares_and_only_flows_of_a_way_that_goes_move() {
+        let ways = [(3, 0), (7, 9), (9, 4), (200, 253)].map(|(id, index)| (PortId(id), index));
+        let all = Slots::new(&ways);
+        for (_, index) in ways {
+            let share = all.0.iter().filter(|at| **at == index).count();
+            // A quarter of 512, and three standard deviations.
+            assert!((98..=158).contains(&share), "{index}: {share}");
+        }
+        let less = Slots::new(&[ways[0], ways[1], ways[3]]);
+        assert!(all.0.iter().zip(&less.0).all(|(all, less)| if *all == 4 { less != all } else { less == all }));
+        // Another order, and another place at another worker.
+        let elsewhere = Slots::new(&ways.map(|(id, index)| (id, 253 - index)));
+        assert!(all.0.iter().zip(&elsewhere.0).all(|(here, there)| *here == 253 - there));
+        assert_eq!(Slots::new(&[ways[3], ways[1], ways[2], ways[0]]), all);
+        assert_eq!(Slots::new(&ways[..1]), Slots([0; 512]));
     }
 
-    #[test]
-    fn ways_have_equal_shares_and_only_flows_of_a_way_that_is_down_move() {
-        let all = Slots::new(&[3, 7, 9, 200], |_| true);
-        assert_eq!(shares(all).len(), 4);
-        assert!(shares(all).iter().all(|(_, n)| (62..=63).contains(n)), "{:?}", shares(all));
-        let less = Slots::new(&[3, 7, 9, 200], |way| way != 9);
-        assert_eq!(shares(less).len(), 3);
-        assert!(shares(less).iter().all(|(_, n)| (75..=92).contains(n)), "{:?}", shares(less));
-        assert!(all.0.iter().zip(&less.0).all(|(all, less)| all == less || *all == 9));
-        // If none works, each may still do.
-        assert_eq!(Slots::new(&[3, 7, 9, 200], |_| false), all);
-    }
-
-    /// The bytes that are the flow, and others that are not.
-    #[test]
-    fn a_flow_is_addresses_protocol_and_ports() {
+    fn udp4() -> Vec<u8> {
         let mut udp = vec![2; 12];
         udp.extend([0x08, 0x00, 0x45, 0, 0, 32, 0, 9, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         udp.extend([0, 5, 0, 7, 0, 12, 0, 0, 1, 2, 3, 4]);
-        let hash = |frame: &[u8]| flow(frame, 12, 1);
-        let with = |at: usize, byte: u8| {
-            let mut frame = udp.clone();
-            frame[at] = byte;
-            frame
-        };
-        for part_of_it in [23, 26, 29, 30, 33, 34, 35, 36, 37] {
-            assert_ne!(hash(&with(part_of_it, 6)), hash(&udp), "byte {part_of_it}");
+        udp
+    }
+
+    /// Destination options, and UDP behind them.
+    fn udp6() -> Vec<u8> {
+        let mut udp = vec![2; 12];
+        udp.extend([0x86, 0xdd, 0x60, 1, 2, 3, 0, 20, 60, 64]);
+        udp.extend((0..32).collect::<Vec<u8>>());
+        udp.extend([17, 0, 1, 4, 0, 0, 0, 0]);
+        udp.extend([0, 5, 0, 7, 0, 12, 0, 0, 1, 2, 3, 4]);
+        udp
+    }
+
+    fn with(frame: &[u8], at: usize, byte: u8) -> Vec<u8> {
+        let mut frame = frame.to_vec();
+        frame[at] = byte;
+        frame
+    }
+
+    fn hash(frame: &[u8]) -> u64 {
+        flow(frame, 12, 1)
+    }
+
+    #[test]
+    fn a_flow_is_addresses_protocol_and_ports() {
+        // The protocol, addresses and ports; not MAC addresses, identification or flow label, hop limit, checksum, payload.
+        let cases = [
+            (udp4(), &[23, 26, 29, 30, 33, 34, 35, 36, 37][..], &[0, 6, 18, 22, 24, 42][..]),
+            (udp6(), &[22, 29, 30, 53, 54, 62, 63, 65][..], &[0, 6, 17, 21, 68, 70, 73][..]),
+        ];
+        for (frame, its, others) in cases {
+            for at in its {
+                assert_ne!(hash(&with(&frame, *at, 66)), hash(&frame), "byte {at}");
+            }
+            for at in others {
+                assert_eq!(hash(&with(&frame, *at, 66)), hash(&frame), "byte {at}");
+            }
+            assert_ne!(flow(&frame, 12, 2), hash(&frame), "each data plane has its own");
+            let tagged = [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+            assert_eq!(hash(&tagged), hash(&frame), "a VLAN is none of it");
+            assert_eq!(flow(&[&frame[..12], &[9; 4], &frame[12..]].concat(), 16, 1), hash(&frame), "nor a shim");
+            (14..frame.len()).for_each(|end| _ = hash(&frame[..end]));
         }
-        // MAC addresses, identification, hop limit, checksum, payload.
-        for other in [0, 6, 18, 22, 24, 42] {
-            assert_eq!(hash(&with(other, 66)), hash(&udp), "byte {other}");
-        }
-        assert_ne!(flow(&udp, 12, 2), hash(&udp), "each data plane has its own");
-        // All fragments of a packet, though the first alone has ports.
-        let first = with(20, 0x20);
-        let mut later = with(21, 1);
-        assert_eq!(hash(&first), hash(&later));
+    }
+
+    #[test]
+    fn all_fragments_of_a_packet_are_one_flow() {
+        let whole = udp4();
+        let first = with(&whole, 20, 0x20);
+        let mut later = with(&whole, 21, 1);
         later[34..38].fill(77);
         assert_eq!(hash(&first), hash(&later));
-        // What is no IP packet, or ends early, has the flow of its MAC addresses.
-        let mut arp = with(13, 6);
-        arp[30] = 8;
-        assert_eq!(hash(&arp), hash(&with(13, 6)));
-        arp[11] = 1;
-        assert_ne!(hash(&arp), hash(&with(13, 6)));
-        (14..udp.len()).for_each(|end| _ = hash(&udp[..end]));
-        assert_eq!(hash(&udp[..30]), hash(&udp[..14]));
+        assert_ne!(hash(&first), hash(&with(&first, 33, 77)), "of these addresses");
+
+        // A fragment header before the destination options, which only the first fragment has.
+        let whole = udp6();
+        let fragment = |offset: u8, rest: &[u8]| {
+            let mut frame = [&whole[..54], &[60, 0, 0, offset | 1, 0, 0, 0, 9], rest].concat();
+            frame[20] = 44;
+            frame[19] = (frame.len() - 54) as u8;
+            frame
+        };
+        let first = fragment(0, &whole[54..]);
+        assert_eq!(hash(&first), hash(&fragment(8, &[1; 24])));
+        // Its options do not end in it.
+        assert_eq!(hash(&first), hash(&fragment(0, &[17, 9, 1, 4, 0, 0, 0, 0])));
+        assert_ne!(hash(&first), hash(&with(&first, 53, 77)), "of these addresses");
+    }
+
+    #[test]
+    fn what_is_no_ip_packet_goes_by_its_mac_addresses() {
+        let arp = with(&udp4(), 13, 6);
+        assert_eq!(hash(&arp), hash(&with(&arp, 30, 8)));
+        assert_ne!(hash(&arp), hash(&with(&arp, 11, 1)));
+        assert_eq!(hash(&udp4()[..30]), hash(&udp4()[..14]));
     }
 }

@@ -199,9 +199,9 @@ fn flows_are_spread_over_ways_and_only_those_of_a_trunk_that_is_down_move() {
     let index = |id| rig.monitor.trunks().find(|(_, port, _)| *port == PortId(id)).unwrap().0;
     let (eight, nine) = (index(TRUNK_8), index(TRUNK_9));
     let whole = trunks_of_flows(&mut rig, FLOWS);
-    // Six standard deviations.
+    // Six standard deviations, of the slots and of the flows together.
     let by_eight = whole.iter().filter(|trunk| **trunk == TRUNK_8).count();
-    assert!((227..=373).contains(&by_eight), "{by_eight} of {FLOWS}");
+    assert!((190..=410).contains(&by_eight), "{by_eight} of {FLOWS}");
     // From another trunk, behind its shim, a flow takes the same way, but never back.
     for flow in 0..20 {
         let frame = with_shim(&frame_of(flow, 0), 9);

@@ -3,6 +3,7 @@
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, print_changed, records};
 use api::v1;
+use api::words::counted;
 use command::output::Output;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -152,7 +153,8 @@ async fn drain(mut client: Client, end: PortOf, undo: bool, out: &Output) -> any
     let request = v1::DrainLinkRequest { end: Some(end.into()), undo };
     let v1::Drained { steps, .. } = answer(client.drain_link(request).await)?;
     let is = if undo { "in use again" } else { "down, and no path leads over it" };
-    out.done(&DrainRow { steps }, format!("the link at {what} is {is}, after {steps} changes of paths"))
+    let changes = counted(steps.into(), "change", "changes");
+    out.done(&DrainRow { steps }, format!("the link at {what} is {is}, after {changes} of paths"))
 }
 
 /// The link of a line.

@@ -2,6 +2,7 @@
 
 use crate::remote::{Client, Remote, answer};
 use crate::rib::{lookup, moment, print_changed, records};
+use api::words::counted;
 use api::{memory, v1};
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
@@ -229,9 +230,13 @@ async fn drain(mut client: Client, name: String, undo: bool, out: &Output) -> an
     let what = match (undo, hosts) {
         (true, _) => "paths of others may lead through it again".to_owned(),
         (false, 0) => "no path leads through it, and it has no hosts".to_owned(),
-        (false, n) => format!("no path of others leads through it; what is at its own {n} host ports is still reached"),
+        (false, n) => {
+            let ports = counted(n, "host port", "host ports");
+            format!("no path of others leads through it; what is at its own {ports} is still reached")
+        }
     };
-    out.done(&DrainRow { steps, hosts }, format!("switch {name}: {what}, after {steps} changes of paths"))
+    let changes = counted(steps.into(), "change", "changes");
+    out.done(&DrainRow { steps, hosts }, format!("switch {name}: {what}, after {changes} of paths"))
 }
 
 /// A switch whose memory was compared with what the controller says.

@@ -126,8 +126,16 @@ impl North {
                     behind.remove(&switch.node);
                 }
             }
+            // Nobody waits for one that is not there, and one that was removed has no frames any more.
+            let away: Vec<NodeId> =
+                behind.iter().copied().filter(|node| self.shared.session(*node).is_none()).collect();
+            if !away.is_empty() {
+                let is_removed = move |state: &State, node: &NodeId| state.network.topology().node(*node).is_err();
+                let removed = self.read(move |state| away.into_iter().filter(|node| is_removed(state, node)).collect());
+                let removed: Vec<NodeId> = removed.await?;
+                removed.iter().for_each(|node| _ = behind.remove(node));
+            }
             let Some(first) = behind.first() else { return Ok(()) };
-            // Nobody waits for one that is not there.
             let is_away = behind.iter().find(|node| self.shared.session(**node).is_none());
             if is_away.is_some() || now() - began > CONFIRM_WITHIN {
                 let first = is_away.unwrap_or(first);

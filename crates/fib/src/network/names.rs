@@ -299,7 +299,7 @@ impl Network {
     fn phase(&self, step: &Step, node: NodeId) -> u32 {
         match (step.before, step.after) {
             // A moved name is installed from its destination outwards.
-            (Some(_), Some(after)) => self.routes.hops(node, after.switch).unwrap_or(LAST - 1),
+            (Some(_), Some(after)) => self.routes.most_hops(node, after.switch).unwrap_or(LAST - 1),
             (None, Some(after)) => u32::from(node != after.switch),
             (Some(before), None) => 1 + u32::from(node == before.switch),
             (None, None) => 0,

@@ -8,11 +8,12 @@
 //! length of any link. Take one destination, distances `o(u)` in the old tables and `n(u)` in the new ones: `o(u) <= n(u) <= o(u) + d`.
 //! A switch with the old table sends to one with a smaller `o`. One with the new table sends to a `v` with
 //! `n(v) <= n(u) - d`, so `o(v) <= n(v) <= n(u) - d <= o(u)`: never to a larger one. In a circle `o` would have to stay the same all the
-//! way, which only new tables do, and they make no circles. This holds for each of several shortest paths. It does not matter which switch changes when, or whether a frame is
-//! under way meanwhile. Shorter by `d` is the same with old and new exchanged. (Increments of metrics: Francois, Shand,
+//! way, which only new tables do, and they make no circles. This holds for each of several shortest paths. It does not matter which
+//! switch changes when, or whether a frame is under way meanwhile. Shorter by `d` is the same with old and new exchanged. (Increments of metrics: Francois, Shand,
 //! Bonaventure, *Disruption-free topology reconfiguration in OSPF networks*, INFOCOM 2007.)
 //!
-//! Steps in which no path changes are left out: to find the next one that matters takes O(log) computations of routes.
+//! Steps in which no path changes are left out: to find the next one that matters takes O(log) computations of routes. All shortest
+//! paths count, also in port mode, which takes one of them: there a step may change nothing, which costs its time and no frame.
 
 use super::{End, NodeId, Routes, Topology};
 

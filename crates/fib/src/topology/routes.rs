@@ -1,13 +1,14 @@
 //! The next hop of every switch to every other, and the one that it takes while the link to the first is down.
 //!
 //! Cost: routes of V switches and E links take V Dijkstra runs (twice as many if links cost differently),
-//! O(V (V + E) log V), and 20 bytes per pair of switches. A next hop is an array read.
+//! O(V (V + E) log V), and 24 bytes per pair of switches. A next hop is an array read.
 //!
 //! **Equal-cost paths**: all ports on a shortest path are the [`Ways`] to a destination, over which flows are spread where a value
 //! names a switch. Each way leads to a switch that is nearer to the destination, so no choice of ways makes a loop, and each is a
 //! loop-free alternate of the others. Where a value names a port, one is taken: the one with the largest hash with (source,
 //! destination). So that choice is a function of the ids alone: neither the order in which links arrived nor a restart changes it,
-//! and a link that comes or goes moves only the destinations that use it. By the same hash the first [`MAX_WAYS`] of more are taken.
+//! and a link that comes or goes moves only the destinations that use it. Of more than [`MAX_WAYS`], the first by that hash are taken,
+//! among the first 64 ports of the switch.
 //!
 //! **Alternates** are loop-free (RFC 5286, inequality 1): a neighbour from which the shortest path to the destination does not
 //! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and nobody else knows, what S sends to N arrives.
@@ -72,6 +73,7 @@ impl Topology {
         let mut ways = vec![0; n * n];
         let mut alternate = vec![None; n * n];
         let mut hops = vec![u32::MAX; n * n];
+        let mut most_hops = hops.clone();
         let mut search = Search { distance: vec![u64::MAX; n], order: Vec::with_capacity(n) };
         let mut costs = self.links.values().map(|link| link.length());
         let first = costs.next();
@@ -83,7 +85,7 @@ impl Topology {
         for to in 0..n {
             search.to(to, &neighbours, &transit, is_uniform);
             let Search { distance, order } = &search;
-            hops[to * n + to] = 0;
+            (hops[to * n + to], most_hops[to * n + to]) = (0, 0);
             for &from in order.iter().filter(|from| **from != to) {
                 let weight = |k: usize| {
                     let (port, via, _) = neighbours[from][k];
@@ -110,18 +112,23 @@ impl Topology {
                 let (port, via, _) = neighbours[from][chosen];
                 next[from * n + to] = Some(port);
                 hops[from * n + to] = hops[via * n + to] + 1;
+                let peers = shortest.iter().map(|k| most_hops[neighbours[from][*k].1 * n + to]);
+                most_hops[from * n + to] = peers.max().unwrap_or(0) + 1;
                 let others = loop_free.iter().copied().filter(|k| *k != chosen);
                 common[from][chosen] &= set_of(others);
+                shortest.retain(|k| *k < MAX_COMMON);
                 shortest.truncate(MAX_WAYS);
-                let taken = set_of(shortest.iter().copied());
-                if taken.count_ones() > 1 {
-                    ways[from * n + to] = taken;
+                if shortest.len() > 1 && shortest[0] == chosen {
+                    ways[from * n + to] = set_of(shortest.iter().copied());
+                } else {
+                    shortest.clear();
+                    shortest.push(chosen);
                 }
-                let is_way = |k: usize| k == chosen || k < MAX_COMMON && taken >> k & 1 != 0;
-                let others = loop_free.iter().copied().filter(|k| !is_way(*k));
+                let is_peer = |peer: usize| shortest.iter().any(|k| neighbours[from][*k].1 == peer);
+                let others = loop_free.iter().copied().filter(|k| !shortest.contains(k));
                 let best = others.min_by_key(|k| {
                     let (_, peer, cost) = neighbours[from][*k];
-                    (peer == via, distance[peer] + u64::from(cost), Reverse(weight(*k)))
+                    (is_peer(peer), distance[peer] + u64::from(cost), Reverse(weight(*k)))
                 });
                 alternate[from * n + to] = best.map(|k| neighbours[from][k].0);
             }
@@ -139,7 +146,7 @@ impl Topology {
             }
         }
         let ports = neighbours.iter().map(|of| of.iter().take(MAX_COMMON).map(|(port, ..)| *port).collect()).collect();
-        Routes { index, next, ways, ports, alternate, of_ports, hops }
+        Routes { index, next, ways, ports, alternate, of_ports, hops, most_hops }
     }
 }
 
@@ -257,6 +264,7 @@ pub struct Routes {
     /// The alternates that ports have for all destinations together.
     of_ports: BTreeMap<(NodeId, PortId), PortId>,
     hops: Vec<u32>,
+    most_hops: Vec<u32>,
 }
 
 impl Routes {
@@ -317,9 +325,14 @@ impl Routes {
         self.index.iter().any(towards)
     }
 
-    /// Hops on the path taken: 0 for the switch itself; `None` when there is no path.
+    /// Hops on the path that is taken where flows are not spread: 0 for the switch itself; `None` when there is no path.
     pub fn hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
         Some(self.hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)
+    }
+
+    /// Hops on the longest of the paths that a frame may take, all of one cost: each next switch has fewer.
+    pub fn most_hops(&self, from: NodeId, to: NodeId) -> Option<u32> {
+        Some(self.most_hops[self.pair(from, to)?]).filter(|hops| *hops != u32::MAX)
     }
 
     /// Destinations, prepared for [`Routes::hops_to`].
@@ -405,11 +418,21 @@ mod tests {
         let nodes = || topology.nodes().map(|(node, _)| node);
         let pairs = || nodes().flat_map(|from| nodes().map(move |to| (from, to)));
         for cut in topology.links().filter(|link| link.carries()) {
-            let cut = [cut.a, cut.b];
+            let cut = vec![cut.a, cut.b];
             for (of_ports, (from, goal)) in [false, true].into_iter().flat_map(|of| pairs().map(move |pair| (of, pair)))
             {
-                let round = Round { topology, routes, cut, of_ports, goal };
-                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {} cut: {why}", cut[0]))?;
+                let round = Round { topology, routes, cut: cut.clone(), of_ports, goal };
+                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
+            }
+        }
+        // All ways of a switch at once.
+        for (from, goal) in pairs() {
+            let Some(ways) = routes.hop(from, goal).and_then(|hop| hop.ways) else { continue };
+            let links = topology.links_of(from).filter(|(near, ..)| ways.contains(&near.port));
+            let cut: Vec<End> = links.flat_map(|(near, far, _)| [near, far]).collect();
+            for from in nodes() {
+                let round = Round { topology, routes, cut: cut.clone(), of_ports: false, goal };
+                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
             }
         }
         Ok(())
@@ -418,7 +441,7 @@ mod tests {
     struct Round<'a> {
         topology: &'a Topology,
         routes: &'a Routes,
-        cut: [End; 2],
+        cut: Vec<End>,
         of_ports: bool,
         goal: NodeId,
     }
@@ -453,6 +476,39 @@ mod tests {
         }
     }
 
+    /// One shortest path is direct, the other has three hops: a move reaches those on it before the switch where they part.
+    #[test]
+    fn the_longest_of_several_paths_has_fewer_hops_from_each_next_switch() {
+        let routes = net(4, &[], &[(0, 3, 3), (0, 1, 1), (1, 2, 1), (2, 3, 1)]).routes();
+        let most = |from| routes.most_hops(NodeId(from), NodeId(3));
+        assert!(routes.hop(NodeId(0), NodeId(3)).unwrap().ways.is_some());
+        assert_eq!([0, 1, 2, 3].map(most), [Some(3), Some(2), Some(1), Some(0)]);
+        assert_eq!(net(2, &[], &[]).routes().most_hops(NodeId(0), NodeId(1)), None);
+    }
+
+    #[test]
+    fn ports_beyond_the_first_64_are_no_ways_and_have_alternates() {
+        let links: Vec<_> = (0..70).map(|_| (0, 1, 1)).collect();
+        let routes = net(2, &[], &links).routes();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let hop = routes.hop(NodeId(from), NodeId(to)).unwrap();
+            match hop.ways {
+                Some(ways) => assert!(ways.contains(&hop.port) && ways.iter().all(|port| port.0 < 64), "{hop:?}"),
+                None => assert!(hop.port.0 >= 64, "{hop:?}"),
+            }
+            assert!(hop.alternate.is_some_and(|port| hop.ways.is_none_or(|ways| !ways.contains(&port))), "{hop:?}");
+        }
+        // Two links, of which the hash may take the one beyond: then the other is its alternate.
+        for n in 1..40 {
+            let mut links: Vec<_> = (0..64).map(|_| (0, 2, 9)).collect();
+            links[usize::from(n)] = (0, 1, 1);
+            links.push((0, 1, 1));
+            let hop = net(3, &[], &links).routes().hop(NodeId(0), NodeId(1)).unwrap();
+            let expected = if hop.port == PortId(64) { PortId(n) } else { PortId(64) };
+            assert_eq!((hop.ways, hop.alternate), (None, Some(expected)));
+        }
+    }
+
     #[test]
     fn all_shortest_paths_are_ways_and_the_alternate_is_none_of_them() {
         // Two leaves, ten spines; one more path is longer.
@@ -469,6 +525,10 @@ mod tests {
         assert_eq!(hop(&square(1)).ways, Ways::new([PortId(0), PortId(2)]));
         assert_eq!(hop(&square(2)), Hop { port: PortId(0), ways: None, alternate: Some(PortId(2)) });
         assert!(!square(1).same_paths(&square(2)) && square(1).same_paths(&square(1)));
+        // Both ways lead by one neighbour that may be gone, and a third path by another.
+        let routes = net(3, &[], &[(0, 1, 2), (0, 1, 2), (0, 1, 3), (0, 2, 2), (2, 1, 1)]).routes();
+        let hop = routes.hop(NodeId(0), NodeId(1)).unwrap();
+        assert_eq!((hop.ways, hop.alternate), (Ways::new([PortId(0), PortId(1)]), Some(PortId(3))));
         let by_two = |routes: &Routes| routes.leads(end(0, 2), Some(NodeId(2)));
         assert!(by_two(&square(1)) && !by_two(&square(2)));
     }

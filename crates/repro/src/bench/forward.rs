@@ -7,7 +7,8 @@
 //! where its name says.
 //!
 //! At a gateway, the source addresses are those of 64K hosts at the port of entry. The same switch is also measured with
-//! checks of sources ([`switch::source`]), also with few hosts, which a port remembers.
+//! checks of sources ([`switch::source`]), also with few hosts, which a port remembers. Core and gateway are also measured with all
+//! ports as ways of every name, of which the flow decides ([`switch::dataplane`]).
 //!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted. At
@@ -162,6 +163,9 @@ fn run_with(options: &Options, what: What<'_>, listener: &mut dyn Listener) -> R
     if designs.is_empty() {
         designs.push(&CONCISE);
     }
+    if designs.len() > 1 && !matches!(what, What::Frames(_)) {
+        return Err(BenchError::Setting("--flow and --capture measure one design; name one with --contestants".into()));
+    }
     for &n in &options.n {
         run_size(options, n, &designs, what, listener)?;
     }
@@ -251,6 +255,7 @@ fn run_size(
                 acl: None,
                 destinations: Arc::clone(destinations),
                 n_exits: EXITS,
+                spread: false,
                 workers: workers as usize,
                 frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
                 connections: None,
@@ -270,6 +275,9 @@ fn run_size(
                 let sources = load.sources[..n_hosts.min(load.sources.len())].into();
                 (format!(", {text}"), Load { check_source, sources, ..load.clone() })
             }));
+            if (wiring, frame_bytes, to) == (Wiring::Rings, 64, To::Valid) {
+                loads.push((format!(", {EXITS} ways by flow"), Load { spread: true, ..load.clone() }));
+            }
             let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
             let mut checksum = 0;
             for _ in 0..options.runs {
@@ -278,7 +286,9 @@ fn run_size(
                 let entered = fibs.iter().flat_map(|fib| loads.iter().map(move |(_, load)| (fib, load)));
                 for (((design, fib), load), rates) in entered.zip(&mut rates) {
                     let measured = forward_with_fib(load, &hasher, &**fib, names).map_err(refused)?;
-                    checksum = check(design.name, load, &measured, to == To::Unknown)?;
+                    let sum = check(design.name, load, &measured, to == To::Unknown)?;
+                    // By flow they leave elsewhere.
+                    checksum = if load.spread { checksum } else { sum };
                     rates.push(measured.rate_pps() / 1e6);
                 }
             }
@@ -360,6 +370,7 @@ fn measure_connections(
                         acl: acl.clone(),
                         destinations: Arc::clone(&destinations),
                         n_exits: EXITS,
+                        spread: false,
                         workers: workers as usize,
                         frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
                         connections: Some(*connections),
@@ -407,6 +418,7 @@ fn measure_captures(
             acl: None,
             destinations: Arc::clone(&destinations),
             n_exits: EXITS,
+            spread: false,
             workers: workers as usize,
             frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
             connections: None,
@@ -426,7 +438,9 @@ fn measure_captures(
                 let (measured, copied) = outcome.map_err(|error| input.build_error("forward", error))?;
                 check(name, &load, &measured, false)?;
                 rates.push(measured.rate_pps() / 1e6);
-                shares.extend(copied.map(|Copied { frames, lost }| 100.0 * frames as f64 / (frames + lost).max(1) as f64));
+                shares.extend(
+                    copied.map(|Copied { frames, lost }| 100.0 * frames as f64 / (frames + lost).max(1) as f64),
+                );
             }
         }
         let setting = Setting {
@@ -437,13 +451,11 @@ fn measure_captures(
             batch: BURST as u32,
             in_flight: 1,
         };
-        let mut rows: Vec<Row> = CAPTURES
-            .iter()
-            .zip(rates)
-            .map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates))
-            .collect();
-        rows.push(Row::new(&bench, "all frames, of which captured", &setting, "%", shares));
-        listener.table(&rows);
+        let rows = CAPTURES.iter().zip(rates);
+        let rows = rows.map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));
+        listener.table(&rows.collect::<Vec<_>>());
+        let bench = format!("{bench}, captured of all frames");
+        listener.table(&[Row::new(&bench, "all frames", &setting, "%", shares)]);
     }
     Ok(())
 }
@@ -479,7 +491,11 @@ fn check(design: &str, load: &Load, measured: &Measured, unknown: bool) -> Resul
             }
         }
     }
-    if measured.exits != expected {
+    let is_right = match load.spread {
+        true => measured.exits.iter().sum::<u64>() == expected.iter().sum::<u64>(),
+        false => measured.exits == expected,
+    };
+    if !is_right {
         let (got, expected) = (sum(&measured.exits), sum(&expected));
         return Err(BenchError::Checksum { contestant: design.into(), got, expected });
     }

@@ -81,14 +81,15 @@ pub(super) fn measure(switch: &Switch, gateway: bool, report: &mut Report) {
 pub(super) fn ports(switch: &Switch, packets: &[Packet]) -> impl Iterator<Item = Option<PortId>> {
     let mut values = [0; BURST];
     let values = &mut values[..packets.len()];
+    let mut digests = vec![Digest(0); packets.len()];
     if let (Some(fib), Some(hasher)) = (switch.fib(), switch.hasher()) {
         let names: Vec<&Name> = packets.iter().map(|packet| &packet.name).collect();
-        let digests: Vec<Digest> = names.iter().map(|name| hasher.digest(name.as_bytes())).collect();
+        digests = names.iter().map(|name| hasher.digest(name.as_bytes())).collect();
         fib.lookup_batch(&Burst { digests: &digests, names: &NameList(&names) }, values);
     }
-    let port = |(flow, (packet, value)): (u64, (&Packet, &mut u64))| {
+    let port = |((packet, value), digest): ((&Packet, &mut u64), Digest)| {
         let local = switch.tables().local.get(&packet.name).copied();
-        walk::port(switch.action_of(ActionId(*value as u16)), local, flow)
+        walk::port(switch.action_of(ActionId(*value as u16)), local, digest.0)
     };
-    (0..).zip(packets.iter().zip(values)).map(port).collect::<Vec<_>>().into_iter()
+    packets.iter().zip(values).zip(digests).map(port).collect::<Vec<_>>().into_iter()
 }

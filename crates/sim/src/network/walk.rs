@@ -13,7 +13,7 @@ pub(super) trait Switches {
     fn port(&self, node: usize, packet: usize) -> Option<PortId>;
 }
 
-/// What a switch does with a packet of this flow to a name that has this action in its FIB and this port in its exact table of local
+/// What a switch does with a packet of a flow to a name that has this action in its FIB and this port in its exact table of local
 /// names.
 pub(super) fn port(action: Action, local: Option<PortId>, flow: u64) -> Option<PortId> {
     match action {

@@ -400,19 +400,20 @@ impl Kernel {
     fn lead(&self, leads: &Words, actions: &[Action], trunks: &[Trunk]) {
         let to = |id: PortId| self.slot(id).map_or(0, |slot| lead_to(slot, &trunks[slot as usize]));
         let is_open = |id: PortId| self.slot(id).is_some_and(|slot| trunks[slot as usize].is_open());
-        let lead = |action: &Action| match action {
+        let lead = |(value, action): (usize, &Action)| match action {
             Action::Port(id) => to(*id),
             Action::Protected { port, alternate } => {
                 to(if !is_open(*port) && is_open(*alternate) { *alternate } else { *port })
             }
-            // The program does not look at flows: all go the first way that works.
+            // The program does not look at flows: all to a destination go one way, and others to others.
             Action::Spread { ways, alternate } => {
-                let open = ways.iter().chain(alternate).find(|port| is_open(**port));
-                to(*open.unwrap_or(&ways[0]))
+                let turned = ways.iter().cycle().skip(value % ways.len()).take(ways.len());
+                let open = turned.clone().chain(alternate).find(|port| is_open(**port));
+                open.or(turned.clone().next()).map_or(0, |port| to(*port))
             }
             Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
         };
-        let of_actions = actions.iter().map(lead).chain(std::iter::repeat(0));
+        let of_actions = actions.iter().enumerate().map(lead).chain(std::iter::repeat(0));
         leads.iter().zip(of_actions).for_each(|(word, lead)| word.store(lead, Ordering::Relaxed));
     }
 

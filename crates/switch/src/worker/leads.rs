@@ -71,7 +71,7 @@ struct Finder<'a> {
     ports: &'a [Port],
     port_index: &'a PortIndex,
     /// Many actions have the same ways.
-    spreads: BTreeMap<(Ways, Option<PortId>), Lead>,
+    spreads: BTreeMap<ArrayVec<(PortId, u8), MAX_WAYS>, Lead>,
     slots: Vec<Slots>,
 }
 
@@ -106,26 +106,31 @@ impl Finder<'_> {
         matches!(lead, Lead::Trunk(index) if self.is_up(*index))
     }
 
+    /// The link state is read once for each port: its keeper changes it at any time.
     fn spread(&mut self, ways: Ways, alternate: Option<PortId>) -> Lead {
-        if let Some(known) = self.spreads.get(&(ways, alternate)) {
-            return *known;
-        }
         let trunk = |id: &PortId| match self.to(*id) {
-            Lead::Trunk(index) => Some(index),
+            Lead::Trunk(index) => Some((*id, index)),
             _ => None,
         };
-        let trunks: ArrayVec<u8, MAX_WAYS> = ways.iter().filter_map(trunk).collect();
-        let alternate_lead = alternate.map(|id| self.to(id)).filter(|lead| self.leads_on(lead));
-        let lead = match alternate_lead {
-            Some(lead) if !trunks.iter().any(|index| self.is_up(*index)) => lead,
-            // A way that is no trunk is a mistake of the controller's: the port of a host, or none.
-            _ if trunks.is_empty() => self.to(ways[0]),
-            _ => {
-                self.slots.push(Slots::new(&trunks, |index| self.is_up(index)));
-                Lead::Spread((self.slots.len() - 1) as u16)
+        let mut trunks: ArrayVec<(PortId, u8), MAX_WAYS> = ways.iter().filter_map(trunk).collect();
+        let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(|(_, index)| self.is_up(*index)).collect();
+        if open.is_empty() {
+            let alternate = alternate.map(|id| self.to(id)).filter(|lead| self.leads_on(lead));
+            if let Some(lead) = alternate {
+                return lead;
             }
-        };
-        self.spreads.insert((ways, alternate), lead);
-        lead
+            // Each may still do.
+        } else {
+            trunks = open;
+        }
+        match trunks[..] {
+            // A way that is no trunk is a mistake of the controller's: the port of a host, or none.
+            [] => self.to(ways[0]),
+            [(_, index)] => Lead::Trunk(index),
+            _ => *self.spreads.entry(trunks).or_insert_with_key(|trunks| {
+                self.slots.push(Slots::new(trunks));
+                Lead::Spread((self.slots.len() - 1) as u16)
+            }),
+        }
     }
 }

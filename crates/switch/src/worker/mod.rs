@@ -643,7 +643,9 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// The flow of the frame with the `i`th name. What the gateway sends has no shim any more.
+    /// The flow of the frame with the `i`th name. What the gateway sends has no shim any more. Outlined, so that frames with one way
+    /// do not pay for it.
+    #[inline(never)]
     fn flow_of(&self, entry: Option<usize>, i: usize) -> u64 {
         let has_shim = self.work.from_trunk && entry.is_some();
         let frame = self.work.burst[usize::from(self.work.owners[i])].frame();
