@@ -6,6 +6,9 @@ use libc::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+/// The command of ethtool that turns receive coalescing on or off.
+const SET_GRO: u32 = 0x2c;
+
 pub(super) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -30,7 +33,6 @@ pub(super) fn disable_offloads_with(socket: BorrowedFd<'_>, interface: &str) -> 
     const SET_TX_CHECKSUM: u32 = 0x17;
     const SET_TSO: u32 = 0x1f;
     const SET_GSO: u32 = 0x24;
-    const SET_GRO: u32 = 0x2c;
     for command in [SET_TX_CHECKSUM, SET_TSO, SET_GSO, SET_GRO] {
         match ethtool_set(socket, interface, command, 0) {
             Err(e) if e.raw_os_error() != Some(libc::EOPNOTSUPP) => {
@@ -40,6 +42,15 @@ pub(super) fn disable_offloads_with(socket: BorrowedFd<'_>, interface: &str) -> 
         }
     }
     Ok(())
+}
+
+/// Turns receive coalescing of an interface on. For the peer of a veth to which an XDP program sends frames, if nothing else at
+/// that peer takes them: without it, and without a program of its own, it drops them and counts nothing.
+/// # Errors
+/// As [`disable_offloads`].
+pub fn enable_gro(interface: &str) -> Result<(), NetError> {
+    let socket = socket().map_err(|e| net_error(interface, "open a socket", e))?;
+    ethtool_set(socket.as_fd(), interface, SET_GRO, 1).map_err(|e| net_error(interface, "turn coalescing on", e))
 }
 
 /// Offloads of an interface that join or split frames, and are on: none may be where a switch forwards. A switch turns the

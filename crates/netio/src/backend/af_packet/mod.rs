@@ -34,7 +34,7 @@ mod ring;
 mod sys;
 
 use super::interface::{self, disable_offloads_with, net_error};
-pub use super::interface::{disable_offloads, joining_offloads};
+pub use super::interface::{disable_offloads, enable_gro, joining_offloads};
 use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
 use ring::{Ring, Slot};
 use std::io;
