@@ -1,7 +1,4 @@
 //! The controllers as processes: the northbound service over gRPC, and the switches' own status over HTTP.
-//!
-//! The demo pulls the cable of a link, and then sends the controller the request that
-//! `fibula link set END --state down` makes.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -16,8 +13,8 @@ use api::identity::Kind;
 use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
-    AddSwitchRequest, DrainSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, ListLinksRequest, ListSwitchesRequest,
-    NameBatch, NameRecord, PutNamesRequest, RemoveNamesRequest, Switch,
+    AddSwitchRequest, DrainSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, LinkList, ListLinksRequest,
+    ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, RemoveNamesRequest, Switch, SwitchList,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -99,10 +96,7 @@ impl<'a> RemoteControl<'a> {
                     Err(error) => failure = error.to_string(),
                 }
             }
-            self.site.processes.check()?;
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted");
-            }
+            self.check(stop)?;
             if Instant::now() > deadline {
                 bail!(failure);
             }
@@ -115,10 +109,7 @@ impl<'a> RemoteControl<'a> {
         let deadline = Instant::now() + START_TIMEOUT;
         for i in (0..self.clients.len()).filter(|i| *i != self.leader).collect::<Vec<_>>() {
             while !status(controller_status(i)).is_ok_and(|status| status["position"].is_u64()) {
-                self.site.processes.check()?;
-                if stop.load(Ordering::Relaxed) {
-                    bail!("interrupted");
-                }
+                self.check(stop)?;
                 if Instant::now() > deadline {
                     bail!("{} does not follow the controller that leads", controller_name(i));
                 }
@@ -197,6 +188,41 @@ impl<'a> RemoteControl<'a> {
             .context("telling the controller of switches, hosts and links")
     }
 
+    /// The switches that have not confirmed all changes so far, be it that the controller does not know them.
+    fn behind(&mut self) -> Result<Vec<String>> {
+        let switches = self.ask(list_switches).context("asking the controller for its switches")?.switches;
+        // Each is served by one controller, and one that follows answers as of the last commit.
+        let mut in_step: HashSet<String> = HashSet::new();
+        let mut see = |switches: Vec<Switch>| {
+            let are_in_step = switches.into_iter().filter(|switch| switch.connected && switch.in_step);
+            in_step.extend(are_in_step.map(|switch| switch.name));
+        };
+        see(switches);
+        let leader = self.leader;
+        for i in (0..self.clients.len()).filter(|i| *i != leader) {
+            let Ok(client) = self.client(i) else { continue };
+            match self.runtime.block_on(list_switches(client)) {
+                Ok(list) => see(list.switches),
+                Err(_) => self.clients[i] = None,
+            }
+        }
+        let switches = self.site.layout.topology.switches.iter();
+        Ok(switches.filter(|name| !in_step.contains(*name)).cloned().collect())
+    }
+
+    /// Fails if a process has ended, or the demo is to end.
+    fn check(&mut self, stop: &Stop) -> Result<()> {
+        self.site.processes.check()?;
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    fn list_links(&mut self) -> Result<Vec<Link>> {
+        Ok(self.ask(list_links).context("asking the controller for its links")?.links)
+    }
+
     fn record(&self, put: &Put) -> NameRecord {
         NameRecord {
             name: mac_text(&put.mac),
@@ -206,6 +232,14 @@ impl<'a> RemoteControl<'a> {
             ip: put.host.map_or(String::new(), |host| self.site.layout.hosts[host].ip.to_string()),
         }
     }
+}
+
+async fn list_switches(mut client: NorthboundClient<Channel>) -> Result<SwitchList, tonic::Status> {
+    client.list_switches(ListSwitchesRequest {}).await.map(tonic::Response::into_inner)
+}
+
+async fn list_links(mut client: NorthboundClient<Channel>) -> Result<LinkList, tonic::Status> {
+    client.list_links(ListLinksRequest {}).await.map(tonic::Response::into_inner)
 }
 
 fn link_end(layout: &Layout, end: End) -> LinkEnd {
@@ -261,21 +295,16 @@ impl Control for RemoteControl<'_> {
 
     fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()> {
         let ends = self.site.layout.trunks[link].map(|end| Some(link_end(self.site.layout, end)));
-        let list = async |mut client: NorthboundClient<Channel>| {
-            client.list_links(ListLinksRequest {}).await.map(tonic::Response::into_inner)
-        };
         let deadline = Instant::now() + STEP_TIMEOUT;
         loop {
-            let links = self.ask(list).context("asking the controller for its links")?.links;
+            let links = self.list_links()?;
             let Some(known) = links.iter().find(|known| ends.contains(&known.a)) else {
                 bail!("the controller does not know a link that it was told of");
             };
             if known.cut != up {
                 return Ok(());
             }
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted");
-            }
+            self.check(stop)?;
             if Instant::now() > deadline {
                 let (what, seconds) = (if up { "plugged in" } else { "pulled" }, STEP_TIMEOUT.as_secs());
                 bail!("{seconds} s after a cable was {what}, the controller does not know");
@@ -310,32 +339,11 @@ impl Control for RemoteControl<'_> {
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + STEP_TIMEOUT;
         loop {
-            let list = async |mut client: NorthboundClient<Channel>| {
-                client.list_switches(ListSwitchesRequest {}).await.map(tonic::Response::into_inner)
-            };
-            let switches = self.ask(list).context("asking the controller for its switches")?.switches;
-            // Each is served by one controller, and one that follows answers as of the last commit.
-            let mut in_step: HashSet<String> = HashSet::new();
-            let is_in_step = |switch: &Switch| switch.connected && switch.in_step;
-            in_step.extend(switches.iter().filter(|switch| is_in_step(switch)).map(|switch| switch.name.clone()));
-            let leader = self.leader;
-            for i in (0..self.clients.len()).filter(|i| *i != leader) {
-                let Ok(client) = self.client(i) else { continue };
-                let Ok(list) = self.runtime.block_on(list(client)) else {
-                    self.clients[i] = None;
-                    continue;
-                };
-                in_step.extend(list.switches.into_iter().filter(is_in_step).map(|switch| switch.name));
-            }
-            let behind: Vec<&str> =
-                switches.iter().map(|s| s.name.as_str()).filter(|name| !in_step.contains(*name)).collect();
-            if behind.is_empty() && switches.len() == self.site.layout.n_switches() {
+            let behind = self.behind()?;
+            if behind.is_empty() {
                 return Ok(());
             }
-            self.site.processes.check()?;
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted");
-            }
+            self.check(stop)?;
             if Instant::now() > deadline {
                 bail!(
                     "after {} s these switches have not confirmed all changes: {}",

@@ -1,4 +1,4 @@
-//! The phases of a demo, the same on both networks: ping, bulk TCP, bulk UDP, churn under traffic, a link cut.
+//! The phases of a demo, the same on both networks: ping, bulk TCP, bulk UDP, churn under traffic, a link cut, a drain.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -78,8 +78,8 @@ pub(super) struct Drain {
 pub(super) struct Findings {
     pub(super) pings: Pings,
     pub(super) tcp: Option<Bulk>,
-    pub(super) udp: Bulk,
-    pub(super) churn: Churn,
+    pub(super) udp: Option<Bulk>,
+    pub(super) churn: Option<Churn>,
     /// `None` if the topology has no redundant link.
     pub(super) cut: Option<Cut>,
     /// `None` if no switch can be spared.
@@ -87,10 +87,10 @@ pub(super) struct Findings {
 }
 
 /// A running demo.
-pub(super) struct Run<'a> {
+pub(super) struct Run<'a, C> {
     pub(super) layout: &'a Layout,
     pub(super) backend: &'a dyn Backend,
-    pub(super) control: &'a mut dyn Control,
+    pub(super) control: &'a mut C,
     pub(super) judge: &'a Judge,
     pub(super) stop: &'a Stop,
     /// Synthetic names to start with.
@@ -107,7 +107,13 @@ struct Names {
     next_index: u64,
 }
 
-impl Run<'_> {
+impl Names {
+    fn targets(&self) -> Mutex<Targets> {
+        Mutex::new(Targets { live: self.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] })
+    }
+}
+
+impl<C: Control> Run<'_, C> {
     /// Runs all phases in order. At the start the controller has the switches, links and ports, but no names.
     pub(super) fn all(mut self) -> Result<Findings> {
         let mut names = self.register()?;
@@ -124,22 +130,21 @@ impl Run<'_> {
         }
 
         self.begin(Phase::Udp, "bulk UDP")?;
-        findings.udp = self.backend.udp(N_FLOWS, self.judge, share(0.2), self.stop)?;
-        self.settle();
+        findings.udp = Some(self.backend.udp(N_FLOWS, self.judge, share(0.2), self.stop)?);
+        self.settle(0, MAX_FLIGHT);
 
         self.begin(Phase::Churn, "names come, move and go, hosts change their switch, under traffic")?;
-        findings.churn = self.churn(&mut names, share(0.4))?;
-        self.settle();
+        findings.churn = Some(self.churn(&mut names, share(0.4))?);
 
-        if let Some(link) = self.layout.topology.redundant_link() {
+        let targets = names.targets();
+        if let Some(&link) = self.layout.topology.redundant_links().first() {
             self.begin(Phase::Cut, "a cable is pulled and plugged in again, and nobody says so")?;
-            findings.cut = Some(self.cut(&names, link, Duration::from_secs_f64(seconds * 0.1))?);
-            self.settle();
+            let rest = Duration::from_secs_f64(seconds * 0.1);
+            findings.cut = Some(self.cut(&targets, link, rest)?);
         }
 
         self.begin(Phase::Drain, "a switch is drained, and lets paths through again")?;
-        findings.drain = self.drain(&names, Duration::from_secs_f64(seconds * 0.05))?;
-        self.settle();
+        findings.drain = self.drain(&targets, Duration::from_secs_f64(seconds * 0.05))?;
         Ok(findings)
     }
 
@@ -157,11 +162,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits for frames in flight: until all probes are accounted for, or none has arrived for a while.
-    fn settle(&self) {
+    /// Waits for frames in flight: until all probes but those that were lost before are accounted for, or none has arrived
+    /// within `flight`.
+    fn settle(&self, lost_before: u64, flight: Duration) {
         let mut before = self.judge.outstanding();
         let mut since = Instant::now();
-        while before > 0 && since.elapsed() < MAX_FLIGHT && !self.stop.load(Ordering::Relaxed) {
+        while before > lost_before && since.elapsed() < flight && !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
             let now = self.judge.outstanding();
             if now != before {
@@ -190,23 +196,41 @@ impl Run<'_> {
         Ok(Names { live, next_index: self.n_names })
     }
 
-    fn churn(&mut self, names: &mut Names, until: Instant) -> Result<Churn> {
-        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
-        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
-        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+    /// Does `work` while probes go to hosts and `targets`, and waits for those in flight. When the probes to live names were
+    /// sent comes with what it gave.
+    fn under_probes<T>(
+        &mut self,
+        targets: &Mutex<Targets>,
+        rate_pps: u64,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, Vec<Sent>)> {
+        let lost_before = self.judge.outstanding();
+        let prober = Prober { layout: self.layout, backend: self.backend, judge: self.judge, targets, rate_pps };
+        let (stop, done) = (self.stop, AtomicBool::new(false));
+        let (outcome, log) = std::thread::scope(|scope| {
             let probing = scope.spawn(|| prober.run(&done, stop));
             let probed = SetOnDrop(&done);
-            let tcp = backend
-                .has_tcp()
-                .then(|| scope.spawn(|| backend.tcp(N_FLOWS, Some(CHURN_FLOW_BYTES_A_SECOND), until, stop)));
-            let outcome = self.churn_rounds(names, &targets, until);
+            let outcome = work(self);
             drop(probed);
-            join(probing);
-            let tcp = tcp.map(join).transpose()?;
-            outcome.map(|churn| Churn { tcp, ..churn })
-        })
+            (outcome, join(probing))
+        });
+        self.settle(lost_before, MAX_FLIGHT);
+        Ok((outcome?, log))
+    }
+
+    fn churn(&mut self, names: &mut Names, until: Instant) -> Result<Churn> {
+        let targets = names.targets();
+        let (backend, stop) = (self.backend, self.stop);
+        let (churn, _) = self.under_probes(&targets, PROBE_RATE_PPS, |run| {
+            std::thread::scope(|scope| {
+                let rate = Some(CHURN_FLOW_BYTES_A_SECOND);
+                let tcp = backend.has_tcp().then(|| scope.spawn(move || backend.tcp(N_FLOWS, rate, until, stop)));
+                let outcome = run.churn_rounds(names, &targets, until);
+                let tcp = tcp.map(join).transpose()?;
+                outcome.map(|churn| Churn { tcp, ..churn })
+            })
+        })?;
+        Ok(churn)
     }
 
     fn churn_rounds(&mut self, names: &mut Names, targets: &Mutex<Targets>, until: Instant) -> Result<Churn> {
@@ -297,20 +321,10 @@ impl Run<'_> {
         Ok(taken)
     }
 
-    fn cut(&mut self, names: &Names, link: usize, rest: Duration) -> Result<Cut> {
-        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
-        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
-        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
-        let done = AtomicBool::new(false);
-        let (times, log) = std::thread::scope(|scope| {
-            let probing = scope.spawn(|| prober.run(&done, stop));
-            let probed = SetOnDrop(&done);
-            let times = self.cut_and_restore(link, rest);
-            drop(probed);
-            (times, join(probing))
-        });
-        let (begun, converged, restored) = times?;
-        self.settle();
+    /// Cuts a trunk under probes, and restores it.
+    fn cut(&mut self, targets: &Mutex<Targets>, link: usize, rest: Duration) -> Result<Cut> {
+        let (times, log) = self.under_probes(targets, PROBE_RATE_PPS, |run| run.cut_and_restore(link, rest))?;
+        let (begun, converged, restored) = times;
         let ends = self.layout.topology.links[link];
         let name = |switch: usize| &self.layout.topology.switches[switch];
         Ok(Cut {
@@ -321,19 +335,9 @@ impl Run<'_> {
     }
 
     /// Drains a switch that others can do without, one without hosts if there is one.
-    fn drain(&mut self, names: &Names, rest: Duration) -> Result<Option<Drain>> {
-        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
-        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
-        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: DRAIN_RATE_PPS };
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let probing = scope.spawn(|| prober.run(&done, stop));
-            let probed = SetOnDrop(&done);
-            let drained = self.drain_one(rest);
-            drop(probed);
-            join(probing);
-            drained
-        })
+    fn drain(&mut self, targets: &Mutex<Targets>, rest: Duration) -> Result<Option<Drain>> {
+        let (drained, _) = self.under_probes(targets, DRAIN_RATE_PPS, |run| run.drain_one(rest))?;
+        Ok(drained)
     }
 
     fn drain_one(&mut self, rest: Duration) -> Result<Option<Drain>> {

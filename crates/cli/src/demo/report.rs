@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use fib::designs::Design;
 use serde::Serialize;
@@ -64,18 +65,18 @@ pub(super) struct Report {
     pub(super) moved_on_ms: Option<f64>,
     /// From the end of the controller that led, of several, until the next change was acknowledged.
     pub(super) leaderless_ms: Option<f64>,
-    pub(super) udp_datagrams_sent: u64,
-    pub(super) udp_datagrams_received: u64,
-    pub(super) udp_mbit_per_s: f64,
+    pub(super) udp_datagrams_sent: Option<u64>,
+    pub(super) udp_datagrams_received: Option<u64>,
+    pub(super) udp_mbit_per_s: Option<f64>,
     pub(super) frames_sent: u64,
     pub(super) frames_delivered: u64,
     pub(super) frames_lost: u64,
     pub(super) frames_misdelivered: u64,
-    pub(super) names_added: u64,
-    pub(super) names_moved: u64,
-    pub(super) names_removed: u64,
-    pub(super) host_moves: u64,
-    pub(super) updates_per_s: f64,
+    pub(super) names_added: Option<u64>,
+    pub(super) names_moved: Option<u64>,
+    pub(super) names_removed: Option<u64>,
+    pub(super) host_moves: Option<u64>,
+    pub(super) updates_per_s: Option<f64>,
     pub(super) cut_link: Option<String>,
     pub(super) converged_ms: Option<f64>,
     pub(super) outage_ms: Option<f64>,
@@ -126,7 +127,7 @@ impl Report {
     ) -> Self {
         let phases = frames(judge, findings);
         let sum = |of: fn(&Frames) -> u64| phases.iter().map(of).sum();
-        let tcp = findings.tcp.as_ref();
+        let (tcp, udp, churn) = (findings.tcp.as_ref(), findings.udp.as_ref(), findings.churn.as_ref());
         Self {
             topology: layout.topology.name.clone(),
             network: how.network,
@@ -153,26 +154,26 @@ impl Report {
             tcp_bytes: tcp.map(|t| t.bytes),
             tcp_mbit_per_s: tcp.map(|t| t.megabits_a_second()),
             tcp_retransmits: tcp.map(|t| t.retransmits),
-            tcp_bytes_during_churn: findings.churn.tcp.as_ref().map(|t| t.bytes),
-            moved_on_ms: findings.churn.moved_on.map(|time| time.as_secs_f64() * 1e3),
-            leaderless_ms: findings.churn.leaderless.map(|time| time.as_secs_f64() * 1e3),
-            udp_datagrams_sent: findings.udp.datagrams_sent,
-            udp_datagrams_received: findings.udp.datagrams_received,
-            udp_mbit_per_s: findings.udp.megabits_a_second(),
+            tcp_bytes_during_churn: churn.and_then(|c| c.tcp.as_ref()).map(|t| t.bytes),
+            moved_on_ms: churn.and_then(|c| c.moved_on).map(milliseconds),
+            leaderless_ms: churn.and_then(|c| c.leaderless).map(milliseconds),
+            udp_datagrams_sent: udp.map(|u| u.datagrams_sent),
+            udp_datagrams_received: udp.map(|u| u.datagrams_received),
+            udp_mbit_per_s: udp.map(|u| u.megabits_a_second()),
             frames_sent: sum(|f| f.sent),
             frames_delivered: sum(|f| f.delivered),
             frames_lost: sum(|f| f.lost),
             frames_misdelivered: sum(|f| f.misdelivered),
-            names_added: findings.churn.added,
-            names_moved: findings.churn.moved,
-            names_removed: findings.churn.removed,
-            host_moves: findings.churn.host_moves,
-            updates_per_s: findings.churn.updates_a_second(),
+            names_added: churn.map(|c| c.added),
+            names_moved: churn.map(|c| c.moved),
+            names_removed: churn.map(|c| c.removed),
+            host_moves: churn.map(|c| c.host_moves),
+            updates_per_s: churn.map(|c| c.updates_a_second()),
             cut_link: findings.cut.as_ref().map(|c| c.link.clone()),
             converged_ms: findings.cut.as_ref().map(|c| c.converged_ms),
             outage_ms: findings.cut.as_ref().map(|c| c.outage_ms),
             drained_switch: findings.drain.as_ref().map(|d| d.switch.clone()),
-            drained_ms: findings.drain.as_ref().map(|d| d.took.as_secs_f64() * 1e3),
+            drained_ms: findings.drain.as_ref().map(|d| milliseconds(d.took)),
             drain_steps: findings.drain.as_ref().map(|d| d.steps),
             drops: tables.drops.clone(),
             forwarded_in_kernel: tables.in_kernel,
@@ -272,16 +273,21 @@ impl Report {
         if let Some(bytes) = self.tcp_bytes_during_churn {
             lines.push(("TCP beside the churn", mib(bytes)));
         }
-        lines.push(("bulk UDP", {
-            let lost = self.udp_datagrams_sent - self.udp_datagrams_received;
-            let sent = grouped(self.udp_datagrams_sent);
-            format!("{:.0} Mbit/s, {sent} datagrams, {} lost", self.udp_mbit_per_s, grouped(lost))
-        }));
-        lines.push(("updates a second", {
-            let [added, moved, removed] = [self.names_added, self.names_moved, self.names_removed].map(grouped);
-            let rate = grouped(self.updates_per_s as u64);
-            format!("{rate} ({added} added, {moved} moved, {removed} removed, {} host moves)", self.host_moves)
-        }));
+        if let (Some(rate), Some(n_sent), Some(n_received)) =
+            (self.udp_mbit_per_s, self.udp_datagrams_sent, self.udp_datagrams_received)
+        {
+            let (sent, lost) = (grouped(n_sent), grouped(n_sent - n_received));
+            lines.push(("bulk UDP", format!("{rate:.0} Mbit/s, {sent} datagrams, {lost} lost")));
+        }
+        if let (Some(rate), Some(added), Some(moved), Some(removed), Some(host_moves)) =
+            (self.updates_per_s, self.names_added, self.names_moved, self.names_removed, self.host_moves)
+        {
+            let ([added, moved, removed], rate) = ([added, moved, removed].map(grouped), grouped(rate as u64));
+            lines.push((
+                "updates a second",
+                format!("{rate} ({added} added, {moved} moved, {removed} removed, {host_moves} host moves)"),
+            ));
+        }
         if let Some(ms) = self.moved_on_ms {
             lines.push(("follower killed", format!("its switches have the next change after {ms:.0} ms")));
         }
@@ -349,6 +355,10 @@ fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
         })
         .filter(|f| f.sent > 0 || f.seen > 0 || f.misdelivered > 0)
         .collect()
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// A number with separated thousands.

@@ -80,7 +80,7 @@ fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
     });
     assert_eq!(findings.pings.answered, 6);
     assert!(findings.tcp.unwrap().bytes > 0);
-    assert!(findings.udp.datagrams_received > 0);
+    assert!(findings.udp.unwrap().datagrams_received > 0);
     let counts = judge.counts(Phase::Churn);
     // The bridge is not told where a name is, so it floods most probes.
     assert!(counts.delivered > 0 && counts.misdelivered > 0, "{counts:?}");

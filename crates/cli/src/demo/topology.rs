@@ -212,13 +212,16 @@ impl Topology {
         }
     }
 
-    /// A link whose loss leaves the network connected, so that it can recover from a cut; `None` in a tree.
+    /// The links whose loss leaves the network connected, so that it can recover from a cut; none in a tree, otherwise at
+    /// least two.
     ///
-    /// Takes the cheapest candidate: shortest paths tend to use it, so its loss has an effect.
-    pub(super) fn redundant_link(&self) -> Option<usize> {
-        (0..self.links.len())
+    /// The cheapest first: shortest paths tend to use them, so their loss has an effect.
+    pub(super) fn redundant_links(&self) -> Vec<usize> {
+        let mut links: Vec<usize> = (0..self.links.len())
             .filter(|&cut| self.reached_without(Some(cut)).iter().all(|&reached| reached))
-            .min_by_key(|&i| self.links[i].cost)
+            .collect();
+        links.sort_by_key(|&i| self.links[i].cost);
+        links
     }
 
     /// The switches that switch 0 reaches when link `cut` is down.
@@ -251,7 +254,7 @@ mod tests {
     fn abilene_has_eleven_switches_and_fourteen_links() {
         let t = Topology::choose("abilene", None).unwrap();
         assert_eq!((t.switches.len(), t.links.len()), (11, 14));
-        assert!(t.redundant_link().is_some());
+        assert_eq!(t.redundant_links()[..2], [2, 1], "the cheapest ones");
     }
 
     #[test]
@@ -271,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_no_redundant_link_and_a_ring_has() {
-        assert_eq!(Topology::choose("star", Some(4)).unwrap().redundant_link(), None);
-        assert_eq!(Topology::choose("ring", Some(4)).unwrap().redundant_link(), Some(0));
+    fn a_tree_has_no_redundant_link_and_in_a_ring_all_are() {
+        assert!(Topology::choose("star", Some(4)).unwrap().redundant_links().is_empty());
+        assert_eq!(Topology::choose("ring", Some(4)).unwrap().redundant_links(), [0, 1, 2, 3]);
     }
 
     #[test]
