@@ -124,6 +124,35 @@ fn four_switches_of_their_own_processes_misdeliver_nothing() {
     assert_eq!(number(&report, "missed_by_sniffers"), 0, "{report}");
 }
 
+fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
+    let _alone = alone();
+    let report = report(&["--undeclared", "--topology", "ring", "--switches", "4", "--seconds", "2", "-j"]);
+    assert_eq!(number(&report, "frames_misdelivered"), 0, "{report}");
+    assert_eq!((number(&report, "pings_answered"), number(&report, "pings_sent")), (12, 12), "{report}");
+    assert_eq!((number(&report, "names"), number(&report, "missed_by_sniffers")), (4, 0), "{report}");
+    for key in [
+        "found_switches_ms",
+        "found_links_ms",
+        "found_hosts_ms",
+        "converged_ms",
+        "silent_converged_ms",
+        "followed_ms",
+        "drained_ms",
+    ] {
+        assert!(report[key].as_f64().is_some_and(|ms| ms > 0.0), "{key} in {report}");
+    }
+    assert_eq!((&report["moved_host"], &report["moved_to"]), (&"h1".into(), &"s2.201".into()), "{report}");
+    let frames = |phase: &str, what: &str| {
+        number(report["phases"].as_array().unwrap().iter().find(|p| p["phase"] == phase).unwrap(), what)
+    };
+    for phase in ["cut", "silent", "move", "drain"] {
+        assert!(frames(phase, "delivered") > 0 && frames(phase, "sent_to_nobody") > 0, "{phase} in {report}");
+    }
+    // Until hellos are missed nobody knows, so this shows that the link was cut.
+    assert!(frames("silent", "lost") > 0, "{report}");
+    assert!(number(&report, "frames_lost") * 10 < number(&report, "frames_sent"), "{report}");
+}
+
 fn a_network_of_af_xdp_ports_is_as_sound() {
     let _alone = alone();
     let report = report(&[
@@ -223,11 +252,12 @@ fn a_malformed_topology_file_is_bad_input() {
     assert!(error.contains("\"b\" cannot be reached"), "{error}");
 }
 
-fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
+fn a_wrong_command_line_is_a_usage_error_that_says_what_to_do() {
     for (arguments, hint) in [
         (&["--topology", "/no/such/file"][..], "abilene, line, ring, star, mesh"),
         (&["--topology", "abilene", "--switches", "3"], "--switches"),
         (&["--topology", "star", "--switches", "1"], "--hosts-per-switch"),
+        (&["--undeclared", "--names", "5"], "--names"),
     ] {
         let output = demo(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -239,6 +269,7 @@ fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
 netio::tests! {
     namespaces: [
         four_switches_of_their_own_processes_misdeliver_nothing,
+        a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows,
         a_network_of_af_xdp_ports_is_as_sound,
         a_network_of_dpdk_ports_is_as_sound_where_dpdk_is_built_in,
         egress_values_reach_the_same_hosts,
@@ -249,6 +280,6 @@ netio::tests! {
     anywhere: [
         the_same_network_runs_in_one_process,
         a_malformed_topology_file_is_bad_input,
-        a_bad_topology_is_a_usage_error_that_says_what_to_do,
+        a_wrong_command_line_is_a_usage_error_that_says_what_to_do,
     ]
 }

@@ -38,6 +38,15 @@ pub(super) fn pause(duration: Duration, stop: &Stop) {
     }
 }
 
+/// How a trunk fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Its cable is pulled: both ends lose their carriers.
+    Pulled,
+    /// It drops every frame, and both ends keep their carriers.
+    Silent,
+}
+
 /// Frames, hosts and cables. Shared by the threads of a phase.
 pub(super) trait Backend: Sync {
     /// Sends a datagram from one host to another through the sender's own stack.
@@ -57,7 +66,7 @@ pub(super) trait Backend: Sync {
     /// Pulls the cable that the host does not use.
     fn unplug_other(&self, host: usize) -> Result<()>;
     /// Cuts or restores a trunk.
-    fn set_trunk(&self, link: usize, up: bool) -> Result<()>;
+    fn set_trunk(&self, link: usize, fault: Fault, up: bool) -> Result<()>;
 }
 
 /// Where a name is to be attached.

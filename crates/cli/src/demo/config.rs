@@ -10,6 +10,8 @@ use api::pki::Authority;
 use serde::Serialize;
 use switch::daemon::config::Driver;
 
+use super::dhcp;
+use super::judge::mac_text;
 use super::layout::Layout;
 use super::privileged::Sizes;
 
@@ -48,6 +50,8 @@ struct Controller<'a> {
     name_kind: &'a str,
     max_names: usize,
     hash: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_links: Option<&'a str>,
     tls: Tls,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<Audit>,
@@ -66,10 +70,19 @@ struct Switch<'a> {
     workers: usize,
     driver: &'a str,
     status: SocketAddr,
+    #[serde(flatten)]
+    hosts: Option<Hosts>,
     tls: Tls,
     #[serde(skip_serializing_if = "Option::is_none")]
     dpdk: Option<Dpdk>,
     port: Vec<Port<'a>>,
+}
+
+/// What becomes of hosts that nobody declared, and whom they ask for their addresses.
+#[derive(Clone, Serialize)]
+struct Hosts {
+    learn: &'static str,
+    dhcp_server: String,
 }
 
 /// All switches have their memory beside each other: on small pages, and no more than their ports take.
@@ -115,7 +128,7 @@ pub(super) fn controller_name(controller: usize) -> String {
 pub(super) fn write(
     directory: &Path,
     layout: &Layout,
-    Sizes { value_mode, designs, driver, n_controllers, .. }: &Sizes<'_>,
+    Sizes { value_mode, designs, driver, n_controllers, undeclared, .. }: &Sizes<'_>,
     max_names: usize,
 ) -> anyhow::Result<Files> {
     let authority = Authority::create(&directory.join("pki"))?;
@@ -140,6 +153,7 @@ pub(super) fn write(
             name_kind,
             max_names,
             hash,
+            auto_links: undeclared.then_some("on"),
             tls: Tls { dir: certificate(Kind::Controller, &name)? },
             audit,
         };
@@ -148,6 +162,7 @@ pub(super) fn write(
         controllers.push(path);
     }
     let urls: Vec<String> = (0..*n_controllers).map(|i| format!("https://{}", controller_address(i))).collect();
+    let hosts = undeclared.then(|| Hosts { learn: "accept", dhcp_server: mac_text(&layout.hosts[dhcp::SERVER].mac) });
     let mut switches = Vec::with_capacity(layout.n_switches());
     for (switch, (name, ports)) in layout.topology.switches.iter().zip(&layout.ports).enumerate() {
         let state_dir = directory.join(name);
@@ -168,10 +183,8 @@ pub(super) fn write(
         let controller = urls.join(",");
         let status = status_address(switch);
         let tls = Tls { dir: certificate(Kind::Switch, name)? };
-        put(
-            &path,
-            &Switch { name, controller, state_dir, workers: 1, driver: driver.name(), status, tls, dpdk, port },
-        )?;
+        let (driver, hosts) = (driver.name(), hosts.clone());
+        put(&path, &Switch { name, controller, state_dir, workers: 1, driver, status, hosts, tls, dpdk, port })?;
         switches.push(path);
     }
     let operator = certificate(Kind::Operator(Role::Admin), "demo")?;

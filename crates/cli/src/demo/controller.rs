@@ -13,8 +13,9 @@ use api::identity::Kind;
 use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
-    AddSwitchRequest, DrainSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, LinkList, ListLinksRequest,
-    ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest, RemoveNamesRequest, Switch, SwitchList,
+    AcceptSwitchesRequest, AddSwitchRequest, DrainSwitchRequest, GetStatusRequest, Host, Link, LinkEnd, LinkList,
+    ListLinksRequest, ListNamesRequest, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
+    RemoveNamesRequest, Switch, SwitchList,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -188,8 +189,41 @@ impl<'a> RemoteControl<'a> {
             .context("telling the controller of switches, hosts and links")
     }
 
+    /// Accepts the switches that wait, once all of them do, as `fibula switch accept --all` does. Whether all are known.
+    pub(super) fn accept_switches(&mut self) -> Result<bool> {
+        let list = self.ask(list_switches).context("asking the controller for its switches")?;
+        let n_switches = self.site.layout.n_switches();
+        if list.switches.len() == n_switches {
+            return Ok(true);
+        }
+        if list.switches.len() + list.pending.len() < n_switches {
+            return Ok(false);
+        }
+        let accept = async |mut client: NorthboundClient<Channel>| {
+            client.accept_switches(AcceptSwitchesRequest::default()).await.map(drop)
+        };
+        self.ask(accept).context("accepting switches")?;
+        Ok(true)
+    }
+
+    /// The links that carry frames, as their ends.
+    pub(super) fn links(&mut self) -> Result<Vec<[LinkEnd; 2]>> {
+        let links = self.list_links()?.into_iter().filter(|link| link.up && !link.cut);
+        Ok(links.filter_map(|link| Some([link.a?, link.b?])).collect())
+    }
+
+    /// The names that switches found, at most as many as the demo has hosts and one more.
+    pub(super) fn learnt(&mut self) -> Result<Vec<NameRecord>> {
+        let limit = self.site.layout.hosts.len() as u32 + 1;
+        let list = async |mut client: NorthboundClient<Channel>| {
+            let request = ListNamesRequest { limit, learnt: true, ..ListNamesRequest::default() };
+            client.list_names(request).await.map(tonic::Response::into_inner)
+        };
+        Ok(self.ask(list).context("asking the controller for the names that were found")?.names)
+    }
+
     /// The switches that have not confirmed all changes so far, be it that the controller does not know them.
-    fn behind(&mut self) -> Result<Vec<String>> {
+    pub(super) fn behind(&mut self) -> Result<Vec<String>> {
         let switches = self.ask(list_switches).context("asking the controller for its switches")?.switches;
         // Each is served by one controller, and one that follows answers as of the last commit.
         let mut in_step: HashSet<String> = HashSet::new();
@@ -211,7 +245,7 @@ impl<'a> RemoteControl<'a> {
     }
 
     /// Fails if a process has ended, or the demo is to end.
-    fn check(&mut self, stop: &Stop) -> Result<()> {
+    pub(super) fn check(&mut self, stop: &Stop) -> Result<()> {
         self.site.processes.check()?;
         if stop.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -242,7 +276,7 @@ async fn list_links(mut client: NorthboundClient<Channel>) -> Result<LinkList, t
     client.list_links(ListLinksRequest {}).await.map(tonic::Response::into_inner)
 }
 
-fn link_end(layout: &Layout, end: End) -> LinkEnd {
+pub(super) fn link_end(layout: &Layout, end: End) -> LinkEnd {
     LinkEnd { switch: layout.topology.switches[end.switch].clone(), port: end.port.into() }
 }
 

@@ -21,7 +21,7 @@ use switch::dataplane::{self, PortSpec};
 use switch::port::Role;
 use switch::source::CheckSource;
 
-use super::backend::{Backend, Control, Put, SetOnDrop, Stop, Tables};
+use super::backend::{Backend, Control, Fault, Put, SetOnDrop, Stop, Tables};
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
 use super::frames::{PROBE_PORT, arp_request, echo_request, probe_payload, udp};
 use super::hosts::{Bulk, Pings, across};
@@ -239,7 +239,7 @@ impl Backend for Memory<'_> {
         Ok(())
     }
 
-    fn set_trunk(&self, link: usize, up: bool) -> Result<()> {
+    fn set_trunk(&self, link: usize, _: Fault, up: bool) -> Result<()> {
         self.shared.whole[link].store(up, Ordering::Relaxed);
         Ok(())
     }

@@ -22,26 +22,43 @@ const MAX_OFFENCES: usize = 8;
 #[repr(u8)]
 pub(super) enum Phase {
     Start,
+    Find,
     Ping,
     Tcp,
     Udp,
     Churn,
     Cut,
+    Silent,
+    Move,
     Drain,
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Start, Self::Ping, Self::Tcp, Self::Udp, Self::Churn, Self::Cut, Self::Drain];
+    /// In the order of the variants.
+    pub(super) const ALL: [Self; 10] = [
+        Self::Start,
+        Self::Find,
+        Self::Ping,
+        Self::Tcp,
+        Self::Udp,
+        Self::Churn,
+        Self::Cut,
+        Self::Silent,
+        Self::Move,
+        Self::Drain,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Find => "find",
             Self::Ping => "ping",
             Self::Tcp => "tcp",
             Self::Udp => "udp",
             Self::Churn => "churn",
             Self::Cut => "cut",
+            Self::Silent => "silent",
+            Self::Move => "move",
             Self::Drain => "drain",
         }
     }

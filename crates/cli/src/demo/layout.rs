@@ -31,6 +31,9 @@ pub(super) const FAR_PORT: u16 = 900;
 /// Hosts per switch for which the port ranges leave room.
 pub(super) const MAX_HOSTS_PER_SWITCH: usize = 99;
 
+/// Where the addresses of all hosts are.
+pub(super) const SUBNET: &str = "10.77.0.0/16";
+
 /// A port of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Port {
@@ -101,6 +104,13 @@ impl Layout {
             add(switch, FAR_PORT, false);
         }
         Self { topology, ports, trunks, hosts }
+    }
+
+    /// The same network with other addresses of its hosts.
+    pub(super) fn with_addresses(&self, addresses: &[Ipv4Addr]) -> Self {
+        let mut layout = self.clone();
+        layout.hosts.iter_mut().zip(addresses).for_each(|(host, ip)| host.ip = *ip);
+        layout
     }
 
     pub(super) fn n_switches(&self) -> usize {

@@ -6,13 +6,15 @@
 //! same phases and print the same table, and not one frame may come out at the wrong host.
 //!
 //! [`topology`] and [`layout`] define the network; [`wire`], [`processes`] and [`config`] build it; [`hosts`] and
-//! [`prober`] generate the traffic; [`judge`] counts; [`phases`] is the script; [`report`] prints the table.
+//! [`prober`] generate the traffic; [`judge`] counts; [`phases`] is the script, and [`undeclared`] that of a network which finds
+//! itself, with [`dhcp`]; [`report`] prints the table.
 
 #![expect(clippy::disallowed_methods, reason = "it sends at set rates, and processes can only be polled")]
 
 mod backend;
 mod config;
 mod controller;
+mod dhcp;
 mod engine;
 mod frames;
 mod hosts;
@@ -30,6 +32,7 @@ mod stand_in;
 mod state;
 mod sys;
 mod topology;
+mod undeclared;
 mod wire;
 
 use std::io::Write as _;
@@ -84,6 +87,10 @@ pub(crate) struct Args {
     /// Controllers, on one etcd; of several, one that follows and the one that leads are killed while names change
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "in_process", value_parser = clap::value_parser!(u16).range(1..=config::MAX_CONTROLLERS as i64))]
     controllers: u16,
+    /// Declare nothing but the controller and the ports of the switches: switches, links and hosts are found, and hosts get their
+    /// addresses by DHCP
+    #[arg(long, conflicts_with_all = ["names", "controllers", "in_process"])]
+    undeclared: bool,
     /// Run in one process over in-memory ports even where namespaces could be made
     #[arg(long)]
     in_process: bool,
@@ -135,6 +142,9 @@ impl Args {
         if self.driver == Driver::Dpdk {
             switch::daemon::dpdk::check_built().map_err(|why| Failure::new(Exit::Usage, why))?;
         }
+        if self.undeclared {
+            dhcp::check_installed()?;
+        }
         allow_many_files()?;
         let stop = stop_on_signals()?;
         // On a separate thread, so that its namespace ends with it.
@@ -158,9 +168,10 @@ impl Args {
         };
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
         let designs = [self.gateway_design.unwrap_or(self.design), self.design];
-        let (value_mode, n_names) = (self.value_mode.name(), self.names);
+        let (value_mode, n_names) = (self.value_mode.name(), if self.undeclared { 0 } else { self.names });
         let (driver, seconds, n_controllers) = (self.driver, self.seconds, self.controllers.into());
-        let sizes = privileged::Sizes { value_mode, designs, driver, n_names, n_controllers, seconds };
+        let undeclared = self.undeclared;
+        let sizes = privileged::Sizes { value_mode, designs, driver, n_names, n_controllers, undeclared, seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
@@ -175,8 +186,13 @@ impl Args {
                 };
                 ("namespaces", outcome.findings, outcome.tables, outside)
             }
-            Err(reason) if n_controllers > 1 => {
-                let why = format!("several controllers are processes, and namespaces cannot be made: {reason}");
+            Err(reason) if n_controllers > 1 || undeclared => {
+                let what = if undeclared {
+                    "links and hosts are found at interfaces"
+                } else {
+                    "several controllers are processes"
+                };
+                let why = format!("{what}, and namespaces cannot be made: {reason}");
                 return Err(Failure::new(Exit::Refused, why));
             }
             Err(reason) => {

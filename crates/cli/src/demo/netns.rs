@@ -91,14 +91,19 @@ pub(super) fn check_neighbours(n_hosts: usize) -> Result<(), String> {
     ))
 }
 
+/// The namespace itself.
+pub(super) fn open(name: &str) -> io::Result<File> {
+    File::open(Path::new(DIRECTORY).join(name))
+}
+
 /// Moves the calling thread, and every thread and process that it starts later, into the namespace.
 pub(super) fn enter(name: &str) -> Result<(), NetnsError> {
-    let open = || {
-        let file = File::open(Path::new(DIRECTORY).join(name))?;
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-        Ok(())
-    };
-    open().map_err(|source| NetnsError::Inside { name: name.to_owned(), source })
+    open(name).and_then(|file| enter_file(&file)).map_err(|source| NetnsError::Inside { name: name.to_owned(), source })
+}
+
+/// As [`enter`]. Makes one system call; allocates nothing.
+pub(super) fn enter_file(namespace: &File) -> io::Result<()> {
+    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 /// Runs `f` on a new thread inside the namespace. Sockets that it opens and returns stay in the namespace.

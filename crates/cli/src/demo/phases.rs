@@ -1,4 +1,5 @@
 //! The phases of a demo, the same on both networks: ping, bulk TCP, bulk UDP, churn under traffic, a link cut, a drain.
+//! Those of a network in which nothing is declared are in [`super::undeclared`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::backend::{Backend, Control, Put, SetOnDrop, Stop, pause};
+use super::backend::{Backend, Control, Fault, Put, SetOnDrop, Stop, pause};
 use super::hosts::{Bulk, Pings};
 use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac, synthetic_mac};
 use super::prober::{Prober, Random, Sent, Targets};
+use super::undeclared::{Found, Move};
 
 /// Concurrent bulk flows: more would only compete for the same two cores.
 const N_FLOWS: usize = 4;
 /// Rate limit of TCP during churn: an overloaded machine drops frames whatever the network does.
 const CHURN_FLOW_BYTES_A_SECOND: u64 = 2_500_000;
 /// Probes per second in the phases that send them.
-const PROBE_RATE_PPS: u64 = 2000;
+pub(super) const PROBE_RATE_PPS: u64 = 2000;
 /// Probes per second that are asked for while a switch is drained.
 const DRAIN_RATE_PPS: u64 = 10_000;
 /// Removed names that are kept as targets of probes.
@@ -82,6 +84,10 @@ pub(super) struct Findings {
     pub(super) churn: Option<Churn>,
     /// `None` if the topology has no redundant link.
     pub(super) cut: Option<Cut>,
+    /// A cut without loss of carrier, and a host that moved; only where nothing is declared, as what was found.
+    pub(super) silent: Option<Cut>,
+    pub(super) moved: Option<Move>,
+    pub(super) found: Option<Found>,
     /// `None` if no switch can be spared.
     pub(super) drain: Option<Drain>,
 }
@@ -140,7 +146,7 @@ impl<C: Control> Run<'_, C> {
         if let Some(&link) = self.layout.topology.redundant_links().first() {
             self.begin(Phase::Cut, "a cable is pulled and plugged in again, and nobody says so")?;
             let rest = Duration::from_secs_f64(seconds * 0.1);
-            findings.cut = Some(self.cut(&targets, link, rest)?);
+            findings.cut = Some(self.cut(&targets, (link, Fault::Pulled), rest)?);
         }
 
         self.begin(Phase::Drain, "a switch is drained, and lets paths through again")?;
@@ -148,7 +154,7 @@ impl<C: Control> Run<'_, C> {
         Ok(findings)
     }
 
-    fn begin(&self, phase: Phase, text: &str) -> Result<()> {
+    pub(super) fn begin(&self, phase: Phase, text: &str) -> Result<()> {
         self.check_stop()?;
         self.judge.enter(phase);
         (self.progress)(text.to_owned());
@@ -164,7 +170,7 @@ impl<C: Control> Run<'_, C> {
 
     /// Waits for frames in flight: until all probes but those that were lost before are accounted for, or none has arrived
     /// within `flight`.
-    fn settle(&self, lost_before: u64, flight: Duration) {
+    pub(super) fn settle(&self, lost_before: u64, flight: Duration) {
         let mut before = self.judge.outstanding();
         let mut since = Instant::now();
         while before > lost_before && since.elapsed() < flight && !self.stop.load(Ordering::Relaxed) {
@@ -198,7 +204,7 @@ impl<C: Control> Run<'_, C> {
 
     /// Does `work` while probes go to hosts and `targets`, and waits for those in flight. When the probes to live names were
     /// sent comes with what it gave.
-    fn under_probes<T>(
+    pub(super) fn under_probes<T>(
         &mut self,
         targets: &Mutex<Targets>,
         rate_pps: u64,
@@ -322,8 +328,14 @@ impl<C: Control> Run<'_, C> {
     }
 
     /// Cuts a trunk under probes, and restores it.
-    fn cut(&mut self, targets: &Mutex<Targets>, link: usize, rest: Duration) -> Result<Cut> {
-        let (times, log) = self.under_probes(targets, PROBE_RATE_PPS, |run| run.cut_and_restore(link, rest))?;
+    pub(super) fn cut(
+        &mut self,
+        targets: &Mutex<Targets>,
+        (link, fault): (usize, Fault),
+        rest: Duration,
+    ) -> Result<Cut> {
+        let (times, log) =
+            self.under_probes(targets, PROBE_RATE_PPS, |run| run.cut_and_restore((link, fault), rest))?;
         let (begun, converged, restored) = times;
         let ends = self.layout.topology.links[link];
         let name = |switch: usize| &self.layout.topology.switches[switch];
@@ -335,7 +347,7 @@ impl<C: Control> Run<'_, C> {
     }
 
     /// Drains a switch that others can do without, one without hosts if there is one.
-    fn drain(&mut self, targets: &Mutex<Targets>, rest: Duration) -> Result<Option<Drain>> {
+    pub(super) fn drain(&mut self, targets: &Mutex<Targets>, rest: Duration) -> Result<Option<Drain>> {
         let (drained, _) = self.under_probes(targets, DRAIN_RATE_PPS, |run| run.drain_one(rest))?;
         Ok(drained)
     }
@@ -358,16 +370,20 @@ impl<C: Control> Run<'_, C> {
     }
 
     /// Returns when the link was cut, when all switches had confirmed their new tables, and when it was restored.
-    fn cut_and_restore(&mut self, link: usize, rest: Duration) -> Result<(Instant, Instant, Instant)> {
+    fn cut_and_restore(
+        &mut self,
+        (link, fault): (usize, Fault),
+        rest: Duration,
+    ) -> Result<(Instant, Instant, Instant)> {
         pause(rest / 2, self.stop);
         let begun = Instant::now();
-        self.backend.set_trunk(link, false)?;
+        self.backend.set_trunk(link, fault, false)?;
         self.control.link_changed(link, false, self.stop)?;
         self.control.wait_in_step(self.stop)?;
         let converged = Instant::now();
         pause(rest, self.stop);
         let restored = Instant::now();
-        self.backend.set_trunk(link, true)?;
+        self.backend.set_trunk(link, fault, true)?;
         self.control.link_changed(link, true, self.stop)?;
         self.control.wait_in_step(self.stop)?;
         pause(rest / 2, self.stop);
@@ -376,7 +392,7 @@ impl<C: Control> Run<'_, C> {
 }
 
 /// From `begun` until the last lost probe that was sent before `end`.
-fn outage(log: &[Sent], judge: &Judge, begun: Instant, end: Instant) -> Duration {
+pub(super) fn outage(log: &[Sent], judge: &Judge, begun: Instant, end: Instant) -> Duration {
     log.iter()
         .rev()
         .find(|sent| sent.at < end && !judge.was_seen(sent.number))

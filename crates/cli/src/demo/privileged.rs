@@ -10,7 +10,7 @@ use command::output::{Exit, Failure};
 use fib::designs::Design;
 use switch::daemon::config::Driver;
 
-use super::backend::{Backend, SetOnDrop, Stop};
+use super::backend::{Backend, Fault, SetOnDrop, Stop};
 use super::config;
 use super::controller::{RemoteControl, Site};
 use super::hosts::{Bulk, Hosts, Pings, across};
@@ -18,7 +18,8 @@ use super::judge::Judge;
 use super::layout::Layout;
 use super::netns;
 use super::phases::{Findings, Run};
-use super::processes::Processes;
+use super::processes::{Processes, Program};
+use super::undeclared;
 use super::wire::{RawSenders, Wires};
 
 /// Pings are given up when none was answered for this long.
@@ -44,6 +45,8 @@ pub(super) struct Sizes<'a> {
     pub(super) driver: Driver,
     pub(super) n_names: u64,
     pub(super) n_controllers: usize,
+    /// Nothing is declared but the controller and the ports of the switches.
+    pub(super) undeclared: bool,
     pub(super) seconds: f64,
 }
 
@@ -80,10 +83,12 @@ pub(super) fn run(
     let max_names = (sizes.n_names as usize * 2).max(100_000);
     let files =
         config::write(directory, layout, sizes, max_names).context("writing configuration files and certificates")?;
-    let wires = Wires::build(layout)?;
+    let silent = layout.topology.redundant_links().get(1).copied().filter(|_| sizes.undeclared);
+    let wires = Wires::build(layout, silent)?;
     // From here on, processes and sockets of this thread belong to the switches' namespace.
     netns::enter(&wires.fabric())?;
-    progress(format!("{} interface pairs between {} namespaces", n_pairs(layout), layout.hosts.len() + 2));
+    let n_pairs = n_pairs(layout) + usize::from(silent.is_some());
+    progress(format!("{n_pairs} interface pairs between {} namespaces", layout.hosts.len() + 2));
 
     let mut processes = Processes::default();
     if sizes.n_controllers > 1 {
@@ -96,25 +101,22 @@ pub(super) fn run(
     let n_controllers = files.controllers.len();
     let site = Site { layout, directory, switches: &files.switches, n_controllers, processes: &mut processes };
     let mut control = RemoteControl::connect(site, &files.operator, stop)?;
-    control.register()?;
 
     let sniffers = wires.sniffers(layout)?;
-    let backend = Namespaced::new(layout, &wires)?;
     let watched = AtomicBool::new(false);
     let (findings, missed) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| sniffers.watch(judge, &watched));
         let done = SetOnDrop(&watched);
-        let run = Run {
-            layout,
-            backend: &backend,
-            control: &mut control,
-            judge,
-            stop,
-            n_names: sizes.n_names,
-            seconds: sizes.seconds,
-            progress,
+        let seconds = sizes.seconds;
+        let findings = if sizes.undeclared {
+            let parts = undeclared::Parts { directory, wires: &wires, judge, stop, seconds, progress };
+            undeclared::run(layout, &mut control, &parts)
+        } else {
+            declared(layout, &wires, &mut control).and_then(|backend| {
+                let (backend, control, n_names) = (&backend, &mut control, sizes.n_names);
+                Run { layout, backend, control, judge, stop, n_names, seconds, progress }.all()
+            })
         };
-        let findings = run.all();
         drop(done);
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -139,6 +141,15 @@ pub(super) fn run(
     })
 }
 
+/// Tells the controller of switches, ports and links, and gives the hosts their addresses.
+fn declared<'a>(layout: &'a Layout, wires: &'a Wires, control: &mut RemoteControl<'_>) -> Result<Namespaced<'a>> {
+    control.register()?;
+    for (index, host) in layout.hosts.iter().enumerate() {
+        wires.set_address(index, host.ip)?;
+    }
+    Namespaced::new(layout, wires)
+}
+
 /// One member of etcd, in the switches' namespace.
 fn start_etcd(directory: &Path, processes: &mut Processes) -> Result<()> {
     let [clients, peers] = config::ETCD.map(|address| format!("http://{address}"));
@@ -159,8 +170,9 @@ fn start_etcd(directory: &Path, processes: &mut Processes) -> Result<()> {
         "--data-dir",
     ];
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([data.as_os_str()]).collect();
-    let started = processes.start_program(directory, "etcd", OsStr::new("etcd"), &arguments);
-    started.map_err(|error| {
+    let program = "etcd".as_ref();
+    let etcd = Program { name: "etcd", program, arguments: &arguments, namespace: None, may_end: false };
+    processes.start_program(directory, &etcd).map_err(|error| {
         let why = format!(
             "several controllers need etcd, which cannot be started ({error}): install it (Debian: etcd-server)"
         );
@@ -233,7 +245,7 @@ impl Backend for Namespaced<'_> {
         Ok(self.wires.unplug(host, 1 - self.cable[host].load(Ordering::Relaxed))?)
     }
 
-    fn set_trunk(&self, link: usize, up: bool) -> Result<()> {
-        Ok(self.wires.set_trunk(self.layout, link, up)?)
+    fn set_trunk(&self, link: usize, fault: Fault, up: bool) -> Result<()> {
+        Ok(self.wires.set_trunk(self.layout, link, fault, up)?)
     }
 }

@@ -1,6 +1,7 @@
 //! The prober: a steady stream of numbered probes to live, removed and unknown names, from every host.
 //!
-//! Of twenty probes, nine go to hosts, nine to synthetic names, one to a removed name and one to an unknown name.
+//! Of twenty probes, nine go to hosts, nine to synthetic names (or to hosts, if there are none), one to a removed name and
+//! one to an unknown name.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -86,29 +87,27 @@ impl Prober<'_> {
             self.backend.send_frame(from, &probe((host.mac, host.ip), (mac, SYNTHETIC_IP), number, PAYLOAD_LEN));
         };
         match random.below(20) {
-            0..9 => {
-                let to = (from + 1 + random.below(hosts.len() - 1)) % hosts.len();
-                let number = self.judge.send(1);
-                log.push(Sent { number, at: Instant::now() });
-                self.backend.send_datagram(from, to, &probe_payload(number, PAYLOAD_LEN));
-            }
-            9..18 => {
-                if let Some(&mac) = targets.live.get(random.below(targets.live.len())) {
-                    let number = self.judge.send(1);
-                    log.push(Sent { number, at: Instant::now() });
-                    frame_to(mac, number);
-                }
-            }
             18 => {
                 if let Some(&mac) = targets.removed.get(random.below(targets.removed.len())) {
                     frame_to(mac, self.judge.send_to_nobody(1));
                     return true;
                 }
             }
-            _ => {
+            19 => {
                 let mac = synthetic_mac(UNKNOWN_FROM + random.next() % UNKNOWN_FROM);
                 frame_to(mac, self.judge.send_to_nobody(1));
                 return true;
+            }
+            kind if kind < 9 || targets.live.is_empty() => {
+                let to = (from + 1 + random.below(hosts.len() - 1)) % hosts.len();
+                let number = self.judge.send(1);
+                log.push(Sent { number, at: Instant::now() });
+                self.backend.send_datagram(from, to, &probe_payload(number, PAYLOAD_LEN));
+            }
+            _ => {
+                let number = self.judge.send(1);
+                log.push(Sent { number, at: Instant::now() });
+                frame_to(targets.live[random.below(targets.live.len())], number);
             }
         }
         false

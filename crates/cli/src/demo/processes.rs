@@ -1,6 +1,6 @@
-//! The controller and the switches as processes: started, watched, stopped.
+//! The controller, the switches and what hosts run as processes: started, watched, stopped.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::sys::die_with_parent;
+use super::netns;
+use super::sys::{die_with_parent, run_in};
 
 /// A process has this long to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,6 +32,29 @@ struct Process {
     name: String,
     log: PathBuf,
     child: Child,
+    may_end: bool,
+}
+
+/// What is to run.
+#[derive(Debug)]
+pub(super) struct Program<'a> {
+    /// Of the process and its log.
+    pub(super) name: &'a str,
+    /// Looked for in PATH, and where programs of administrators are.
+    pub(super) program: &'a OsStr,
+    pub(super) arguments: &'a [&'a OsStr],
+    /// The network namespace; that of the calling thread if absent.
+    pub(super) namespace: Option<&'a str>,
+    /// Whether its work is done at some time. Otherwise it fails when it ends.
+    pub(super) may_end: bool,
+}
+
+/// PATH, and where programs of administrators are.
+pub(super) fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").filter(|path| !path.is_empty());
+    let mut path = path.unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    path
 }
 
 /// The processes of a run. Dropping it ends them.
@@ -38,33 +62,33 @@ struct Process {
 pub(super) struct Processes(Vec<Process>);
 
 impl Processes {
-    /// Starts this binary with `arguments` in the network namespace of the calling thread, which must live as long as
-    /// the process is needed. Its output goes to `DIRECTORY/NAME.log`.
+    /// Starts this binary with `arguments` in the network namespace of the calling thread. As [`Processes::start_program`].
     pub(super) fn start(&mut self, directory: &Path, name: &str, arguments: &[&OsStr]) -> io::Result<()> {
-        self.start_program(directory, name, std::env::current_exe()?.as_os_str(), arguments)
+        let program = std::env::current_exe()?;
+        let program = Program { name, program: program.as_os_str(), arguments, namespace: None, may_end: false };
+        self.start_program(directory, &program)
     }
 
-    /// As [`Processes::start`], of another program.
-    pub(super) fn start_program(
-        &mut self,
-        directory: &Path,
-        name: &str,
-        program: &OsStr,
-        arguments: &[&OsStr],
-    ) -> io::Result<()> {
+    /// Starts a program. The calling thread must live as long as it is needed. Its output goes to `DIRECTORY/NAME.log`.
+    pub(super) fn start_program(&mut self, directory: &Path, program: &Program<'_>) -> io::Result<()> {
+        let Program { name, may_end, .. } = *program;
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program.program);
         command
-            .args(arguments)
+            .args(program.arguments)
+            .env("PATH", search_path())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             // Ctrl-C is meant for the demo, which ends its processes in order.
             .process_group(0);
         die_with_parent(&mut command);
+        if let Some(namespace) = program.namespace {
+            run_in(&mut command, netns::open(namespace)?);
+        }
         let child = command.spawn()?;
-        self.0.push(Process { name: name.to_owned(), log, child });
+        self.0.push(Process { name: name.to_owned(), log, child, may_end });
         Ok(())
     }
 
@@ -76,15 +100,19 @@ impl Processes {
         process.child.wait().map(drop)
     }
 
-    /// Fails if any process has ended.
+    /// Fails if any process has ended that should not have.
     pub(super) fn check(&mut self) -> Result<(), Ended> {
-        for process in &mut self.0 {
-            if let Ok(Some(status)) = process.child.try_wait() {
-                let log = tail(&process.log).unwrap_or_else(|e| format!("(cannot read it: {e})"));
-                return Err(Ended { name: process.name.clone(), status, log });
+        let mut failed = None;
+        // One that was waited for leaves: its PID may be another's from then on.
+        self.0.retain_mut(|Process { name, log, child, may_end }| {
+            let Ok(Some(status)) = child.try_wait() else { return true };
+            if failed.is_none() && !(*may_end && status.success()) {
+                let log = tail(log).unwrap_or_else(|e| format!("(cannot read it: {e})"));
+                failed = Some(Ended { name: name.clone(), status, log });
             }
-        }
-        Ok(())
+            false
+        });
+        failed.map_or(Ok(()), Err)
     }
 
     /// Resident memory of each process in bytes, by name.

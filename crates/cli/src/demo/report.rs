@@ -1,5 +1,7 @@
 //! The result of a demo: one table for people, one JSON object for programs.
 
+mod undeclared;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use super::backend::Tables;
 use super::judge::{Judge, Phase};
 use super::layout::Layout;
 use super::phases::Findings;
+use undeclared::Undeclared;
 
 /// Frames of one phase, or of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,6 +87,9 @@ pub(super) struct Report {
     /// From the request until no path of others led through it, and the changes of paths that it took.
     pub(super) drained_ms: Option<f64>,
     pub(super) drain_steps: Option<u32>,
+    /// Of a network in which nothing is declared.
+    #[serde(flatten)]
+    pub(super) undeclared: Option<Undeclared>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
     /// Frames that the kernel sent from trunk to trunk, if it is to.
@@ -175,6 +181,7 @@ impl Report {
             drained_switch: findings.drain.as_ref().map(|d| d.switch.clone()),
             drained_ms: findings.drain.as_ref().map(|d| milliseconds(d.took)),
             drain_steps: findings.drain.as_ref().map(|d| d.steps),
+            undeclared: Undeclared::new(findings),
             drops: tables.drops.clone(),
             forwarded_in_kernel: tables.in_kernel,
             missed_by_sniffers: outside.missed_by_sniffers,
@@ -204,6 +211,9 @@ impl Report {
             self.links,
             self.hosts,
             match self.network {
+                "namespaces" if self.undeclared.is_some() => {
+                    format!("nothing declared, every switch a process with {} ports", self.driver)
+                }
                 "namespaces" => {
                     format!("every switch a process with {} ports, every host a network namespace", self.driver)
                 }
@@ -294,12 +304,11 @@ impl Report {
         if let Some(ms) = self.leaderless_ms {
             lines.push(("leader killed", format!("the next change is acknowledged after {ms:.0} ms")));
         }
+        lines.extend(self.undeclared.iter().map(Undeclared::found));
         if let (Some(link), Some(converged), Some(outage)) = (&self.cut_link, self.converged_ms, self.outage_ms) {
-            lines.push((
-                "time to converge after a cut",
-                format!("{converged:.1} ms to new tables everywhere, last frame lost after {outage:.1} ms ({link})"),
-            ));
+            lines.push(("time to converge after a cut", healed(converged, outage, link)));
         }
+        lines.extend(self.undeclared.iter().flat_map(Undeclared::lines));
         if let (Some(switch), Some(ms), Some(steps)) = (&self.drained_switch, self.drained_ms, self.drain_steps) {
             let lost = self.phases.iter().find(|f| f.phase == Phase::Drain.name()).map_or(0, |f| f.lost);
             lines.push((
@@ -319,7 +328,9 @@ impl Report {
             ("bytes a name at a switch", &self.switch_bytes_per_name),
             ("bytes a name, controller", &self.controller_bytes_per_name),
         ];
-        for (line, parts) in memory.into_iter().filter(|(_, parts)| !parts.is_empty()) {
+        // A handful of names says nothing about what a name takes.
+        let memory = memory.into_iter().filter(|(_, parts)| self.undeclared.is_none() && !parts.is_empty());
+        for (line, parts) in memory {
             let parts: Vec<String> = parts.iter().map(|(part, bytes)| format!("{part} {bytes:.1}")).collect();
             lines.push((line, parts.join(", ")));
         }
@@ -355,6 +366,11 @@ fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
         })
         .filter(|f| f.sent > 0 || f.seen > 0 || f.misdelivered > 0)
         .collect()
+}
+
+/// How a cut was healed.
+fn healed(converged_ms: f64, outage_ms: f64, link: &str) -> String {
+    format!("{converged_ms:.1} ms to new tables everywhere, last frame lost after {outage_ms:.1} ms ({link})")
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -49,7 +49,10 @@ fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
         return;
     }
     let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
-    let wires = Wires::build(&layout).unwrap();
+    let wires = Wires::build(&layout, None).unwrap();
+    for (index, host) in layout.hosts.iter().enumerate() {
+        wires.set_address(index, host.ip).unwrap();
+    }
     let edge = layout.ports.iter().flatten().filter(|port| !port.trunk);
     let script = edge.fold("link add bridge type bridge\nlink set bridge up\n".to_owned(), |script, port| {
         script + &format!("link set {} master bridge\n", port.device)

@@ -1,9 +1,10 @@
-//! System calls that have no safe wrapper elsewhere: packet sockets and a child's death signal.
+//! System calls that have no safe wrapper elsewhere: packet sockets, and what a child does before its program.
 //!
 //! The sniffers are the demo's judge, so they share no code with the packet backends of the switches that they judge: a
 //! plain AF_PACKET socket, one `recv` per frame, about 1 us each.
 #![expect(unsafe_code, reason = "packet socket options and pre_exec have no safe interface")]
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,6 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
+
+use super::netns::enter_file;
 
 /// Buffer for frames that wait to be judged. The kernel also counts its own overhead in it, some 2 KiB per full frame.
 const SNIFFER_BUFFER_BYTES: libc::c_int = 64 << 20;
@@ -115,6 +118,14 @@ fn set_option<T>(socket: &Socket, level: libc::c_int, option: libc::c_int, value
             size_of::<T>() as libc::socklen_t,
         )
     })
+}
+
+/// Makes the child run in a network namespace.
+pub(super) fn run_in(command: &mut Command, namespace: File) {
+    // SAFETY: between fork and exec the closure makes one system call; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || enter_file(&namespace));
+    }
 }
 
 /// Makes the kernel kill the child when the thread that spawned it ends, so that no child survives a `kill -9`.

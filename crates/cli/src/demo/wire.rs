@@ -2,21 +2,26 @@
 //!
 //! ```text
 //!   fibula-PID-fabric   the controller, every switch process, both ends of every trunk, the switch end of the rest
-//!   fibula-PID-hN       host N: eth0, eth1, 10.77.x.y on lo with a route over the interface in use
+//!   fibula-PID-hN       host N: eth0, eth1, its address on lo with a route over the interface in use
 //!   fibula-PID-far      the far ends: farN is connected to switch N, no address
 //! ```
 //! All switches share one namespace because creating one costs a process, and they stay separate anyway: each opens
 //! only its own interfaces. IPv6 is off everywhere: the kernel would send frames of its own.
+//!
+//! A trunk that is to fail silently has a bridge in its middle, which repeats frames until it is taken down. A pair of
+//! converters between copper and fibre fails like that.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use netio::backend::af_packet::disable_offloads;
+use netio::backend::af_packet::{disable_offloads, enable_gro};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::backend::Fault;
 use super::frames::SNAP_LEN;
 use super::judge::Judge;
-use super::layout::{Layout, Station, device};
+use super::layout::{Layout, SUBNET, Station, device};
 use super::netns::{self, Namespaces, NetnsError, ip_batch};
 use super::sys::PacketSocket;
 
@@ -32,8 +37,10 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Builds the network of `layout`. Takes about 10 ms per interface pair.
-    pub(super) fn build(layout: &Layout) -> Result<Self, NetnsError> {
+    /// Builds the network of `layout`. Takes about 10 ms per interface pair. Hosts have no addresses yet.
+    ///
+    /// `bridged`: the trunk that can fail silently.
+    pub(super) fn build(layout: &Layout, bridged: Option<usize>) -> Result<Self, NetnsError> {
         let roles: Vec<String> = (0..layout.hosts.len()).map(host_role).collect();
         let namespaces = Namespaces::create(roles.iter().map(String::as_str).chain(["fabric", "far"]))?;
         let wires = Self { namespaces };
@@ -41,15 +48,19 @@ impl Wires {
         for name in roles.iter().map(|role| wires.namespaces.name(role)).chain([fabric.clone(), far.clone()]) {
             netns::within(&name, disable_ipv6)?;
         }
-        ip_batch(Some(&fabric), &fabric_script(layout, &wires))?;
+        ip_batch(Some(&fabric), &fabric_script(layout, bridged, &wires))?;
+        if let Some(link) = bridged {
+            // A switch whose kernel half sends frames finds no program at the other end of its cable here.
+            netns::within(&fabric, || {
+                bridge_ports(link).iter().try_for_each(|port| enable_gro(port).map_err(io::Error::other))
+            })?;
+        }
         for (index, host) in layout.hosts.iter().enumerate() {
             // While the host moves, frames arrive on the cable that it no longer sends on.
             netns::within(&wires.host(index), || disable_reverse_path_filter(&["all", "eth0", "eth1"]))?;
             let script = format!(
-                "link set eth0 address {mac}\nlink set eth1 address {mac}\nlink set lo up\naddr add {ip}/32 dev lo\n\
-                 link set eth0 up\nroute add 10.77.0.0/16 dev eth0 src {ip}\n",
+                "link set eth0 address {mac}\nlink set eth1 address {mac}\nlink set lo up\nlink set eth0 up\n",
                 mac = super::judge::mac_text(&host.mac),
-                ip = host.ip
             );
             ip_batch(Some(&wires.host(index)), &script)?;
             // A veth leaves checksums blank and segments large; a switch of raw frames would forward them that way.
@@ -77,10 +88,16 @@ impl Wires {
         self.namespaces.name(&host_role(index))
     }
 
+    /// Gives a host its address, whichever cable it uses.
+    pub(super) fn set_address(&self, host: usize, ip: Ipv4Addr) -> Result<(), NetnsError> {
+        let script = format!("addr add {ip}/32 dev lo\nroute add {SUBNET} dev eth0 src {ip}\n");
+        ip_batch(Some(&self.host(host)), &script)
+    }
+
     /// Plugs in the host's other cable and sends on it from now on; frames still arrive on both.
     pub(super) fn plug(&self, layout: &Layout, host: usize, into: usize) -> Result<(), NetnsError> {
         let ip = layout.hosts[host].ip;
-        let script = format!("link set eth{into} up\nroute replace 10.77.0.0/16 dev eth{into} src {ip}\n");
+        let script = format!("link set eth{into} up\nroute replace {SUBNET} dev eth{into} src {ip}\n");
         ip_batch(Some(&self.host(host)), &script)
     }
 
@@ -89,11 +106,14 @@ impl Wires {
         ip_batch(Some(&self.host(host)), &format!("link set eth{from} down\n"))
     }
 
-    /// Cuts or restores a trunk: both interfaces go down, as when a cable is pulled.
-    pub(super) fn set_trunk(&self, layout: &Layout, link: usize, up: bool) -> Result<(), NetnsError> {
+    /// Cuts or restores a trunk: both interfaces go down, as when a cable is pulled, or the bridge between them does.
+    pub(super) fn set_trunk(&self, layout: &Layout, link: usize, fault: Fault, up: bool) -> Result<(), NetnsError> {
         let state = if up { "up" } else { "down" };
-        let script: String =
-            layout.trunks[link].iter().map(|e| format!("link set {} {state}\n", device(e.switch, e.port))).collect();
+        let set = |device: String| format!("link set {device} {state}\n");
+        let script = match fault {
+            Fault::Pulled => layout.trunks[link].iter().map(|end| set(device(end.switch, end.port))).collect(),
+            Fault::Silent => set(bridge(link)),
+        };
         ip_batch(Some(&self.fabric()), &script)
     }
 
@@ -119,6 +139,15 @@ impl Wires {
     }
 }
 
+/// Name of the bridge in the middle of a trunk.
+fn bridge(link: usize) -> String {
+    format!("wire{link}")
+}
+
+fn bridge_ports(link: usize) -> [String; 2] {
+    ["a", "b"].map(|end| bridge(link) + end)
+}
+
 fn host_role(index: usize) -> String {
     format!("h{index}")
 }
@@ -138,11 +167,25 @@ fn disable_reverse_path_filter(interfaces: &[&str]) -> io::Result<()> {
     interfaces.iter().try_for_each(|name| std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0"))
 }
 
-fn fabric_script(layout: &Layout, wires: &Wires) -> String {
+fn fabric_script(layout: &Layout, bridged: Option<usize>, wires: &Wires) -> String {
     let mut script = "link set lo up\n".to_owned();
-    for [a, b] in &layout.trunks {
-        let (a, b) = (device(a.switch, a.port), device(b.switch, b.port));
-        script.push_str(&format!("link add {a} mtu {TRUNK_MTU} type veth peer name {b} mtu {TRUNK_MTU}\n"));
+    let pair = |a: &str, b: &str| format!("link add {a} mtu {TRUNK_MTU} type veth peer name {b} mtu {TRUNK_MTU}\n");
+    for (link, ends) in layout.trunks.iter().enumerate() {
+        let [a, b] = ends.map(|end| device(end.switch, end.port));
+        if bridged != Some(link) {
+            script.push_str(&pair(&a, &b));
+            continue;
+        }
+        let bridge = bridge(link);
+        script.push_str(&format!("link add {bridge} type bridge stp_state 0 mcast_snooping 0\n"));
+        for (outer, inner) in [a, b].into_iter().zip(bridge_ports(link)) {
+            script.push_str(&pair(&outer, &inner));
+            // What it has not learnt it sends on, so nothing depends on where a host was before.
+            script.push_str(&format!(
+                "link set {inner} master {bridge} up\nlink set {inner} type bridge_slave learning off\n"
+            ));
+        }
+        script.push_str(&format!("link set {bridge} mtu {TRUNK_MTU} up\n"));
     }
     for (index, host) in layout.hosts.iter().enumerate() {
         for (k, end) in host.ends.iter().enumerate() {
