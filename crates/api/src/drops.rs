@@ -66,7 +66,10 @@ pub const REASONS: [(&str, &str); 45] = [
     ),
     ("no_headroom", "The buffer has no room for the shim."),
     ("port_down", "The port of exit is down: look at its cable and its device."),
-    ("tx_full", "The queue of the port of exit is full: more is sent to it than it carries."),
+    (
+        "tx_full",
+        "The port of exit takes no more: more is sent to it than it carries, or its device is up and has no carrier. Look at its cable.",
+    ),
     ("tx_refused", "The port of exit cannot send so long a frame. Raise the MTU of trunks by the 4 bytes of the shim."),
     ("dhcp", "A host sent DHCP for another host, or more of it than its port may."),
     (

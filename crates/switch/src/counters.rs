@@ -69,7 +69,7 @@ drop_reasons! {
     NoHeadroom = "no_headroom",
     /// The port of exit is down.
     PortDown = "port_down",
-    /// The queue of the port of exit is full.
+    /// The queue of the port of exit is full, or there is no cable: the kernel says the same of both.
     TxFull = "tx_full",
     /// The port of exit cannot send such a frame (longer than its MTU).
     TxRefused = "tx_refused",
