@@ -128,7 +128,7 @@ fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
     let _alone = alone();
     let report = report(&["--undeclared", "--topology", "ring", "--switches", "4", "--seconds", "2", "-j"]);
     assert_eq!(number(&report, "frames_misdelivered"), 0, "{report}");
-    assert_eq!((number(&report, "pings_answered"), number(&report, "pings_sent")), (12, 12), "{report}");
+    assert_eq!((number(&report, "pings_answered"), number(&report, "pings_sent")), (24, 24), "{report}");
     assert_eq!((number(&report, "names"), number(&report, "missed_by_sniffers")), (4, 0), "{report}");
     for key in [
         "found_switches_ms",
@@ -150,7 +150,13 @@ fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
     }
     // Until hellos are missed nobody knows, so this shows that the link was cut.
     assert!(frames("silent", "lost") > 0, "{report}");
-    assert!(number(&report, "frames_lost") * 10 < number(&report, "frames_sent"), "{report}");
+    // A machine that is loaded loses some; what does not heal loses nearly all.
+    for (phase, part) in [("cut", 10), ("silent", 2), ("move", 2), ("drain", 100)] {
+        assert!(frames(phase, "lost") * part <= frames(phase, "sent"), "{phase} in {report}");
+    }
+    for (key, most) in [("outage_ms", 2e3), ("silent_outage_ms", 5e3), ("move_outage_ms", 1e4)] {
+        assert!(report[key].as_f64().is_some_and(|ms| ms < most), "{key} in {report}");
+    }
 }
 
 fn a_network_of_af_xdp_ports_is_as_sound() {

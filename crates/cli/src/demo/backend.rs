@@ -65,6 +65,8 @@ pub(super) trait Backend: Sync {
     fn plug_other(&self, host: usize) -> Result<usize>;
     /// Pulls the cable that the host does not use.
     fn unplug_other(&self, host: usize) -> Result<()>;
+    /// Pulls the cable that the host uses, and plugs in the other one. Returns its index in `Host::ends`.
+    fn carry_over(&self, host: usize) -> Result<usize>;
     /// Cuts or restores a trunk.
     fn set_trunk(&self, link: usize, fault: Fault, up: bool) -> Result<()>;
 }

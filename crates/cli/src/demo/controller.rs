@@ -333,7 +333,8 @@ impl Control for RemoteControl<'_> {
         loop {
             let links = self.list_links()?;
             let Some(known) = links.iter().find(|known| ends.contains(&known.a)) else {
-                bail!("the controller does not know a link that it was told of");
+                let [a, b] = self.site.layout.trunks[link].map(|end| link_end(self.site.layout, end));
+                bail!("the controller does not know the link {}:{} - {}:{}", a.switch, a.port, b.switch, b.port);
             };
             if known.cut != up {
                 return Ok(());

@@ -23,6 +23,7 @@ pub(super) const SERVER: usize = 0;
 /// Addresses that the server gives away, apart from its own: more than a demo has hosts.
 const POOL: &str = "10.77.128.1,10.77.255.254,255.255.0.0,1h";
 const POOL_STARTS: Ipv4Addr = Ipv4Addr::new(10, 77, 128, 1);
+const POOL_ENDS: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 254);
 /// Leases at most; dnsmasq has a bound of its own otherwise.
 const MAX_LEASES: usize = 20_000;
 
@@ -62,6 +63,11 @@ impl Clients {
         Ok(clients)
     }
 
+    /// The client of a host, among the processes.
+    pub(super) fn name(host: usize) -> String {
+        format!("h{host}-udhcpc")
+    }
+
     fn start_client(&self, host: usize, directory: &Path, wires: &Wires, processes: &mut Processes) -> io::Result<()> {
         let script = &self.scripts[host];
         std::fs::write(script, SCRIPT)?;
@@ -69,7 +75,7 @@ impl Clients {
         // In the foreground, until it has a lease: it asks every second, as often as it takes.
         let arguments = ["-i", "eth0", "-f", "-q", "-t", "60", "-T", "1", "-A", "1", "-s"];
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([script.as_os_str()]).collect();
-        let (name, namespace) = (format!("h{host}-udhcpc"), wires.host(host));
+        let (name, namespace) = (Self::name(host), wires.host(host));
         processes.start_program(
             directory,
             &Program {
@@ -82,25 +88,27 @@ impl Clients {
         )
     }
 
-    /// The address that a host was given, once it was.
-    pub(super) fn lease(&self, host: usize) -> Result<Option<Ipv4Addr>> {
+    /// The address that a host was given, once it was. `ended`: its client has ended, so what it had to say is said.
+    pub(super) fn lease(&self, host: usize, ended: bool) -> Result<Option<Ipv4Addr>> {
         let text = match std::fs::read_to_string(self.scripts[host].with_extension("lease")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && ended => {
+                let script = self.scripts[host].display();
+                bail!(
+                    "udhcpc of h{host} has ended and {script} said no address: it may lie where programs do not run (noexec); \
+                       give another directory with --keep"
+                )
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.context("reading what udhcpc said")?,
         };
         match text.trim().parse() {
-            Ok(ip) if ip >= POOL_STARTS => Ok(Some(ip)),
+            Ok(ip) if (POOL_STARTS..=POOL_ENDS).contains(&ip) => Ok(Some(ip)),
             _ => bail!("host h{host} got the address {text:?}, which no server here has to give"),
         }
     }
 }
 
-fn start_server(
-    directory: &Path,
-    layout: &Layout,
-    wires: &Wires,
-    processes: &mut Processes,
-) -> Result<(), anyhow::Error> {
+fn start_server(directory: &Path, layout: &Layout, wires: &Wires, processes: &mut Processes) -> Result<()> {
     let (ip, namespace) = (layout.hosts[SERVER].ip, wires.host(SERVER));
     wires.set_address(SERVER, ip)?;
     serve_at(&namespace, ip)?;

@@ -96,7 +96,14 @@ impl Bulk {
 impl<'a> Hosts<'a> {
     pub(super) fn new(layout: &'a Layout, wires: &'a Wires) -> Result<Self, NetnsError> {
         let probes = (0..layout.hosts.len())
-            .map(|host| within(&wires.host(host), || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT))))
+            .map(|host| {
+                within(&wires.host(host), || {
+                    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT))?;
+                    // What waits for an answer to an ARP request fills its buffer; the probes of others go on.
+                    socket.set_nonblocking(true)?;
+                    Ok(socket)
+                })
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self { layout, wires, probes })
     }

@@ -239,7 +239,16 @@ impl Backend for Memory<'_> {
         Ok(())
     }
 
-    fn set_trunk(&self, link: usize, _: Fault, up: bool) -> Result<()> {
+    fn carry_over(&self, host: usize) -> Result<usize> {
+        let cable = self.shared.cable[host].load(Ordering::Relaxed);
+        self.shared.plugged[host][cable].store(false, Ordering::Relaxed);
+        self.plug_other(host)
+    }
+
+    fn set_trunk(&self, link: usize, fault: Fault, up: bool) -> Result<()> {
+        if fault == Fault::Silent {
+            bail!("cables in memory have no carriers, so none fails without a sign");
+        }
         self.shared.whole[link].store(up, Ordering::Relaxed);
         Ok(())
     }

@@ -107,6 +107,8 @@ struct State {
     phase: Phase,
     counts: [Counts; Phase::ALL.len()],
     offences: Vec<String>,
+    /// Whether no station may see a frame to a group.
+    forbids_groups: bool,
 }
 
 const SEEN: u8 = 0x80;
@@ -127,6 +129,7 @@ impl Judge {
             phase: Phase::Start,
             counts: Default::default(),
             offences: Vec::new(),
+            forbids_groups: false,
         }))
     }
 
@@ -138,6 +141,11 @@ impl Judge {
     /// Counts frames under `phase` from now on.
     pub(super) fn enter(&self, phase: Phase) {
         self.state().phase = phase;
+    }
+
+    /// From now on a frame to a group is misdelivered, wherever it is seen: nothing that hosts say to all is for other hosts.
+    pub(super) fn forbid_groups(&self) {
+        self.state().forbids_groups = true;
     }
 
     /// These names are about to be added.
@@ -229,6 +237,9 @@ impl State {
         self.counts[self.phase as usize].seen += 1;
         let Some(destination) = frame.first_chunk::<6>() else { return };
         if destination[0] & 1 != 0 {
+            if self.forbids_groups {
+                self.offend(self.phase, station, destination, None);
+            }
             return;
         }
         let number = probe_number(frame).filter(|&n| n < self.probes.len() as u64);
@@ -245,16 +256,7 @@ impl State {
         let phase = probe.as_ref().map_or(self.phase as u8, |flags| **flags & PHASE_MASK);
         let counts = &mut self.counts[phase as usize];
         if !right {
-            counts.misdelivered += 1;
-            if self.offences.len() < MAX_OFFENCES {
-                self.offences.push(format!(
-                    "{} saw a frame to {}, phase {}{}",
-                    self.stations[station],
-                    mac_text(destination),
-                    Phase::ALL[phase as usize].name(),
-                    number.map_or(String::new(), |n| format!(", probe {n}")),
-                ));
-            }
+            self.offend(Phase::ALL[phase as usize], station, destination, number);
         } else if let Some(flags) = probe {
             if *flags & SEEN != 0 {
                 counts.duplicates += 1;
@@ -262,6 +264,19 @@ impl State {
                 counts.delivered += 1;
             }
             *flags |= SEEN;
+        }
+    }
+
+    fn offend(&mut self, phase: Phase, station: Station, destination: &Mac, number: Option<u64>) {
+        self.counts[phase as usize].misdelivered += 1;
+        if self.offences.len() < MAX_OFFENCES {
+            self.offences.push(format!(
+                "{} saw a frame to {}, phase {}{}",
+                self.stations[station],
+                mac_text(destination),
+                phase.name(),
+                number.map_or(String::new(), |n| format!(", probe {n}")),
+            ));
         }
     }
 }
@@ -379,5 +394,17 @@ mod tests {
         judge.observe(3, [&frame(n)[..]]);
         assert_eq!((judge.outstanding(), judge.counts(Phase::Start).delivered), (0, 1));
         assert!(judge.was_seen(n));
+    }
+
+    #[test]
+    fn a_broadcast_is_misdelivered_only_where_groups_are_forbidden() {
+        let judge = judge();
+        let asks = arp_request(([2, 0, 0, 0, 0, 9], [10, 0, 0, 9].into()), [10, 0, 0, 1].into());
+        judge.observe(1, [&asks[..]]);
+        assert_eq!(counts(&judge).2, 0);
+        judge.forbid_groups();
+        judge.observe(1, [&asks[..]]);
+        assert_eq!(counts(&judge).2, 1);
+        assert!(judge.offences()[0].contains("ff:ff:ff:ff:ff:ff"), "{:?}", judge.offences());
     }
 }

@@ -88,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "in_process", value_parser = clap::value_parser!(u16).range(1..=config::MAX_CONTROLLERS as i64))]
     controllers: u16,
     /// Declare nothing but the controller and the ports of the switches: switches, links and hosts are found, and hosts get their
-    /// addresses by DHCP
+    /// addresses by DHCP (root; dnsmasq and udhcpc)
     #[arg(long, conflicts_with_all = ["names", "controllers", "in_process"])]
     undeclared: bool,
     /// Run in one process over in-memory ports even where namespaces could be made
@@ -142,7 +142,7 @@ impl Args {
         if self.driver == Driver::Dpdk {
             switch::daemon::dpdk::check_built().map_err(|why| Failure::new(Exit::Usage, why))?;
         }
-        if self.undeclared {
+        if self.undeclared && netns::privileged().is_ok() {
             dhcp::check_installed()?;
         }
         allow_many_files()?;
@@ -192,7 +192,9 @@ impl Args {
                 } else {
                     "several controllers are processes"
                 };
-                let why = format!("{what}, and namespaces cannot be made: {reason}");
+                let why = format!(
+                    "{what}, and namespaces cannot be made: {reason}; run it as root, or leave that option out"
+                );
                 return Err(Failure::new(Exit::Refused, why));
             }
             Err(reason) => {

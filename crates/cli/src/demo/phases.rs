@@ -170,7 +170,7 @@ impl<C: Control> Run<'_, C> {
 
     /// Waits for frames in flight: until all probes but those that were lost before are accounted for, or none has arrived
     /// within `flight`.
-    pub(super) fn settle(&self, lost_before: u64, flight: Duration) {
+    fn settle(&self, lost_before: u64, flight: Duration) {
         let mut before = self.judge.outstanding();
         let mut since = Instant::now();
         while before > lost_before && since.elapsed() < flight && !self.stop.load(Ordering::Relaxed) {
@@ -202,12 +202,13 @@ impl<C: Control> Run<'_, C> {
         Ok(Names { live, next_index: self.n_names })
     }
 
-    /// Does `work` while probes go to hosts and `targets`, and waits for those in flight. When the probes to live names were
+    /// Does `work` while probes go to hosts and `targets`, and waits for those in flight, as long as one comes within `flight`. When the probes to live names were
     /// sent comes with what it gave.
     pub(super) fn under_probes<T>(
         &mut self,
         targets: &Mutex<Targets>,
         rate_pps: u64,
+        flight: Duration,
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<(T, Vec<Sent>)> {
         let lost_before = self.judge.outstanding();
@@ -220,14 +221,14 @@ impl<C: Control> Run<'_, C> {
             drop(probed);
             (outcome, join(probing))
         });
-        self.settle(lost_before, MAX_FLIGHT);
+        self.settle(lost_before, flight);
         Ok((outcome?, log))
     }
 
     fn churn(&mut self, names: &mut Names, until: Instant) -> Result<Churn> {
         let targets = names.targets();
         let (backend, stop) = (self.backend, self.stop);
-        let (churn, _) = self.under_probes(&targets, PROBE_RATE_PPS, |run| {
+        let (churn, _) = self.under_probes(&targets, PROBE_RATE_PPS, MAX_FLIGHT, |run| {
             std::thread::scope(|scope| {
                 let rate = Some(CHURN_FLOW_BYTES_A_SECOND);
                 let tcp = backend.has_tcp().then(|| scope.spawn(move || backend.tcp(N_FLOWS, rate, until, stop)));
@@ -335,7 +336,7 @@ impl<C: Control> Run<'_, C> {
         rest: Duration,
     ) -> Result<Cut> {
         let (times, log) =
-            self.under_probes(targets, PROBE_RATE_PPS, |run| run.cut_and_restore((link, fault), rest))?;
+            self.under_probes(targets, PROBE_RATE_PPS, MAX_FLIGHT, |run| run.cut_and_restore((link, fault), rest))?;
         let (begun, converged, restored) = times;
         let ends = self.layout.topology.links[link];
         let name = |switch: usize| &self.layout.topology.switches[switch];
@@ -348,7 +349,7 @@ impl<C: Control> Run<'_, C> {
 
     /// Drains a switch that others can do without, one without hosts if there is one.
     pub(super) fn drain(&mut self, targets: &Mutex<Targets>, rest: Duration) -> Result<Option<Drain>> {
-        let (drained, _) = self.under_probes(targets, DRAIN_RATE_PPS, |run| run.drain_one(rest))?;
+        let (drained, _) = self.under_probes(targets, DRAIN_RATE_PPS, MAX_FLIGHT, |run| run.drain_one(rest))?;
         Ok(drained)
     }
 

@@ -245,6 +245,15 @@ impl Backend for Namespaced<'_> {
         Ok(self.wires.unplug(host, 1 - self.cable[host].load(Ordering::Relaxed))?)
     }
 
+    fn carry_over(&self, host: usize) -> Result<usize> {
+        let cable = self.cable[host].load(Ordering::Relaxed);
+        self.wires.unplug(host, cable)?;
+        // What is sent from here on goes nowhere until the other one is plugged in.
+        self.cable[host].store(1 - cable, Ordering::Relaxed);
+        self.wires.plug(self.layout, host, 1 - cable)?;
+        Ok(1 - cable)
+    }
+
     fn set_trunk(&self, link: usize, fault: Fault, up: bool) -> Result<()> {
         Ok(self.wires.set_trunk(self.layout, link, fault, up)?)
     }

@@ -102,17 +102,29 @@ impl Processes {
 
     /// Fails if any process has ended that should not have.
     pub(super) fn check(&mut self) -> Result<(), Ended> {
-        let mut failed = None;
-        // One that was waited for leaves: its PID may be another's from then on.
-        self.0.retain_mut(|Process { name, log, child, may_end }| {
-            let Ok(Some(status)) = child.try_wait() else { return true };
-            if failed.is_none() && !(*may_end && status.success()) {
+        // One that was waited for leaves: its PID may be another's from then on. Of several that failed, the others are told of by
+        // the next call.
+        let mut at = 0;
+        while let Some(Process { name, log, child, may_end }) = self.0.get_mut(at) {
+            let Ok(Some(status)) = child.try_wait() else {
+                at += 1;
+                continue;
+            };
+            let failed = (!(*may_end && status.success())).then(|| {
                 let log = tail(log).unwrap_or_else(|e| format!("(cannot read it: {e})"));
-                failed = Some(Ended { name: name.clone(), status, log });
+                Ended { name: name.clone(), status, log }
+            });
+            self.0.remove(at);
+            if let Some(failed) = failed {
+                return Err(failed);
             }
-            false
-        });
-        failed.map_or(Ok(()), Err)
+        }
+        Ok(())
+    }
+
+    /// Whether a process of that name was started and has not been seen to end.
+    pub(super) fn is_running(&self, name: &str) -> bool {
+        self.0.iter().any(|process| process.name == name)
     }
 
     /// Resident memory of each process in bytes, by name.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use api::words::counted;
 use fib::designs::Design;
 use serde::Serialize;
 
@@ -313,7 +314,11 @@ impl Report {
             let lost = self.phases.iter().find(|f| f.phase == Phase::Drain.name()).map_or(0, |f| f.lost);
             lines.push((
                 "drained a switch",
-                format!("{switch}, in {steps} changes of paths and {ms:.0} ms, {} frames lost", grouped(lost)),
+                format!(
+                    "{switch}, in {} of paths and {ms:.0} ms, {} frames lost",
+                    counted(u64::from(steps), "change", "changes"),
+                    grouped(lost)
+                ),
             ));
         }
         if let Some(n) = self.forwarded_in_kernel {

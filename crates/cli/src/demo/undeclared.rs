@@ -18,11 +18,13 @@ use super::backend::{Control, Fault, Stop, pause};
 use super::controller::{RemoteControl, link_end};
 use super::dhcp::{Clients, SERVER};
 use super::frames::arp_request;
+use super::hosts::Pings;
 use super::judge::{Judge, Phase, mac_text};
 use super::layout::{Host, Layout};
 use super::phases::{Findings, PROBE_RATE_PPS, Run, outage};
 use super::privileged::Namespaced;
 use super::prober::Targets;
+use super::processes::Processes;
 use super::wire::{RawSenders, Wires};
 
 /// Everything is found within this, and so is a host that moved.
@@ -76,6 +78,7 @@ pub(super) struct Parts<'a> {
 pub(super) fn run(layout: &Layout, control: &mut RemoteControl<'_>, parts: &Parts<'_>) -> Result<Findings> {
     let Parts { wires, judge, stop, seconds, progress, .. } = *parts;
     judge.add(layout.hosts.iter().enumerate().map(|(index, host)| (host.mac, index)));
+    judge.forbid_groups();
     judge.enter(Phase::Find);
     progress(format!("{} switches and a DHCP server start; the controller knows nothing", layout.n_switches()));
     let (found, addresses) = Search::begin(layout, control, parts)?.finish(control, stop)?;
@@ -100,9 +103,9 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn begin(layout: &'a Layout, control: &mut RemoteControl<'_>, parts: &Parts<'a>) -> Result<Self> {
         let raw = RawSenders::open(parts.wires, layout)?;
+        let clients = Clients::start(parts.directory, layout, parts.wires, control.site.processes)?;
         let begun = Instant::now();
         control.start_switches(parts.stop)?;
-        let clients = Clients::start(parts.directory, layout, parts.wires, control.site.processes)?;
         let mut addresses = vec![None; layout.hosts.len()];
         addresses[SERVER] = Some(layout.hosts[SERVER].ip);
         let announced = vec![None; layout.hosts.len()];
@@ -113,7 +116,7 @@ impl<'a> Search<'a> {
     fn finish(mut self, control: &mut RemoteControl<'_>, stop: &Stop) -> Result<(Found, Vec<Ipv4Addr>)> {
         let mut found = [None; 3];
         loop {
-            self.take_leases()?;
+            self.take_leases(control.site.processes)?;
             let has_switches = control.accept_switches()?;
             let missing_links = self.missing_links(&control.links()?);
             let missing_hosts = self.missing_hosts(&control.learnt()?);
@@ -126,7 +129,9 @@ impl<'a> Search<'a> {
                 }
             }
             let addresses: Option<Vec<Ipv4Addr>> = self.addresses.iter().copied().collect();
-            if let ([Some(switches), Some(links), Some(hosts)], Some(addresses)) = (found, addresses) {
+            // What was found may be gone again, so all of it is there at once.
+            let is_all = known == [true; 3] && behind.is_empty();
+            if let ([Some(switches), Some(links), Some(hosts)], Some(addresses), true) = (found, addresses, is_all) {
                 return Ok((Found { switches, links, hosts }, addresses));
             }
             control.check(stop)?;
@@ -139,9 +144,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn take_leases(&mut self) -> Result<()> {
+    fn take_leases(&mut self, processes: &Processes) -> Result<()> {
         for host in (0..self.addresses.len()).filter(|host| self.addresses[*host].is_none()).collect::<Vec<_>>() {
-            if let Some(ip) = self.clients.lease(host)? {
+            // Asked in this order: a client ends after it has said what it has to say.
+            let ended = !processes.is_running(&Clients::name(host));
+            if let Some(ip) = self.clients.lease(host, ended)? {
+                if self.addresses.contains(&Some(ip)) {
+                    bail!("h{host} got the address {ip}, which another host has");
+                }
                 self.wires.set_address(host, ip)?;
                 self.addresses[host] = Some(ip);
             }
@@ -218,23 +228,27 @@ impl Run<'_, RemoteControl<'_>> {
             findings.silent = Some(self.cut(&nothing_else, (silent, Fault::Silent), rest)?);
         }
 
-        self.begin(Phase::Move, "a host is plugged in at another switch, and nobody says so")?;
+        self.begin(Phase::Move, "a host is plugged in at another port, and nobody says so")?;
         findings.moved = Some(self.follow(&nothing_else, rest)?);
 
         self.begin(Phase::Drain, "a switch is drained, and lets paths through again")?;
         findings.drain = self.drain(&nothing_else, rest * 2 / 3)?;
+
+        // After all that, too.
+        let Pings { pairs, answered, at_first_try, .. } = self.backend.ping_all(self.stop)?;
+        findings.pings.pairs += pairs;
+        findings.pings.answered += answered;
+        findings.pings.at_first_try += at_first_try;
         Ok(findings)
     }
 
     /// Moves a host under probes, and waits until it is known where it is.
     fn follow(&mut self, targets: &Mutex<Targets>, rest: Duration) -> Result<Move> {
         let (layout, host) = (self.layout, &self.layout.hosts[MOVER]);
-        let lost_before = self.judge.outstanding();
-        let (times, log) = self.under_probes(targets, PROBE_RATE_PPS, |run| {
+        let (times, log) = self.under_probes(targets, PROBE_RATE_PPS, ARP_AGAIN, |run| {
             pause(rest / 2, run.stop);
             let begun = Instant::now();
-            let cable = run.backend.plug_other(MOVER)?;
-            run.backend.unplug_other(MOVER)?;
+            let cable = run.backend.carry_over(MOVER)?;
             let to = place(layout, host, cable);
             while !run.control.learnt()?.iter().any(|name| name.name == mac_text(&host.mac) && name.host == to) {
                 run.control.check(run.stop)?;
@@ -245,11 +259,13 @@ impl Run<'_, RemoteControl<'_>> {
             }
             run.control.wait_in_step(run.stop)?;
             let followed = begun.elapsed();
+            if !run.control.learnt()?.iter().any(|name| name.name == mac_text(&host.mac) && name.host == to) {
+                bail!("h{MOVER} was known at {to}, and is known elsewhere again");
+            }
             pause(rest * 3 / 2, run.stop);
             Ok((begun, followed, to))
         })?;
         let (begun, followed, to) = times;
-        self.settle(lost_before, ARP_AGAIN);
         let outage = outage(&log, self.judge, begun, Instant::now());
         Ok(Move { host: format!("h{MOVER}"), to, followed, outage })
     }
