@@ -84,7 +84,7 @@ enum Configuration {
 impl Args {
     /// Looks, and prints what it found.
     /// # Errors
-    /// Exit code 1 if something is bad; [`Exit::NotFound`] if there is no configuration to look at.
+    /// [`Exit::CheckFailed`] if something is bad; [`Exit::NotFound`] if there is no configuration to look at.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let paths = if self.config.is_empty() { installed() } else { self.config };
         if paths.is_empty() {
@@ -97,8 +97,8 @@ impl Args {
         out.rows(&findings.rows)?;
         match findings.n_bad() {
             0 => Ok(()),
-            1 => Err(Failure::new(Exit::Internal, "1 finding is bad")),
-            n => Err(Failure::new(Exit::Internal, format!("{n} findings are bad"))),
+            1 => Err(Failure::new(Exit::CheckFailed, "1 finding is bad")),
+            n => Err(Failure::new(Exit::CheckFailed, format!("{n} findings are bad"))),
         }
     }
 }
