@@ -1,6 +1,7 @@
 // A controller that is made up: it answers what the page asks, about a network of any size, and does on demand what a real one
 // does seldom. `node mock.mjs --port 4690 --switches 100 --names 1000000 [--hostile] [--read-only] [--lively]`.
 import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync } from "node:zlib";
@@ -8,7 +9,7 @@ import { abilene, fabric, HOSTILE } from "./networks.mjs";
 
 const WEB = new URL("../", import.meta.url);
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8" };
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY = readFileSync(new URL("../../src/web/policy.txt", import.meta.url), "utf8").trim();
 const KEPT = 1000;
 const hash = (n) => { let a = (n * 2654435761) >>> 0; a ^= a >>> 15; a = Math.imul(a, 0x2c1b3c6d) >>> 0; a ^= a >>> 12; return (a >>> 0) / 4294967296; };
 
