@@ -4,8 +4,10 @@ import contextlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,9 @@ class Controller:
                 run("pki", *pki, "issue", "operator", role, "--role", role)
             lines += ["[tls]", f'dir = "{self.directory}/pki/controller/c1"']
         (self.directory / "controller.toml").write_text("\n".join(lines))
+        self.start()
+
+    def start(self):
         self.process = subprocess.Popen(
             [fibula(), "controller", "--config", str(self.directory / "controller.toml")],
             stdout=subprocess.PIPE,
@@ -82,12 +87,53 @@ class Controller:
     def credentials(self, operator):
         return self.directory / "pki/operator" / operator
 
-    def stop(self):
+    def end(self):
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+
+    def restart(self):
+        self.end()
+        self.start()
+
+    def stop(self):
+        self.end()
         self.reserved.close()
         shutil.rmtree(self.directory)
 
 
-__all__ = ["Controller", "ROOT", "environment", "fibula", "macs", "run", "texts"]
+@contextlib.contextmanager
+def impostor(holder):
+    """A server with TLS that has the certificate in this directory: where it is, and what it was asked."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(holder / "cert.pem", holder / "key.pem")
+    context.set_alpn_protocols(["h2"])
+    listener = socket.create_server(("127.0.0.1", 0))
+    asked = []
+
+    def serve():
+        while True:
+            try:
+                stream, _ = listener.accept()
+            except OSError:
+                return
+            # Whoever waits for its end stands in the way of the client's.
+            stream.settimeout(10)
+            try:
+                with context.wrap_socket(stream, server_side=True) as stream:
+                    asked.append(stream.recv(4096))
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield "127.0.0.1:%d" % listener.getsockname()[1], lambda: b"".join(asked)
+    finally:
+        # Wakes who accepts.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+
+
+__all__ = ["Controller", "ROOT", "environment", "fibula", "impostor", "macs", "run", "texts"]

@@ -1,10 +1,11 @@
 """The client does to a real controller what it says, and says what the controller refuses."""
 
+import asyncio
 import unittest
 
 import fibula.controller as client
 from fibula.controller import Credentials, End, Host, Name
-from support import Controller, environment, macs, run, texts
+from support import Controller, environment, impostor, macs, run, texts
 
 
 class Plain(unittest.IsolatedAsyncioTestCase):
@@ -151,6 +152,36 @@ class Secure(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual((await controller.status()).name_kind, "mac")
         with environment(FIBULA_KEY="/nonexistent/key.pem"), self.assertRaisesRegex(ValueError, "no cert.pem: give a directory"):
             client.Controller(self.site.address)
+
+    async def test_who_is_no_controller_is_not_taken_for_one(self):
+        pki = ["--pki", self.site.directory / "pki"]
+        switch, operator = ("switch", "s1"), ("operator", "mallory", "--role", "admin")
+        # A switch is a server as well; the certificate of an operator is for none.
+        for said, (kind, name, *more) in (("somebody else answers", switch), ("unsuitable certificate purpose", operator)):
+            run("pki", *pki, "issue", kind, name, *more)
+            with self.subTest(kind), impostor(self.site.directory / "pki" / kind / name) as (address, asked):
+                admin = Credentials.load(self.site.credentials("admin"))
+                with self.assertRaisesRegex(client.Unreachable, said):
+                    await client.Controller(f"https://{address}", credentials=admin, timeout=10).connect()
+            self.assertEqual(asked(), b"", "nothing is asked of it")
+
+    async def test_a_controller_that_comes_back_with_another_certificate_is_asked(self):
+        site = Controller(tls=True)
+        self.addCleanup(site.stop)
+        admin = Credentials.load(site.credentials("admin"))
+        async with client.Controller(site.url, credentials=admin, timeout=10) as controller:
+            await controller.switches.add("s1")
+            run("pki", "--pki", site.directory / "pki", "renew", "controller", "c1")
+            site.restart()
+            for _ in range(100):
+                # Until the connection that broke is made anew.
+                try:
+                    self.assertEqual((await controller.status()).switches, 1)
+                    break
+                except client.Unreachable:
+                    await asyncio.sleep(0.1)
+            else:
+                self.fail("the renewed certificate is not trusted")
 
     async def test_servers_of_other_authorities_are_not_trusted(self):
         other = self.site.directory / "other"

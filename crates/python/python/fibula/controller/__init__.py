@@ -4,8 +4,9 @@
 ...     await controller.names.put([Name("02:00:00:00:00:01", "h1")])
 
 It needs grpcio and protobuf: `pip install 'fibula[controller]'`. What a controller refuses is a `ControllerError` with its
-sentence. Limits: the certificate of the server is checked against the authority and the host of the URL, not for the role
-that stands in it; the command `fibula` checks that, too.
+sentence. With https the certificate of the server is checked as the command `fibula` does it: against the authority and the host
+of the URL, and that its holder is a controller. Limits: a stream (`export`, `import_`) that breaks because the controller came
+back with another certificate is not begun again; the next request checks that one and goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Optional, Union
 
-from . import errors, records, wire
+from . import errors, records, server, wire
 from .credentials import Credentials
 from .errors import BadRequest, ControllerError, ImportStopped, NotAllowed, NotThere, Refused, Unreachable
 from .records import (
@@ -83,6 +84,8 @@ class Controller:
         self._credentials = credentials if credentials is not None else Credentials.default()
         self._timeout = timeout
         self._channel: Any = None
+        # The certificate that the channel trusts.
+        self._certificate: Optional[bytes] = None
         self.url = self._urls[0]
         self.names = Names(self)
         self.switches = SwitchSet(self)
@@ -105,8 +108,8 @@ class Controller:
         failed: Optional[ControllerError] = None
         follower: Optional[str] = None
         for url in self._urls:
-            self._open(url)
             try:
+                await self._open(url)
                 leads = not (await self.status()).leader
             except NotAllowed:
                 # Whoever may not ask which one leads is told so by any.
@@ -120,7 +123,7 @@ class Controller:
             follower = url
             await self.close()
         if follower is not None:
-            self._open(follower)
+            await self._open(follower)
         elif failed is not None:
             raise failed
 
@@ -128,9 +131,9 @@ class Controller:
         """Ends the connection."""
         if self._channel is not None:
             await self._channel.close()
-            self._channel = None
+        self._channel = self._certificate = None
 
-    def _open(self, url: str) -> None:
+    async def _open(self, url: str) -> None:
         target, is_secure = _target(url, self._credentials is not None)
         options = [
             ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
@@ -146,7 +149,10 @@ class Controller:
                 "of a directory that `fibula pki issue` made"
             )
         else:
-            shown = wire.grpc.ssl_channel_credentials(self._credentials.ca, self._credentials.key, self._credentials.cert)
+            self._certificate = await server.certificate_of(url, target, self._credentials, self._timeout)
+            shown = wire.grpc.ssl_channel_credentials(
+                self._certificate, self._credentials.key, self._credentials.cert
+            )
             self._channel = wire.grpc.aio.secure_channel(target, shown, options=options)
         self.url = url
 
@@ -162,7 +168,24 @@ class Controller:
         try:
             return await self._call(method)(message, timeout=self._timeout)
         except wire.grpc.aio.AioRpcError as error:
+            if not await self._has_another_certificate(error):
+                raise errors.of(error, self.url) from None
+        try:
+            return await self._call(method)(message, timeout=self._timeout)
+        except wire.grpc.aio.AioRpcError as error:
             raise errors.of(error, self.url) from None
+
+    async def _has_another_certificate(self, error: Any) -> bool:
+        """Whether the handshake failed because the controller has been given another certificate, which is trusted now.
+
+        Nothing was sent then.
+        """
+        if self._certificate is None or "CERTIFICATE_VERIFY_FAILED" not in (error.details() or ""):
+            return False
+        before = self._channel
+        await self._open(self.url)
+        await before.close()
+        return True
 
     async def _change(self, method: str, request: str, /, **fields: Any) -> Changed:
         return records.of(Changed, await self._ask(method, request, **fields))

@@ -1,0 +1,68 @@
+"""Whose certificate a server shows: the authority, the host and that its holder is a controller are checked before a request.
+
+grpcio does not tell a client the certificate of its server. So a connection of the standard library reads and checks it first,
+and the channel then trusts this one certificate and no other: whoever answers it holds what was checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import Any
+
+from .credentials import Credentials
+from .errors import Unreachable
+
+#: As of crates/api/src/identity.rs.
+_SCHEME = "fibula://"
+_CONTROLLER = _SCHEME + "controller/"
+
+
+async def certificate_of(url: str, target: str, credentials: Credentials, timeout: float) -> bytes:
+    """The certificate in PEM that the controller at HOST:PORT shows.
+
+    Raises `Unreachable` if nobody answers there, or somebody who is not trusted, or who is no controller.
+    """
+    host, _, port = target.rpartition(":")
+    try:
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(host.strip("[]"), int(port), ssl=_context(credentials)), timeout
+        )
+    except (OSError, asyncio.TimeoutError) as error:
+        raise _unreachable(url, str(error) or f"no answer within {timeout} s") from None
+    shown: Any = writer.get_extra_info("ssl_object")
+    names, certificate = shown.getpeercert().get("subjectAltName", ()), shown.getpeercert(True)
+    # Nothing is asked on this connection. It is closed in the next round of the loop.
+    writer.transport.abort()
+    await asyncio.sleep(0)
+    ours = [name for kind, name in names if kind == "URI" and name.startswith(_SCHEME)]
+    if len(ours) != 1 or not ours[0].startswith(_CONTROLLER):
+        raise _unreachable(
+            url, "its certificate is not that of a controller; somebody else answers there, or the address is wrong"
+        )
+    return ssl.DER_cert_to_PEM_cert(certificate).encode()
+
+
+def _context(credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    context.load_verify_locations(cadata=credentials.ca.decode("ascii", "replace"))
+    # `ssl` takes a certificate of ours from files alone. These are in memory, and gone when they are closed.
+    cert, key = (os.memfd_create(name) for name in ("cert", "key"))
+    try:
+        for file, content in ((cert, credentials.cert), (key, credentials.key)):
+            with os.fdopen(file, "wb", closefd=False) as writer:
+                writer.write(content)
+        context.load_cert_chain(f"/proc/self/fd/{cert}", f"/proc/self/fd/{key}")
+    finally:
+        os.close(cert)
+        os.close(key)
+    return context
+
+
+def _unreachable(url: str, reason: str) -> Unreachable:
+    return Unreachable(
+        f"no controller answers at {url}; is `fibula controller` running there? ({reason})", "UNAVAILABLE"
+    )
