@@ -124,6 +124,18 @@ async fn what_happens_is_told_to_commands_and_pages_and_numbers_go_on() {
     network.done(&["link", "set", "s2:1", "--state", "down"]);
     let events = network.events();
     assert!(events.contains("warning  link        s2:1 – s1:2: taken out of use"), "{events}");
+    // Every question about switches and updates has its metric.
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", network.pages);
+    let (_, _, metrics) = network.ask(&request);
+    for metric in [
+        "fibula_parts_rebuilt_total{design=\"concise\"} ",
+        "fibula_switch_waiting_messages{switch=\"s1\"} ",
+        "fibula_switch_behind_seconds{switch=\"s1\"} ",
+        "fibula_update_seconds_bucket{le=",
+        "fibula_names_learnt ",
+    ] {
+        assert!(metrics.lines().any(|line| line.starts_with(metric)), "{metric} is not in\n{metrics}");
+    }
     // A refused change is no event.
     assert_eq!(exit_code(&network.site.fibula(&["link", "del", "s9:9"])), 4);
     assert_eq!(network.events(), events);

@@ -76,6 +76,8 @@ pub(crate) struct Sizes {
     pub(crate) hosts: AtomicU64,
     /// Of the names, those that switches found.
     pub(crate) learnt: AtomicU64,
+    /// Parts of tables that changes of names made anew, by design.
+    pub(crate) rebuilt: Mutex<BTreeMap<&'static str, u64>>,
     /// Bytes of the names with their places, and of the skeletons with the views.
     pub(crate) rib_bytes: AtomicU64,
     pub(crate) skeleton_bytes: AtomicU64,

@@ -8,8 +8,8 @@ use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 pub(crate) struct Page {
     pub(crate) shared: Arc<Shared>,
@@ -97,6 +97,9 @@ impl StatusSource for Page {
         text.counter("fibula_transactions_total", "Transactions committed.", read(&shared.transactions));
         text.counter("fibula_messages_total", "Messages made for switches.", read(&shared.messages));
         text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.message_bytes));
+        let rebuilt = shared.sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rebuilt = rebuilt.into_iter().map(|(design, n)| (format!("design=\"{design}\""), n));
+        text.counter("fibula_parts_rebuilt_total", "Parts of FIBs that changes of names made anew.", rebuilt);
         text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.resyncs));
         let too_fast = read(&shared.too_fast);
         text.counter("fibula_changes_too_fast_total", "Changes refused by the rates of a tenant.", too_fast);

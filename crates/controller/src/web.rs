@@ -364,6 +364,7 @@ async fn of_switch(State(web): State<Shown>, Query(query): Query<SwitchQuery>) -
                 ("bytes_in", port.bytes_in),
                 ("frames_out", port.frames_out),
                 ("bytes_out", port.bytes_out),
+                ("hellos_lost", port.hellos_lost),
                 ("port", port.port.into()),
             ] {
                 value[key] = count.into();

@@ -45,8 +45,8 @@ use fib::rib::RibError;
 use fib::topology::NodeId;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TryRecvError::{Disconnected, Empty};
 use tokio::sync::{mpsc, oneshot};
@@ -624,6 +624,7 @@ impl Writer {
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
         sizes.learnt.store(hosts.learnt.len() as u64, Relaxed);
+        *sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner) = network.parts_rebuilt();
         // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
         if self.counted_at.get().is_none_or(|at| now() - at >= COUNT_EVERY) {
             self.counted_at.set(Some(now()));

@@ -345,6 +345,8 @@ pub struct Replica<T: Tables> {
     fib: Option<Box<dyn Table>>,
     /// See [`Replica::fib_at_most`].
     fib_most: Option<usize>,
+    /// Parts that came whole for FIBs that were replaced, and as those that replaced them.
+    parts_before: u64,
     hasher: Option<Hasher>,
     /// Header of a FIB whose image is on its way.
     next: Option<TableHeader>,
@@ -380,6 +382,7 @@ impl<T: Tables> Replica<T> {
             header: None,
             fib: None,
             fib_most: None,
+            parts_before: 0,
             hasher: None,
             next: None,
             image: Vec::new(),
@@ -563,6 +566,7 @@ impl<T: Tables> Replica<T> {
             } else {
                 let max_names = header.spec.max_names.min(self.limits.max_names);
                 let mut fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
+                self.parts_before = self.parts_received() + fib.held().len() as u64;
                 let hasher = header.spec.hasher();
                 self.tables.show(&header.spec, &self.actions, &mut *fib);
                 self.tables.fib_replaced(header.spec.kind, &hasher, &*fib);

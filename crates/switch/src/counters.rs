@@ -135,6 +135,8 @@ pub struct WorkerCounters {
     pub aliens: Counter,
     /// Hellos of neighbours at trunks, and what these say in LLDP.
     pub hellos: Counter,
+    /// Names of frames that were looked up in the FIB.
+    pub lookups: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,
     drops: [Counter; DropReason::ALL.len()],
@@ -149,6 +151,7 @@ impl Default for WorkerCounters {
             originated: Counter::default(),
             aliens: Counter::default(),
             hellos: Counter::default(),
+            lookups: Counter::default(),
             sleeps: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
         }
@@ -182,6 +185,7 @@ impl WorkerCounters {
             originated: self.originated.get(),
             aliens: self.aliens.get(),
             hellos: self.hellos.get(),
+            lookups: self.lookups.get(),
             sleeps: self.sleeps.get(),
             drops: std::array::from_fn(|i| self.drops[i].get()),
         }
@@ -203,6 +207,8 @@ pub struct Counts {
     pub aliens: u64,
     /// Hellos of neighbours at trunks, which go no further.
     pub hellos: u64,
+    /// Names of frames that were looked up in the FIB.
+    pub lookups: u64,
     /// Times a worker slept.
     pub sleeps: u64,
     drops: [u64; DropReason::ALL.len()],
@@ -237,6 +243,7 @@ impl std::ops::AddAssign for Counts {
         self.sent += other.sent;
         self.answered += other.answered;
         self.hellos += other.hellos;
+        self.lookups += other.lookups;
         self.originated += other.originated;
         self.aliens += other.aliens;
         self.sleeps += other.sleeps;

@@ -229,6 +229,15 @@ fn a_cable_that_fails_silently_is_gone_round() {
         triangle.wait(1, 2, "silent");
         triangle.wait(2, 1, "silent");
         triangle.assert_arrives();
+        let metrics = triangle.daemons[0].page("/metrics");
+        let count = |of: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(of));
+            line.unwrap_or_else(|| panic!("{of}: {metrics}")).trim().parse::<u64>().unwrap()
+        };
+        // Three until its neighbour was taken for gone.
+        assert!(count("fibula_hellos_lost_total{port=\"12\",device=\"t12\"}") >= 3, "{metrics}");
+        count("fibula_hellos_lost_total{port=\"13\",device=\"t13\"}");
+        assert!(count("fibula_lookups_total") > 0, "{metrics}");
         ip(&format!("link set {} master bridge", wire(1, 2)));
         triangle.wait_for_all();
         triangle.stop();
@@ -301,6 +310,7 @@ fn without_hellos_nothing_is_said_and_carriers_are_followed() {
         triangle.send_until_one_arrives();
         triangle.assert_arrives();
         assert_eq!(triangle.daemons[0].json()["frames"]["originated"], 0);
+        assert!(!triangle.daemons[0].page("/metrics").contains("fibula_hellos_lost_total{"), "none is expected");
         triangle.stop();
     });
 }

@@ -108,6 +108,10 @@ pub(crate) trait FibControl: Send {
     /// Whether a change of `n` names sends nearly the whole table.
     fn is_bulk(&self, n: usize) -> bool;
 
+    /// Parts that changes of names made anew, split or merged since this was made. Parts that are sent again because their
+    /// values changed do not count.
+    fn n_rebuilt(&self) -> u64;
+
     /// Bytes of heap memory.
     fn heap_bytes(&self) -> usize;
 

@@ -31,6 +31,8 @@ pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     behind: bool,
     /// The view that is made a few parts at a time.
     making: Option<Making<S>>,
+    /// Parts that changes of names made anew.
+    n_rebuilt: u64,
 }
 
 /// A view with its values.
@@ -102,10 +104,19 @@ where
     }
 
     fn new(kind: NameKind, skeleton: S) -> Self {
-        Shared { kind, skeleton, views: Vec::new(), touched: Touched::default(), behind: false, making: None }
+        let (views, touched) = (Vec::new(), Touched::default());
+        Shared { kind, skeleton, views, touched, behind: false, making: None, n_rebuilt: 0 }
     }
 
+    /// Notes a change of names.
     fn note(&mut self, change: &Change) {
+        if let Change::Parts { slots, .. } = change {
+            self.n_rebuilt += slots.len() as u64;
+        }
+        self.note_touched(change);
+    }
+
+    fn note_touched(&mut self, change: &Change) {
         if let Some(making) = &mut self.making {
             making.note(change);
         }
@@ -310,7 +321,7 @@ where
             return;
         }
         let change = self.skeleton.touch();
-        self.note(&change);
+        self.note_touched(&change);
         let mut sent = Vec::new();
         for index in views {
             let view = &mut self.views[index];
@@ -378,6 +389,10 @@ where
 
     fn is_bulk(&self, n: usize) -> bool {
         self.skeleton.is_bulk(n)
+    }
+
+    fn n_rebuilt(&self) -> u64 {
+        self.n_rebuilt
     }
 
     fn heap_bytes(&self) -> usize {

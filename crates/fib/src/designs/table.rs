@@ -39,6 +39,11 @@ pub trait Table: Send {
     /// [`TableError`]; the table answers as before.
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError>;
 
+    /// Parts that came whole, in updates and in answers to a report, since it was made.
+    fn parts_received(&self) -> u64 {
+        0
+    }
+
     /// The whole table as bytes, from which [`Spec::table`](super::Spec::table) makes the same table.
     fn image(&self) -> Vec<u8>;
 
@@ -114,6 +119,7 @@ pub(super) struct Served<Q: Replicated> {
     /// Decoded before, and written over by the next ones.
     decoded: Vec<Q::Update>,
     is_shared: bool,
+    parts_received: u64,
 }
 
 impl<Q: Replicated> Served<Q>
@@ -121,7 +127,7 @@ where
     Q::Key: StructureKey,
 {
     pub(super) fn new(kind: NameKind, query: Q) -> Self {
-        Served { kind, settings: query.settings(), query, decoded: Vec::new(), is_shared: false }
+        Served { kind, settings: query.settings(), query, decoded: Vec::new(), is_shared: false, parts_received: 0 }
     }
 
     /// Decodes updates over those that were decoded before, up to the first that cannot be read. Returns how many.
@@ -173,6 +179,10 @@ where
             let (n_decoded, decoded) = self.decode(piece);
             let (n, applied) = self.query.apply_batch(&self.decoded[..n_decoded]);
             n_applied += n;
+            if n > 0 {
+                let whole = self.decoded[..n_decoded].iter().filter_map(Q::images_of);
+                self.parts_received += whole.map(|parts| parts.len() as u64).sum::<u64>();
+            }
             if longest > REUSED_BYTES {
                 self.decoded.clear();
             }
@@ -185,7 +195,14 @@ where
 
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError> {
         let update = Q::decode_update(&self.settings, parts)?;
-        Ok(self.query.overwrite(Q::images_of(&update).ok_or(TableError::NotWhole)?)?)
+        let parts = Q::images_of(&update).ok_or(TableError::NotWhole)?;
+        self.query.overwrite(parts)?;
+        self.parts_received += parts.len() as u64;
+        Ok(())
+    }
+
+    fn parts_received(&self) -> u64 {
+        self.parts_received
     }
 
     fn image(&self) -> Vec<u8> {

@@ -173,6 +173,8 @@ pub struct Network {
     before_reading: Option<BTreeMap<Name, Option<Attachment>>>,
     /// While another hash key is prepared: names that changed since.
     changed_since_rekey: Option<BTreeSet<Name>>,
+    /// Parts that were made anew in tables that are gone, by design.
+    rebuilt_before: BTreeMap<&'static str, u64>,
 }
 
 /// What the network keeps of one switch.
@@ -255,6 +257,7 @@ impl Network {
             places: Places::default(),
             before_reading: None,
             changed_since_rekey: None,
+            rebuilt_before: BTreeMap::new(),
             settings,
         })
     }
@@ -668,6 +671,7 @@ impl Network {
             return;
         }
         if let Some(mut table) = self.tables.remove(&id) {
+            self.keep_rebuilt(&table);
             table.take_view_rows(id, &mut draft.rows);
             draft.rows.push(table.row(id).delete());
             draft.rows.extend(table.all_rows(id).map(RowChange::delete));

@@ -170,6 +170,7 @@ impl Network {
         let mut discarded = Vec::new();
         for (old_id, spec, control) in tables {
             let Some(old) = self.tables.remove(&old_id) else { continue };
+            self.keep_rebuilt(&old);
             let table = Table::new(old.tenants.clone(), spec, control, old.valid);
             draft.rows.push(old.row(old_id).delete());
             draft.rows.extend(old.all_rows(old_id).map(RowChange::delete));

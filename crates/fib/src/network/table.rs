@@ -3,7 +3,7 @@
 //! A table is shared by all switches that hold the names of the same tenants in the same design. In port mode every
 //! attached switch has a view of its own; in egress mode one view serves them all.
 
-use super::Draft;
+use super::{Draft, Network};
 use crate::codec::PART_BYTES;
 use crate::designs::{Emitted, FibControl, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
@@ -141,5 +141,21 @@ impl Table {
     pub(super) fn row(&self, id: u32) -> Row {
         let design = (self.spec.design.name.to_owned(), self.spec.fingerprint_bits);
         Row::Table { id, tenants: self.tenants.clone(), valid_version: self.valid.version, design }
+    }
+}
+
+impl Network {
+    /// Parts that changes of names made anew, split or merged, by design, as long as this network is in memory.
+    pub fn parts_rebuilt(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = self.rebuilt_before.clone();
+        for table in self.tables.values() {
+            *all.entry(table.spec.design.name).or_default() += table.control.n_rebuilt();
+        }
+        all
+    }
+
+    /// Keeps the count of a table that goes.
+    pub(super) fn keep_rebuilt(&mut self, table: &Table) {
+        *self.rebuilt_before.entry(table.spec.design.name).or_default() += table.control.n_rebuilt();
     }
 }

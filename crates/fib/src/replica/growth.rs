@@ -1,8 +1,14 @@
-//! The limit of a replica's memory, and how near its tables are to it.
+//! The limit of a replica's memory, how near its tables are to it, and how much of them came whole.
 
 use super::{Replica, ReplicaError, Tables};
 
 impl<T: Tables> Replica<T> {
+    /// Parts of the FIB that came whole since the start: those that the controller made anew, those whose values changed, and
+    /// those that were asked for.
+    pub fn parts_received(&self) -> u64 {
+        self.parts_before + self.fib.as_ref().map_or(0, |fib| fib.parts_received())
+    }
+
     /// Bytes of the FIB that is served.
     fn fib_bytes(&self) -> usize {
         self.fib.as_ref().map_or(0, |fib| fib.size_bits().div_ceil(8) as usize)

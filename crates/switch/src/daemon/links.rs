@@ -83,7 +83,11 @@ impl Keeper {
             let session = Session::new(port, own, timing, now);
             Watched { index, port, device: device.to_owned(), session }
         };
-        let trunks = plane.monitor().trunks().map(trunk).collect();
+        let trunks: Vec<Watched> = plane.monitor().trunks().map(trunk).collect();
+        if timing.interval_ms > 0 {
+            let tally = |trunk: &Watched| (trunk.index, Arc::clone(trunk.session.tally()));
+            plane.monitor().links().set_tallies(trunks.iter().map(tally).collect());
+        }
         let said = plane.monitor().ports().filter(|_| settings.lldp);
         let lldp = said.map(|(index, port, device)| (index, lldp::frame(&switch, port, device, own))).collect();
         let carriers = follow_carriers();

@@ -12,6 +12,7 @@ use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
 use crate::learn;
+use crate::links::Tally;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use api::audit::Audit;
@@ -19,6 +20,7 @@ use api::gate::Gate;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use api::v1::{Counters, DropCount, MemoryUse, PortCounters};
+use fib::action::PortId;
 use fib::designs::Table;
 use fib::name::NameKind;
 use fib::replica::{Replica, Tables};
@@ -48,6 +50,8 @@ struct Served {
     valid_names: u64,
     local_names: u64,
     fib_bytes: u64,
+    /// Parts of the FIB that came whole.
+    parts_received: u64,
     /// Bytes by part; see [`memory::usage`].
     parts: Parts,
     shards: u64,
@@ -67,6 +71,7 @@ impl Page {
             valid_names: valid.len() as u64,
             local_names: local.len() as u64,
             fib_bytes: fib_bytes(&replica),
+            parts_received: replica.parts_received(),
             parts: parts(&replica),
             shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
             lookups: replica.fib().map(lookups),
@@ -93,7 +98,9 @@ impl super::agent::About for About {
     }
 
     fn counters(&self) -> Option<Counters> {
-        let plane = self.plane.upgrade()?.status();
+        let plane = self.plane.upgrade()?;
+        let (hellos, plane) = (hellos(&plane), plane.status());
+        let lost = |id: PortId| hellos.iter().find(|(port, ..)| *port == id).map_or(0, |(.., tally)| tally.lost());
         let port = |port: &PortStatus| PortCounters {
             port: port.id.0.into(),
             device: port.device.clone(),
@@ -109,6 +116,7 @@ impl super::agent::About for About {
             frames_out: port.counters.tx_frames,
             bytes_out: port.counters.tx_bytes,
             rates: None,
+            hellos_lost: lost(port.id),
         };
         let drop = |(why, total): (DropReason, u64)| DropCount {
             reason: why.name().to_owned(),
@@ -123,6 +131,16 @@ impl super::agent::About for About {
             age_ms: 0,
         })
     }
+}
+
+/// The trunks that are watched by hellos: the number of each, its device, and its hellos.
+fn hellos(plane: &Dataplane) -> Vec<(PortId, String, Arc<Tally>)> {
+    let tallies = plane.monitor().links().tallies();
+    let of = |(index, port, device): (u8, PortId, &str)| {
+        let (_, tally) = tallies.iter().find(|(trunk, _)| *trunk == index)?;
+        Some((port, device.to_owned(), Arc::clone(tally)))
+    };
+    plane.monitor().trunks().filter_map(of).collect()
 }
 
 fn fib_bytes(replica: &Replica<PlaneWriter>) -> u64 {
@@ -151,8 +169,18 @@ impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
         let (link, saved) = (self.shared.status(), self.saver.status());
-        let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error, share } =
-            self.served();
+        let Served {
+            valid_names,
+            local_names,
+            fib_bytes,
+            parts_received,
+            parts,
+            shards,
+            lookups,
+            name_kind,
+            field_error,
+            share,
+        } = self.served();
         let kind = name_kind;
         let name_kind = kind.map(|kind| kind.to_string());
         let mut status = json!({
@@ -166,7 +194,7 @@ impl StatusSource for Page {
             },
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
-            "lookups": lookups,
+            "parts_received": parts_received, "lookups": lookups,
             "saved_image": {
                 "saves": saved.saves, "failures": saved.failures, "failures_in_a_row": saved.failures_in_a_row,
                 "last_error": saved.last_error, "saved_unix_seconds": saved.saved_at.map(unix_seconds),
@@ -188,14 +216,14 @@ impl StatusSource for Page {
             status["flows"] = Value::Object(stats.map(|(name, n)| (name.to_owned(), n.into())).collect());
         }
         if let Some(plane) = self.plane.upgrade() {
-            let workers_running = plane.workers_running();
+            let (workers_running, hellos) = (plane.workers_running(), hellos(&plane));
             let plane = plane.status();
             status["workers"] = json!({"configured": plane.workers.len(), "running": workers_running});
             let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
                 "answered": plane.total.answered, "originated": plane.total.originated, "aliens": plane.total.aliens,
-                "hellos": plane.total.hellos,
+                "hellos": plane.total.hellos, "lookups": plane.total.lookups,
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
@@ -204,14 +232,16 @@ impl StatusSource for Page {
             }
             let trunks = self.shared.trunks();
             let link_of = |port: &PortStatus| trunks.iter().find(|trunk| trunk.port == port.id);
-            status["ports"] = plane.ports.iter().map(|port| port_json(port, kind, link_of(port))).collect();
+            let hellos_of = |port: &PortStatus| Some(&*hellos.iter().find(|(trunk, ..)| *trunk == port.id)?.2);
+            let port = |port| port_json(port, kind, link_of(port), hellos_of(port));
+            status["ports"] = plane.ports.iter().map(port).collect();
         }
         status.to_string()
     }
 
     fn metrics_text(&self) -> String {
         let link = self.shared.status();
-        let Served { valid_names, local_names, fib_bytes, parts, share, .. } = self.served();
+        let Served { valid_names, local_names, fib_bytes, parts_received, parts, share, .. } = self.served();
         let mut text = MetricsText::default();
         text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
         text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));
@@ -232,6 +262,8 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        let whole = "Parts of the FIB that came whole: made anew, with other values, or asked for.";
+        text.counter("fibula_switch_parts_received_total", whole, plain(parts_received));
         if let Some((_, shown)) = share {
             let shown = plain(matches!(shown, Ok(true)).into());
             text.gauge("fibula_switch_table_shown", "1: other programs can read the table.", shown);
@@ -249,7 +281,7 @@ impl StatusSource for Page {
             flow_metrics(flows, &mut text);
         }
         let Some(plane) = self.plane.upgrade() else { return text.finish() };
-        let workers_running = plane.workers_running() as u64;
+        let (workers_running, hellos) = (plane.workers_running() as u64, hellos(&plane));
         let plane = plane.status();
         text.gauge("fibula_workers_running", "Workers that have not ended.", plain(workers_running));
         text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
@@ -257,6 +289,8 @@ impl StatusSource for Page {
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
         let originated = plain(plane.total.originated);
         text.counter("fibula_frames_originated_total", "A gateway's questions for its neighbours.", originated);
+        let lookups = plain(plane.total.lookups);
+        text.counter("fibula_lookups_total", "Names of frames looked up in the FIB by workers.", lookups);
         let aliens = plain(plane.total.aliens);
         text.counter("fibula_frames_aliens_total", "Frames to unknown names that were sent all the same.", aliens);
         if let Some(KernelStatus { memory, forwarded, .. }) = &plane.kernel {
@@ -277,6 +311,10 @@ impl StatusSource for Page {
             noted,
         );
         text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
+        let lost = hellos
+            .into_iter()
+            .map(|(port, device, tally)| (format!("port=\"{port}\",device=\"{device}\""), tally.lost()));
+        text.counter("fibula_hellos_lost_total", "Hellos expected at a trunk that did not come.", lost);
         let trunks = self.shared.trunks();
         let linked = plane.ports.iter().filter_map(|port| {
             let trunk = trunks.iter().find(|trunk| trunk.port == port.id)?;
@@ -324,7 +362,7 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
 }
 
 /// A port; names are of `kind`, if there are any yet.
-fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>) -> Value {
+fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, hellos: Option<&Tally>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     let mut page = json!({
@@ -338,6 +376,9 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>) ->
         let neighbour = neighbour.as_ref().map(ToString::to_string);
         let seconds = since.elapsed().as_secs_f64();
         page["link"] = json!({"state": state.name(), "down": is_down, "for_seconds": seconds, "neighbour": neighbour});
+    }
+    if let Some(hellos) = hellos {
+        page["hellos"] = json!({"heard": hellos.heard(), "lost": hellos.lost()});
     }
     if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {
         page["acl"] = json!({

@@ -16,10 +16,10 @@ pub mod lldp;
 mod session;
 
 pub use hello::Hello;
-pub use session::{Event, LinkState, Neighbour, Session, Timing};
+pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Hellos that wait for the keeper; of a flood the others are dropped.
@@ -36,6 +36,8 @@ pub struct Links {
     heard: Notify,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
     is_sending: AtomicBool,
+    /// Of each trunk that is watched by hellos: the index of its port, and its hellos.
+    tallies: Mutex<Vec<(u8, Arc<Tally>)>>,
 }
 
 /// Hellos that came, with the indices of their ports.
@@ -65,6 +67,16 @@ impl Links {
         if (before & bit != 0) != is_down {
             self.version.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Says which trunks are watched by hellos.
+    pub fn set_tallies(&self, tallies: Vec<(u8, Arc<Tally>)>) {
+        *lock(&self.tallies) = tallies;
+    }
+
+    /// The trunks that are watched by hellos: the index of each among the ports, and its hellos.
+    pub fn tallies(&self) -> Vec<(u8, Arc<Tally>)> {
+        lock(&self.tallies).clone()
     }
 
     /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then.

@@ -13,6 +13,8 @@
 use super::hello::Hello;
 use fib::action::PortId;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How often a switch says hello, and how many may be lost in a row.
@@ -104,10 +106,36 @@ pub enum Event {
     Nothing,
 }
 
+/// Hellos at a trunk since the start, for others to read.
+///
+/// A hello is lost when it is expected and does not come: not before the next one, and not before its neighbour is taken for
+/// gone. Of a neighbour that is gone none is expected, and of one that is behind a cable without carrier neither.
+#[derive(Debug, Default)]
+pub struct Tally {
+    heard: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Tally {
+    /// Hellos that came.
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Relaxed)
+    }
+
+    /// Hellos that were expected and did not come.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
 /// Somebody who says hello.
 #[derive(Clone, Debug)]
 struct Peer {
     is: Neighbour,
+    /// Between two of its hellos, as it says.
+    every: Duration,
+    /// Hellos that did not come when they were due, and may come late.
+    missing: u64,
     session: u64,
     hears_us: bool,
     is_foreign: bool,
@@ -135,6 +163,20 @@ pub struct Session {
     good_since: Option<Instant>,
     /// The neighbour has started anew, and does not hear us yet.
     restarts: bool,
+    tally: Arc<Tally>,
+}
+
+impl Peer {
+    /// Hellos that were due since the last one, the present one included.
+    fn due(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.heard) + self.every / 2;
+        u64::try_from(since.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Hellos that are missing for good once it is gone.
+    fn missed(&self) -> u64 {
+        self.missing + u64::try_from(self.within.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(0)
+    }
 }
 
 impl Session {
@@ -156,7 +198,13 @@ impl Session {
             falls,
             good_since,
             restarts,
+            tally: Arc::default(),
         }
+    }
+
+    /// Hellos that came and those that did not.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 
     /// What is known, and since when.
@@ -198,8 +246,11 @@ impl Session {
         }
         // Whoever says hello seldom is not expected sooner; whoever says it often is heard as often as we look.
         let interval = hello.interval_ms.max(self.timing.interval_ms);
-        let peer = Peer {
+        self.tally.heard.fetch_add(1, Relaxed);
+        let mut peer = Peer {
             is: Neighbour { switch: hello.switch.clone(), port: hello.port },
+            every: Duration::from_millis(hello.interval_ms.into()),
+            missing: 0,
             session: hello.session,
             hears_us: hello.hears == Some((self.own, self.port)),
             is_foreign: self.cluster != 0 && hello.cluster != 0 && hello.cluster != self.cluster,
@@ -210,7 +261,16 @@ impl Session {
         let known = self.peers.iter().position(|known| known.is == peer.is);
         match known {
             Some(known) => {
-                self.restarts = self.peers[known].session != peer.session;
+                let before = &self.peers[known];
+                self.restarts = before.session != peer.session;
+                match before.due(now) {
+                    // One that is late, or one that is said between two because something changed.
+                    0 => peer.missing = before.missing.saturating_sub(1),
+                    due => {
+                        self.tally.lost.fetch_add(before.missing, Relaxed);
+                        peer.missing = due - 1;
+                    }
+                }
                 self.peers[known] = peer;
             }
             None if self.peers.len() < MAX_PEERS => self.peers.push(peer),
@@ -258,7 +318,13 @@ impl Session {
     /// Looks at the time, and says whether anything changed.
     pub fn judge(&mut self, now: Instant) -> Event {
         let before = (self.state, self.neighbour().cloned());
-        self.peers.retain(|peer| now.saturating_duration_since(peer.heard) < peer.within || !holds(Rule::Expires));
+        self.peers.retain(|peer| {
+            let is_there = now.saturating_duration_since(peer.heard) < peer.within || !holds(Rule::Expires);
+            if !is_there {
+                self.tally.lost.fetch_add(peer.missed(), Relaxed);
+            }
+            is_there
+        });
         let found = match &self.peers[..] {
             _ if !self.has_carrier && holds(Rule::CarrierCounts) => LinkState::NoCarrier,
             _ if self.timing.interval_ms == 0 => LinkState::Unwatched,
@@ -529,6 +595,44 @@ mod tests {
         assert_eq!((end.state, end.is_down()), (LinkState::NoCarrier, true));
         end.carrier(true, now);
         assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
+    }
+
+    #[test]
+    fn hellos_that_do_not_come_are_counted_and_those_that_come_late_are_not() {
+        let mut cable = Cable::new();
+        let of = |cable: &Cable| (cable.ends[1].tally().heard(), cable.ends[1].tally().lost());
+        cable.rounds(10);
+        assert_eq!(of(&cable), (10, 0));
+        // One of two is lost, five times.
+        for _ in 0..5 {
+            cable.cut = [true, false];
+            cable.rounds(1);
+            cable.cut = [false; 2];
+            cable.rounds(2);
+        }
+        assert_eq!(of(&cable), (20, 5));
+        // One that comes nine tenths of an interval late, and the next one in time.
+        cable.now += INTERVAL * 9 / 10;
+        let hello = cable.ends[0].hello("a");
+        cable.ends[1].hear(&hello, cable.now);
+        cable.now += INTERVAL / 10;
+        cable.rounds(10);
+        assert_eq!(of(&cable), (31, 5));
+        // Three until the neighbour is taken for gone, and none after that.
+        cable.cut = [true, false];
+        cable.rounds(100);
+        assert_eq!(cable.states()[1], LinkState::Silent);
+        assert_eq!(of(&cable), (31, 8));
+        // Neither a restart of the neighbour nor its way back is a loss.
+        cable.cut = [false; 2];
+        cable.ends[0] = Session::new(PortId(10), 7, Timing::default(), cable.now);
+        cable.rounds(20);
+        assert_eq!(of(&cable), (51, 8));
+        // Without carrier nobody is expected.
+        cable.ends[1].carrier(false, cable.now);
+        cable.cut = [true; 2];
+        cable.rounds(10);
+        assert_eq!(of(&cable), (51, 8));
     }
 
     #[test]

@@ -564,6 +564,7 @@ impl<T: Table> Worker<T> {
             advance(table);
         }
         table.reader().finish(&keys, &mut work.values[..n]);
+        self.counters.lookups.add(n as u64);
         if !has_phases {
             advance(table);
         }

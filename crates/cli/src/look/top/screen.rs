@@ -334,8 +334,12 @@ fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails) 
                     port.rates.as_ref().map_or("-".to_owned(), |rates| rate(value(rates)))
                 };
                 let device: String = plain(&port.device).chars().take(12).collect();
+                let lost = match port.hellos_lost {
+                    0 => String::new(),
+                    n => format!("  {n} hellos lost"),
+                };
                 let text = format!(
-                    "{:>5} {device:<12} {:<7} {:>9} {:>9} {:>9} {:>9}",
+                    "{:>5} {device:<12} {:<7} {:>9} {:>9} {:>9} {:>9}{lost}",
                     port.port,
                     port.role,
                     of(|r| r.frames_in),
@@ -395,7 +399,8 @@ mod tests {
             why: "Nobody has it.".to_owned(),
             ..v1::DropCount::default()
         };
-        let counters = v1::Counters { drops: vec![drop], ..v1::Counters::default() };
+        let port = v1::PortCounters { hellos_lost: 13, ..v1::PortCounters::default() };
+        let counters = v1::Counters { ports: vec![port], drops: vec![drop], ..v1::Counters::default() };
         let mut screen = Screen::new(Look {
             switches: vec![away, switch("s1", 10.0, 5.0), switch("s2\u{1b}[2J", 99.0, 0.0)],
             links: v1::LinkList { links: vec![cut], ..v1::LinkList::default() },
@@ -457,6 +462,7 @@ mod tests {
         assert_eq!(screen.details_of(), Some("s1"));
         let text = drawn(&mut screen, 110);
         assert!(text.contains("alien") && text.contains("77 in all") && text.contains("Nobody has it."), "{text}");
+        assert!(text.contains("13 hellos lost"), "{text}");
         screen.key(&press(KeyCode::End));
         assert_eq!(screen.details_of(), Some("s3"));
         assert!(matches!(screen.key(&press(KeyCode::Esc)), Step::Go));

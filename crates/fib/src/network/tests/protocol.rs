@@ -47,6 +47,36 @@ fn messages_in_flight_never_loop_nor_misdeliver() {
 }
 
 #[test]
+fn parts_that_are_made_anew_are_counted_where_they_are_made_and_where_they_come() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 4);
+    let counted = |lab: &Lab| {
+        let made = lab.network.parts_rebuilt();
+        assert_eq!(made.keys().copied().collect::<Vec<_>>(), ["concise"]);
+        (made["concise"], nodes.iter().map(|node| lab.replicas[node].parts_received()).collect::<Vec<_>>())
+    };
+    let put = |lab: &mut Lab, i: usize| lab.put(&mac(i), Attachment::new(nodes[i % 4], PortId(100)));
+    (0..4).for_each(|i| put(&mut lab, i));
+    let (made, received) = counted(&lab);
+    // Enough for a graph to grow, to split, and to be cleared of tombstones.
+    (4..8000).for_each(|i| put(&mut lab, i));
+    (0..7000).for_each(|i| lab.remove(&mac(i)));
+    let (made_since, received_since) = counted(&lab);
+    assert!(made_since > made + 10, "{made_since} of {made}");
+    for (since, before) in received_since.iter().zip(&received) {
+        assert_eq!(since - before, made_since - made, "each switch got every part once");
+    }
+    // Other paths are other values, and no other graph.
+    lab.change(|net| net.remove_link(end(nodes[0], 1)));
+    let (made_now, received_now) = counted(&lab);
+    assert_eq!(made_now, made_since);
+    assert!(received_now > received_since, "{received_now:?} {received_since:?}");
+    // A key for all names makes all parts anew; the count does not go back.
+    let before = lab.network.parts_rebuilt()["concise"];
+    lab.change(|net| net.rekey(SecretKey::from_seed(99)));
+    assert!(lab.network.parts_rebuilt()["concise"] >= before);
+}
+
+#[test]
 fn destination_learns_first_and_gateways_forget_first() {
     let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 4);
     let attachment = Attachment::new(nodes[2], PortId(100));
