@@ -5,7 +5,7 @@
 //! names, [`flow`] the connections that a switch tracks, [`capture`] copies of its frames. [`config`] reads the configuration file of a daemon, [`address`] says
 //! where it listens, [`status`] serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
-//! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
+//! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon, [`log`] changes what it logs.
 //! [`etcd`] is a client of etcd. [`seam`] lets a simulation set the time of a daemon, and its mistakes.
 
 pub mod address;
@@ -21,6 +21,7 @@ pub mod flow;
 pub mod gate;
 pub mod identity;
 pub mod limits;
+pub mod log;
 pub mod lookup;
 pub mod memory;
 pub mod pki;

@@ -1,4 +1,4 @@
-//! `fibula controller`: the daemon that knows every name; and several of them.
+//! `fibula controller`: the daemon that knows every name; several of them, and what one logs.
 
 use crate::rib::controllers;
 use crate::supervisor::Supervisor;
@@ -40,7 +40,7 @@ impl Args {
         let path = match (self.verb, self.config) {
             (Some(verb), _) => return verb.run(out),
             (None, Some(path)) => path,
-            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or list, drain or resume")),
+            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or list, log, drain or resume")),
         };
         let config = crate::remote::config(Config::load(&path))?;
         if self.check {
@@ -58,6 +58,7 @@ impl Args {
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let supervisor = Supervisor::of_this_process();
+    crate::log::install();
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
     // While it waits until it can follow, too, it ends when it is told to.
     let started = tokio::select! {

@@ -16,6 +16,7 @@ mod filter;
 mod flow;
 mod init;
 mod laboratory;
+mod log;
 mod look;
 mod lpm;
 mod machine;

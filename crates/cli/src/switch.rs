@@ -44,7 +44,7 @@ impl Args {
             (Some(verb), _) => return verb.run(out),
             (None, Some(path)) => path,
             (None, None) => {
-                return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list, show or lookup"));
+                return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list, show, log or lookup"));
             }
         };
         let config = crate::remote::config(Config::load(&path))?;
@@ -64,6 +64,7 @@ impl Args {
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let supervisor = Supervisor::of_this_process();
+    crate::log::install();
     let name = config.name.clone();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let is_open = config.metrics_open;

@@ -87,6 +87,10 @@ impl Trust {
 
     /// Writes switch.toml and starts the switch `s1` with it.
     fn switch(&self, extra: &str) -> Process {
+        Process::spawn(&["switch", "--config", self.switch_toml(extra).to_str().unwrap()])
+    }
+
+    fn switch_toml(&self, extra: &str) -> PathBuf {
         let (name, file) = ("s1", self.site.path("s1.toml"));
         let text = format!(
             "name = '{name}'\ncontroller = '{}'\nstate_dir = '{}'\n{extra}\n[tls]\ndir = '{}'\n",
@@ -95,7 +99,7 @@ impl Trust {
             self.dir("switch/s1").display()
         );
         std::fs::write(&file, text).unwrap();
-        Process::spawn(&["switch", "--config", file.to_str().unwrap()])
+        file
     }
 
     fn audit(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
@@ -400,6 +404,71 @@ async fn certificates_are_renewed_and_revoked_while_all_runs() {
     let metric = page.lines().find(|line| line.starts_with("fibula_turned_away_total{reason=\"handshake\"}")).unwrap();
     assert!(metric.rsplit(' ').next().unwrap().parse::<u64>().unwrap() >= 2, "{metric}");
     assert!(page.contains("fibula_certificate_expires_seconds "), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_changes_what_daemons_log_while_they_run() {
+    let trust = Trust::new();
+    let [of_controller, of_switch] = ["controller.log", "s1.log"].map(|file| trust.site.path(file));
+    let config = trust.site.path("controller.toml");
+    let _controller = Process::logging(&["controller", "--config", config.to_str().unwrap()], &of_controller);
+    let mut admin = trust.admin().await;
+    support::add_full_mesh(&mut admin, 2).await;
+    let config = trust.switch_toml("lookup = '127.0.0.1:0'");
+    let _switch = Process::logging(&["switch", "--config", config.to_str().unwrap()], &of_switch);
+    eventually("the switch in step", async || support::in_step(&admin).await == 1).await;
+
+    let done = |holder: &str, arguments: &[&str]| {
+        let output = trust.fibula(holder, arguments);
+        assert_eq!(exit_code(&output), 0, "{holder} {arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let shown = |of: &[&str]| -> (String, String) {
+        let row: serde_json::Value = serde_json::from_str(&done("operator/reader", &[&["-j"], of].concat())).unwrap();
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        (text("filter"), text("at_start"))
+    };
+    let logged = |file: &Path, part: &str| std::fs::read_to_string(file).unwrap().contains(part);
+    let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(shown(&["switch", "log", "s1"]), both("warn", "warn"));
+    assert_eq!(shown(&["controller", "log"]), both("warn", "warn"));
+    assert!(!logged(&of_controller, "DEBUG") && !logged(&of_switch, "INFO"));
+
+    let filter = "info,fibula_switch=debug";
+    let said = done("operator/admin", &["switch", "log", "s1", filter]);
+    assert_eq!(said, format!("s1 logs by `{filter}`; it was `warn`, and `warn` at the start\n"));
+    assert!(logged(&of_switch, "the controller changed what is logged"));
+    assert_eq!(shown(&["switch", "log", "s1"]), both(filter, "warn"));
+    done("operator/admin", &["controller", "log", "debug"]);
+    let says_more = async || {
+        admin.clone().get_status(v1::GetStatusRequest {}).await.unwrap();
+        logged(&of_controller, "DEBUG")
+    };
+    eventually("the controller logs more", says_more).await;
+    done("operator/admin", &["controller", "log", "warn"]);
+    assert_eq!(shown(&["controller", "log"]), both("warn", "warn"));
+
+    // Whoever may not, what is no filter, and who cannot be asked.
+    trust.refused("operator/writer", &["switch", "log", "s1", "debug"], 5, &["the role admin"]);
+    trust.refused("operator/writer", &["controller", "log", "debug"], 5, &["the role admin"]);
+    trust.refused("operator/admin", &["switch", "log", "s1", "degub"], 3, &["switch `s1`", "`degub`", "TARGET=LEVEL"]);
+    trust.refused("operator/admin", &["controller", "log", "degub"], 3, &["`degub`", "TARGET=LEVEL"]);
+    trust.refused("operator/admin", &["controller", "log", ""], 3, &["is empty"]);
+    trust.refused("operator/admin", &["controller", "log", &"x".repeat(2000)], 3, &["2000 bytes"]);
+    trust.refused("operator/admin", &["switch", "log", "s9", "debug"], 4, &["no switch `s9`"]);
+    trust.refused("operator/reader", &["switch", "log", "s2"], 5, &["`s2` is not connected"]);
+    assert_eq!(shown(&["switch", "log", "s1"]), both(filter, "warn"));
+
+    let audit = trust.audit(&[]);
+    let has = |who: &str, detail: &str, outcome: &str| {
+        audit.iter().any(|row| row["who"] == who && row["detail"] == detail && row["outcome"] == outcome)
+    };
+    assert!(has("admin", &format!("switch s1: {filter}"), "done"), "{audit:#?}");
+    assert!(has("admin", "the controller: debug", "done"), "{audit:#?}");
+    assert!(has("admin", "switch s1: degub", "refused"), "{audit:#?}");
+    let is_turned_away =
+        |row: &&serde_json::Value| row["who"] == "writer" && row["what"] == "/fibula.v1.Northbound/SetLog";
+    assert_eq!(audit.iter().filter(is_turned_away).count(), 2, "{audit:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,7 @@ pub mod hosts;
 pub mod kit;
 pub mod learning;
 pub mod learnt;
+mod log;
 mod newcomers;
 mod north;
 mod push;

@@ -362,6 +362,15 @@ impl Northbound for North {
         self.verify(&request.into_inner().name).await.map(Response::new)
     }
 
+    async fn get_log(&self, request: Request<v1::GetLogRequest>) -> Answer<v1::LogState> {
+        self.log(&request.into_inner().switch).await.map(Response::new)
+    }
+
+    async fn set_log(&self, request: Request<v1::SetLogRequest>) -> Answer<v1::LogState> {
+        let peer = Peer::of(&request)?;
+        self.change_log(&peer, request.into_inner()).await.map(Response::new)
+    }
+
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         let hosts = v1::HostList { hosts: vec![request.into_inner()], ..v1::HostList::default() };

@@ -4,10 +4,13 @@
 //! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
+mod question;
+
 use crate::counters::Said;
+use crate::session::question::Question;
 use api::crash::step;
 use api::seam::{Mistake, mistaken, now};
-use api::v1::{ToSwitch, Verified};
+use api::v1::{AskLog, SaidLog, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
 use fib::topology::NodeId;
@@ -34,8 +37,9 @@ pub(crate) struct Session {
     lagging: AtomicBool,
     ended: watch::Sender<bool>,
     said: Said,
-    /// How often the switch was asked for its digests, and who waits for them.
-    verifying: Mutex<(u64, Option<oneshot::Sender<Verified>>)>,
+    /// Who waits for its digests, and who for the filter of its log.
+    verifying: Question<Verified>,
+    logging: Question<SaidLog>,
     reports: Mutex<Reports>,
 }
 
@@ -123,7 +127,8 @@ impl Session {
             lagging: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             said: Said::default(),
-            verifying: Mutex::new((0, None)),
+            verifying: Question::default(),
+            logging: Question::default(),
             reports: Mutex::new(Reports { n_received: 1, last: None }),
         });
         (Arc::clone(&session), Outbox { session, receiver })
@@ -302,7 +307,7 @@ impl Session {
     fn enqueue(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
         let sequence = queue.next_sequence;
         let len = message.len();
-        let next = ToSwitch { sequence, message, answered: queue.answered, verify: 0 };
+        let next = ToSwitch { sequence, message, answered: queue.answered, ..ToSwitch::default() };
         step("session.send", || queue.sender.as_ref()?.send(next).ok())?;
         self.sent_bytes.fetch_add(len as u64, Relaxed);
         queue.next_sequence += 1;
@@ -384,35 +389,31 @@ impl Session {
     /// Has the switch compute its digests again, and returns where its answer will come. None if the session ended, or
     /// another answer is waited for.
     pub(crate) fn verify(&self) -> Option<oneshot::Receiver<Verified>> {
-        let mut verifying = self.lock_verifying();
-        let (n_requests, waiting) = &mut *verifying;
-        if waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
-            return None;
-        }
-        // Also a switch that refuses its tables can say what it has.
-        let request = ToSwitch { answered: u64::MAX, verify: *n_requests + 1, ..ToSwitch::default() };
-        let queue = self.lock();
-        let sender = queue.sender.as_ref()?;
-        self.backlog_bytes.fetch_add(MESSAGE_OVERHEAD, Relaxed);
-        sender.send(request).ok()?;
-        let (reply, answer) = oneshot::channel();
-        (*n_requests, *waiting) = (*n_requests + 1, Some(reply));
-        Some(answer)
+        self.verifying.ask(|verify| self.ask_now(ToSwitch { verify, ..ToSwitch::default() }))
     }
 
     /// The answer of the switch to [`Session::verify`].
     pub(crate) fn verified(&self, answer: Verified) {
-        let mut verifying = self.lock_verifying();
-        let (n_requests, waiting) = &mut *verifying;
-        if answer.verify == *n_requests
-            && let Some(waiting) = waiting.take()
-        {
-            let _ = waiting.send(answer);
-        }
+        self.verifying.answer(answer.verify, answer);
     }
 
-    fn lock_verifying(&self) -> MutexGuard<'_, (u64, Option<oneshot::Sender<Verified>>)> {
-        self.verifying.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks the switch for the filter of its log, and has it take another one if that is not empty; as [`Session::verify`].
+    pub(crate) fn ask_log(&self, filter: &str) -> Option<oneshot::Receiver<SaidLog>> {
+        let ask = |number| AskLog { number, filter: filter.to_owned() };
+        self.logging.ask(|number| self.ask_now(ToSwitch { log: Some(ask(number)), ..ToSwitch::default() }))
+    }
+
+    /// The answer of the switch to [`Session::ask_log`].
+    pub(crate) fn said_log(&self, answer: SaidLog) {
+        self.logging.answer(answer.number, answer);
+    }
+
+    /// Sends a question; also a switch that refuses its tables can answer. Whether the session goes on.
+    fn ask_now(&self, question: ToSwitch) -> bool {
+        let queue = self.lock();
+        let Some(sender) = &queue.sender else { return false };
+        self.backlog_bytes.fetch_add(MESSAGE_OVERHEAD, Relaxed);
+        sender.send(ToSwitch { answered: u64::MAX, ..question }).is_ok()
     }
 
     /// Whether the switch missed a deadline and has not caught up since: it is not waited for.

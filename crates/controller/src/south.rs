@@ -378,6 +378,10 @@ pub(crate) fn hear(
             session.verified(verified);
             Ok(Heard::All)
         }
+        Some(Body::Log(said)) => {
+            session.said_log(said);
+            Ok(Heard::All)
+        }
         Some(Body::Trunks(report)) => {
             Ok(Heard::Job(Job::Trunks { switch: switch.to_owned(), trunks: report.trunks, reply: None }))
         }

@@ -28,11 +28,7 @@ pub(crate) type Parts = BTreeMap<String, Held>;
 
 impl North {
     pub(crate) async fn verify(&self, name: &str) -> Result<VerifySwitchReply, Status> {
-        let wanted = name.to_owned();
-        let node = self.read(move |state| state.network.topology().node_by_name(&wanted)).await?;
-        let node = node.ok_or_else(|| {
-            Status::not_found(format!("there is no switch `{}`; `fibula switch list` lists all", clip(name)))
-        })?;
+        let node = self.node(name).await?;
         let mut damage = Vec::new();
         for _ in 0..ROUNDS {
             let session = self.shared.session(node).ok_or_else(|| gone(name))?;
@@ -53,6 +49,15 @@ impl North {
         Err(Status::unavailable(format!(
             "switch `{name}` is behind, or changes come faster than it can be compared; try again when `fibula switch show {name}` says that it is in step"
         )))
+    }
+
+    /// The id of a switch.
+    pub(crate) async fn node(&self, name: &str) -> Result<NodeId, Status> {
+        let wanted = name.to_owned();
+        let node = self.read(move |state| state.network.topology().node_by_name(&wanted)).await?;
+        node.ok_or_else(|| {
+            Status::not_found(format!("there is no switch `{}`; `fibula switch list` lists all", clip(name)))
+        })
     }
 
     /// What the switch has by the controller's account; none while it is parked.

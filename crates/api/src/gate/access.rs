@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 38] = [
+const ACCESS: [(&str, Needs); 39] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -34,6 +34,7 @@ const ACCESS: [(&str, Needs); 38] = [
     ("/fibula.v1.Northbound/ListSwitches", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetSwitch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/Watch", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/GetLog", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/VerifySwitch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListHosts", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListLinks", Needs::Role(Role::Reader)),
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(needs("/fibula.v1.Northbound/Rekey"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Backup"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Captures/Capture"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Northbound/SetLog"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Unheard"), Needs::Role(Role::Admin));
     }
 }

@@ -1,5 +1,6 @@
-//! `fibula controller list|drain|resume`: several controllers of one store.
+//! `fibula controller list|drain|resume`: several controllers of one store; `log`: what one of them logs.
 
+use crate::log;
 use crate::remote::{Remote, answer};
 use api::v1;
 use command::output::Output;
@@ -10,6 +11,15 @@ use serde::Serialize;
 pub(crate) enum Verb {
     /// Show each controller that --controller names: who leads, who follows how far, and how many switches it serves
     List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show what a controller logs, or change it while it runs
+    ///
+    /// A change takes the role admin, is in the audit trail, and lasts until the controller starts again.
+    Log {
+        /// What it is to log: a level, and TARGET=LEVEL for parts of the program, with commas between: info,fibula_controller=debug
+        filter: Option<String>,
         #[command(flatten)]
         remote: Remote,
     },
@@ -49,6 +59,9 @@ impl Verb {
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::List { remote } => list(&remote, out),
+            Verb::Log { filter, remote } => remote
+                .one("each controller has a log of its own: give the URL of one")?
+                .run(|client| log::run(client, String::new(), filter, out)),
             Verb::Drain { remote } => set_drained(&remote, true, out),
             Verb::Resume { remote } => set_drained(&remote, false, out),
         }

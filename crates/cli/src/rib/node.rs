@@ -1,5 +1,6 @@
 //! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
 
+use crate::log;
 use crate::remote::{Client, Remote, answer};
 use crate::rib::{lookup, moment, print_changed, records};
 use api::words::counted;
@@ -80,6 +81,19 @@ pub(crate) enum Verb {
     Undrain {
         /// Its name
         name: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show what a switch logs, or change it while it runs
+    ///
+    /// The controller asks the switch, so it must be connected. A change takes the role admin, is in the audit trail of the
+    /// controller, and lasts until the switch starts again.
+    Log {
+        /// Its name
+        #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        name: String,
+        /// What it is to log: a level, and TARGET=LEVEL for parts of the program, with commas between: info,fibula_switch=debug
+        filter: Option<String>,
         #[command(flatten)]
         remote: Remote,
     },
@@ -177,6 +191,7 @@ impl Verb {
             Verb::Verify { names, remote } => remote.run(|client| verify(client, names, out)),
             Verb::Drain { name, remote } => remote.run(|client| drain(client, name, false, out)),
             Verb::Undrain { name, remote } => remote.run(|client| drain(client, name, true, out)),
+            Verb::Log { name, filter, remote } => remote.run(|client| log::run(client, name, filter, out)),
             Verb::Show { name, remote } => remote.run(|client| async move {
                 let found = switches(client).await?.into_iter().find(|switch| switch.name == name);
                 let switch = found.ok_or_else(|| {

@@ -116,9 +116,18 @@ impl Process {
         Process::serving(Command::new(FIBULA).args(arguments))
     }
 
+    /// As [`Process::spawn`]; its log goes to a file.
+    pub(crate) fn logging(arguments: &[&str], log: &Path) -> Process {
+        let log = std::fs::File::create(log).unwrap();
+        Process::started(Command::new(FIBULA).args(arguments).stderr(log))
+    }
+
     fn serving(command: &mut Command) -> Process {
-        let mut child =
-            command.env("FIBULA_LOG", "warn").stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        Process::started(command.stderr(Stdio::inherit()))
+    }
+
+    fn started(command: &mut Command) -> Process {
+        let mut child = command.env("FIBULA_LOG", "warn").stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the daemon ended before it served: {:?}", child.wait());

@@ -10,6 +10,7 @@
 //! one that it prefers answers again, and goes there.
 
 use super::links::Trunk;
+use super::log;
 use crate::links::Neighbour;
 use api::client::ConnectError;
 use api::clock;
@@ -567,6 +568,11 @@ async fn session<T: Tables>(
             }
         };
         let Some(message) = next else { return Err(StreamError::Closed) };
+        if let Some(asked) = message.log {
+            let said = Body::Log(log::said(switch, asked));
+            to_controller.send(wrap(said)).await.map_err(|_| StreamError::Closed)?;
+            continue;
+        }
         if message.verify != 0 {
             let verified = tokio::task::block_in_place(|| shared.verify(message.verify));
             let damage = verified.damage.join("; ");

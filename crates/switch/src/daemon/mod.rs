@@ -17,6 +17,7 @@ mod flows;
 mod late;
 mod learn;
 pub mod links;
+mod log;
 mod lookup;
 mod ports;
 pub mod saved;
