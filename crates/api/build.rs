@@ -8,5 +8,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure().bytes(".").compile_fds(files)?;
     let etcd = protox::compile(["etcd/v3.proto"], ["proto"])?;
     tonic_prost_build::configure().build_server(false).bytes(".").compile_fds(etcd)?;
+    // With its server: tests are collectors.
+    let otlp = protox::compile(["otlp/trace.proto"], ["proto"])?;
+    tonic_prost_build::configure().bytes(".").compile_fds(otlp)?;
     Ok(())
 }

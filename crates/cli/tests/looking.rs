@@ -2,16 +2,22 @@
 
 mod support;
 
+use api::otlp::v1::any_value::Value as Attribute;
+use api::otlp::v1::trace_service_server::{TraceService, TraceServiceServer};
+use api::otlp::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span};
 use api::v1::{self, Counters, DropCount, MemoryUse, PortCounters};
 use fib::replica::{Limits, MemoryTables, Replica};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use support::{Client, Process, Site, add_full_mesh, eventually, exit_code, in_step, mac, record, stderr, stdout};
 use switch::daemon::agent;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
 
 /// A controller with pages, and a full mesh of switches that are connected.
 struct Network {
@@ -325,4 +331,113 @@ async fn metrics_for_everybody_are_no_dashboard_for_everybody() {
         "POST /ui/act HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Fibula: 1\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     );
     assert!(ask(act.clone()).starts_with("HTTP/1.1 403"), "{}", ask(act));
+}
+
+/// A collector that keeps what it gets.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Span>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let spans = request.into_inner().resource_spans.into_iter().flat_map(|of| of.scope_spans);
+        self.0.lock().unwrap().extend(spans.flat_map(|of| of.spans));
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+fn attribute(span: &Span, key: &str) -> Option<Attribute> {
+    span.attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_traced_from_its_request_to_the_last_acknowledgement() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let collector = Collector::default();
+    let service = TraceServiceServer::new(collector.clone());
+    tokio::spawn(
+        tonic::transport::Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    let site = Site::new(&format!("[telemetry]\notlp = \"http://{at}\"\n"));
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 3).await;
+    let _switches = ["s1", "s2", "s3"].map(|name| site.switch(name));
+    eventually("all in step", async || in_step(&client).await == 3).await;
+    let put = |host: &str| v1::PutNamesRequest { names: vec![record(1, host)], only_new: false };
+    client.put_names(put("h3")).await.unwrap();
+    client.put_names(put("h9")).await.unwrap_err();
+
+    let roots = || -> Vec<Span> {
+        let spans = collector.0.lock().unwrap();
+        spans.iter().filter(|span| span.name == "put_names" && span.parent_span_id.is_empty()).cloned().collect()
+    };
+    eventually("both traces are there", async || roots().len() == 2).await;
+    let (done, refused): (Vec<Span>, Vec<Span>) = roots().into_iter().partition(|root| root.status.is_none());
+    let below = |root: &Span| -> Vec<Span> {
+        let spans = collector.0.lock().unwrap();
+        spans.iter().filter(|span| span.trace_id == root.trace_id && **span != *root).cloned().collect()
+    };
+    let root = &done[0];
+    let spans = below(root);
+    assert_eq!((root.trace_id.len(), root.span_id.len(), spans.len()), (16, 8, 7), "{spans:#?}");
+    for span in &spans {
+        let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
+        assert!(span.parent_span_id == root.span_id && span.status.is_none(), "{span:#?}");
+        assert!(
+            root.start_time_unix_nano <= start && start <= end && end <= root.end_time_unix_nano,
+            "{span:#?} {root:#?}"
+        );
+    }
+    let named = |name: &str| -> Vec<&Span> { spans.iter().filter(|span| span.name == name).collect() };
+    for steps in ["queue", "apply", "commit", "push", "acknowledge"].windows(2) {
+        let (before, after) = (named(steps[0])[0], named(steps[1])[0]);
+        assert_eq!(before.end_time_unix_nano, after.start_time_unix_nano, "{steps:?}");
+    }
+    let acknowledged: BTreeSet<String> = named("acknowledge")
+        .iter()
+        .map(|span| match attribute(span, "fibula.switch") {
+            Some(Attribute::StringValue(switch)) => switch,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(acknowledged.into_iter().collect::<Vec<_>>(), ["s1", "s2", "s3"]);
+    let last = named("acknowledge").iter().map(|span| span.end_time_unix_nano).max();
+    assert_eq!(Some(root.end_time_unix_nano), last, "the last acknowledgement ends it");
+    assert_eq!(named("queue")[0].start_time_unix_nano, root.start_time_unix_nano);
+    assert_eq!(attribute(root, "fibula.changed"), Some(Attribute::IntValue(1)));
+    assert_eq!(attribute(root, "fibula.switches"), Some(Attribute::IntValue(3)));
+    assert_eq!(attribute(root, "fibula.acknowledged"), Some(Attribute::IntValue(3)));
+
+    assert_eq!(refused[0].status.as_ref().unwrap().message, "refused");
+    let names: Vec<String> = below(&refused[0]).into_iter().map(|span| span.name).collect();
+    assert_eq!(names, ["queue"], "nothing follows a refusal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_costs_nothing_but_a_counted_loss() {
+    let (pages, nobody) = (support::reserved_port(), support::reserved_port());
+    let [at, collector] = [&pages, &nobody].map(|socket| socket.local_addr().unwrap().as_socket().unwrap());
+    let site = Site::new(&format!("status = \"{at}\"\n[telemetry]\notlp = \"http://{collector}\"\n"));
+    let _controller = site.start();
+    let mut client = site.client().await;
+    // More than may wait for the collector.
+    for i in 0..300 {
+        client.add_switch(v1::AddSwitchRequest { name: format!("t{i}"), tenants: vec![] }).await.unwrap();
+    }
+    let counted = |outcome: &str| -> u64 {
+        let mut stream = TcpStream::connect(at).unwrap();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let of = format!("fibula_traces_total{{outcome=\"{outcome}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&of)).unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    };
+    eventually("the loss is counted", async || counted("lost") > 1).await;
+    assert_eq!(counted("sent"), 0);
 }

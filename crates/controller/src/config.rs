@@ -86,6 +86,72 @@ impl Display for Place {
     }
 }
 
+/// A collector of OpenTelemetry that takes OTLP over gRPC, as its URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// `HOST:PORT`.
+    pub member: String,
+    /// Whether it is reached with TLS.
+    pub has_tls: bool,
+}
+
+impl FromStr for Collector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once("://").map(|(scheme, rest)| (scheme, rest.trim_end_matches('/')));
+        let is_member = |member: &str| {
+            member.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+                && format!("http://{member}").parse::<tonic::transport::Uri>().is_ok()
+        };
+        match parts {
+            Some((scheme @ ("http" | "https"), member)) if is_member(member) => {
+                Ok(Collector { member: member.to_owned(), has_tls: scheme == "https" })
+            }
+            _ => Err(format!(
+                "otlp = {text:?} is no collector; write it like http://127.0.0.1:4317, or https:// with ca"
+            )),
+        }
+    }
+}
+
+/// The section `[telemetry]`: where traces of changes go.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// The collector.
+    #[serde(deserialize_with = "from_text")]
+    pub otlp: Collector,
+    /// The share of changes that are traced, 0 to 1.
+    #[serde(default = "default_ratio")]
+    pub ratio: f64,
+    /// The authority of the collector's certificate, for https.
+    pub ca: Option<PathBuf>,
+    /// Our certificate, where the collector asks for one, and its key.
+    pub cert: Option<PathBuf>,
+    /// See `cert`.
+    pub key: Option<PathBuf>,
+}
+
+impl Telemetry {
+    fn check(&self) -> Result<(), String> {
+        let Telemetry { otlp, ratio, ca, cert, key } = self;
+        if otlp.has_tls != ca.is_some() {
+            return Err(
+                "[telemetry] needs ca for a collector with https, and has no use for it with http; write both, or none"
+                    .to_owned(),
+            );
+        }
+        if cert.is_some() != key.is_some() || cert.is_some() && ca.is_none() {
+            return Err("[telemetry] takes cert and key together, and with ca; write all three, or ca alone".to_owned());
+        }
+        if !(0.0..=1.0).contains(ratio) {
+            return Err(format!("telemetry.ratio = {ratio} is out of range; write 0 to 1"));
+        }
+        Ok(())
+    }
+}
+
 /// What becomes of what is found and nobody declared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -162,6 +228,8 @@ pub struct Config {
     /// What may be learnt of hosts.
     #[serde(default)]
     pub learn: learning::Settings,
+    /// Where traces of changes go; nowhere if absent.
+    pub telemetry: Option<Telemetry>,
     /// What peers may take.
     #[serde(default)]
     pub limits: Limits,
@@ -227,6 +295,7 @@ impl Config {
         config.limits.check()?;
         limit("rates.reports_per_minute", config.rates.reports_per_minute.into(), 1, 60_000)?;
         config.audit.check()?;
+        config.telemetry.as_ref().map_or(Ok(()), Telemetry::check)?;
         if let Some(files) = &config.tls {
             files.paths()?;
         }
@@ -295,6 +364,10 @@ fn default_backlog() -> usize {
     32 << 20
 }
 
+fn default_ratio() -> f64 {
+    1.0
+}
+
 fn default_phase_timeout() -> u64 {
     1_000
 }
@@ -337,6 +410,12 @@ mod tests {
             ("status = 'unix:status.sock'\n", "no absolute path"),
             ("[tls]\ncert = 'c.pem'\n", "names no key"),
             ("[audit]\nkeep = 0\n", "keep = 1"),
+            ("[telemetry]\notlp = '127.0.0.1:4317'\n", "like http://127.0.0.1:4317"),
+            ("[telemetry]\notlp = 'http://nowhere'\n", "like http://127.0.0.1:4317"),
+            ("[telemetry]\notlp = 'https://a:4317'\n", "needs ca"),
+            ("[telemetry]\notlp = 'http://a:4317'\nca = 'ca.pem'\n", "no use for it"),
+            ("[telemetry]\notlp = 'https://a:4317'\nca = 'a'\ncert = 'b'\n", "cert and key together"),
+            ("[telemetry]\notlp = 'http://a:4317'\nratio = 1.5\n", "telemetry.ratio = 1.5"),
         ];
         for (line, reason) in cases {
             let message = Config::parse(&format!("{GOOD}{line}")).unwrap_err();

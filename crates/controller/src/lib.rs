@@ -32,6 +32,7 @@ mod shared;
 mod south;
 mod status;
 pub mod store;
+mod telemetry;
 mod told;
 mod trace;
 mod trunks;
@@ -46,6 +47,7 @@ use crate::hosts::{HOST_ROW, HostError, Hosts};
 use crate::learnt::LEARNT_ROW;
 use crate::shared::Shared;
 use crate::store::{NOTHING, RowChange, SqliteStore, Store, StoreError};
+use crate::telemetry::Telemetry;
 use crate::writer::{Job, Writer};
 use api::MAX_MESSAGE_BYTES;
 use api::address::Address;
@@ -190,6 +192,9 @@ impl Controller {
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
+        let telemetry =
+            config.telemetry.as_ref().map(|settings| Telemetry::start(settings, &config.listen.to_string()));
+        let telemetry = telemetry.transpose()?;
         // Cluster 0 would mean none.
         let settings = config.network(rand::random::<u64>().max(1), SecretKey::random());
         let opened = match &config.store {
@@ -225,7 +230,8 @@ impl Controller {
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));
-                let page = Arc::new(status::Page { shared, gate: Arc::clone(&gate), audit });
+                let page =
+                    Arc::new(status::Page { shared, gate: Arc::clone(&gate), audit, telemetry: telemetry.clone() });
                 let pages = web::router(Arc::clone(&dashboard));
                 let bound = api::status::serve_with(status, &gate, config.metrics_open, page, pages).await;
                 Some(bound.map_err(|error| StartError::Listen { address: status.clone(), error })?)
@@ -303,7 +309,7 @@ impl Controller {
         tokio::spawn(api::memory::keep_small(traffic));
 
         let known = Arc::clone(&shared);
-        let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
+        let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit, telemetry };
         dashboard.serve(north.clone());
         let text = format!("serves, version {}", env!("CARGO_PKG_VERSION"));
         known.events.note("controller", events::Level::Info, "this controller", text);

@@ -11,6 +11,7 @@ use crate::learning::Decided;
 use crate::north::drain::What;
 use crate::shared::Shared;
 use crate::store::{RowChange, Sum};
+use crate::telemetry::Telemetry;
 use crate::writer::Job;
 use api::audit::Audit;
 use api::crash::step;
@@ -44,6 +45,7 @@ pub(crate) struct North {
     pub(crate) shared: Arc<Shared>,
     pub(crate) max_names: usize,
     pub(crate) audit: Arc<Audit>,
+    pub(crate) telemetry: Option<Arc<Telemetry>>,
 }
 
 /// How long a question may wait until this controller knows what another has committed.
@@ -56,7 +58,7 @@ impl North {
     /// Makes a change. It is recorded before it is answered.
     async fn change(&self, peer: &Peer, change: Change) -> Result<v1::Changed, Status> {
         let (what, detail) = summary(&change);
-        let changed = self.make(change).await;
+        let changed = self.make(what, change).await;
         let end = changed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         if mistaken(Mistake::AuditedAfterAnswer)
             && let Ok(counts) = end
@@ -69,9 +71,13 @@ impl North {
         step("request.answer", || changed)
     }
 
-    async fn make(&self, change: Change) -> Result<v1::Changed, Status> {
+    async fn make(&self, what: &'static str, change: Change) -> Result<v1::Changed, Status> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job::Change { change, reply }).await.map_err(|_| status_of(&Refusal::Stopping))?;
+        let job = match self.telemetry.as_ref().and_then(|telemetry| telemetry.begin(what)) {
+            Some(trace) => Job::Traced { change, reply, trace },
+            None => Job::Change { change, reply },
+        };
+        self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
         let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| status_of(&e))?;
         Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged })
     }

@@ -349,6 +349,27 @@ impl Session {
         self.acked_change.load(Relaxed)
     }
 
+    /// Whether all that is made of a change for this switch is acknowledged, and nothing of it is still to be made.
+    fn has_served(&self, change: u64) -> bool {
+        if self.acked_change() >= change {
+            return true;
+        }
+        let queue = self.lock();
+        !queue.parked && queue.next_change().is_none_or(|next| next > change)
+    }
+
+    /// Returns true when that is so, false when the session ended before.
+    pub(crate) async fn serves(&self, change: u64) -> bool {
+        let (mut acked, mut ended) = (self.acked.subscribe(), self.ended.subscribe());
+        while !self.has_served(change) {
+            tokio::select! {
+                changed = acked.changed() => if changed.is_err() { return false },
+                _ = ended.wait_for(|&ended| ended) => return false,
+            }
+        }
+        true
+    }
+
     /// Messages sent, messages acknowledged, bytes sent.
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
         let queue = self.lock();

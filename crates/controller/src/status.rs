@@ -2,6 +2,7 @@
 
 use crate::learning::Counts;
 use crate::shared::{Connected, Shared};
+use crate::telemetry::Telemetry;
 use api::audit::Audit;
 use api::gate::Gate;
 use api::memory;
@@ -15,6 +16,7 @@ pub(crate) struct Page {
     pub(crate) shared: Arc<Shared>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) audit: Arc<Audit>,
+    pub(crate) telemetry: Option<Arc<Telemetry>>,
 }
 
 impl Page {
@@ -123,6 +125,7 @@ impl StatusSource for Page {
         text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
         self.gate.metrics(&mut text);
         self.audit.metrics(&mut text);
+        self.telemetry.iter().for_each(|telemetry| telemetry.metrics(&mut text));
         text.memory(&self.parts());
         text.finish()
     }

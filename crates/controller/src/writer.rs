@@ -32,6 +32,7 @@ use crate::south::Turn;
 #[cfg(feature = "crash-points")]
 use crate::store::RowChange;
 use crate::store::{Commit, Store, StoreError};
+use crate::telemetry::{Trace, Traced};
 use crate::told::{self, Telling};
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
@@ -82,6 +83,12 @@ pub(crate) enum Job {
     Change {
         change: Change,
         reply: oneshot::Sender<Result<Changed, Refusal>>,
+    },
+    /// A change whose way is traced.
+    Traced {
+        change: Change,
+        reply: oneshot::Sender<Result<Changed, Refusal>>,
+        trace: Box<Trace>,
     },
     Read(Box<dyn FnOnce(&State) + Send>),
     Attach {
@@ -208,6 +215,8 @@ struct Group {
     after: Vec<Job>,
     /// What there is to say, once it is committed.
     happened: Vec<Happened>,
+    /// Changes whose way is traced.
+    traced: Vec<Traced>,
     rekey: bool,
     stop: bool,
     /// Something changed that frames depend on now, so parked switches do not wait.
@@ -354,6 +363,18 @@ impl Writer {
                         group.rekey |= is_collision(&refusal);
                         let _ = reply.send(Err(refusal));
                     }
+                }
+            }
+            Job::Traced { change, reply, mut trace } => {
+                trace.taken();
+                let (n_carried_out, first) = (group.replies.len(), group.effects.len());
+                self.take(Job::Change { change, reply }, group)?;
+                match group.replies.get(n_carried_out) {
+                    Some((_, done)) => {
+                        trace.applied(done.changed, done.unchanged, self.state.network.change());
+                        group.traced.push(Traced { trace, effects: first..group.effects.len() });
+                    }
+                    None => trace.refused(),
                 }
             }
             Job::Trunks { switch, trunks, reply } => {
@@ -516,6 +537,7 @@ impl Writer {
             // The messages are made next, and need the room.
             group.rows = Vec::new();
         }
+        group.traced.iter_mut().for_each(|traced| traced.trace.committed());
         group.seen.into_iter().for_each(|reply| _ = reply.send(()));
         self.shared.committed.fetch_add(1, AcqRel);
         group.happened.into_iter().for_each(|happened| self.shared.events.note_change(happened));
@@ -526,7 +548,9 @@ impl Writer {
             let _ = step("writer.answer", || reply.send(Ok(changed)));
             self.at(Moment::Answered);
         }
+        let traced = self.awaited(group.traced, &group.effects);
         self.push(group.effects);
+        traced.into_iter().for_each(|(trace, awaited)| trace.pushed(awaited));
         self.at(Moment::Made);
         if group.rekey {
             self.begin_rekey(None);
@@ -590,6 +614,7 @@ impl Writer {
             // Done after every group.
             Job::Release => {}
             Job::Change { .. }
+            | Job::Traced { .. }
             | Job::Trunks { .. }
             | Job::Hosts { .. }
             | Job::Forget
@@ -674,3 +699,4 @@ mod rekey;
 mod reports;
 #[cfg(test)]
 mod tests;
+mod traced;
