@@ -146,6 +146,24 @@ where
         (n_decoded, Ok(()))
     }
 
+    /// Applies the first decoded updates in order, and counts the parts of those that take effect. Returns how many do.
+    fn apply_decoded(&mut self, n_decoded: usize) -> (usize, Result<(), ApplyError>) {
+        let n_parts = |update: &Q::Update| Q::images_of(update).map_or(0, <[_]>::len);
+        let mut n_applied = 0;
+        // An update with parts is by itself: of many, it is only known how many took effect.
+        for run in self.decoded[..n_decoded].chunk_by(|a, b| n_parts(a) + n_parts(b) == 0) {
+            let (n, applied) = self.query.apply_batch(run);
+            n_applied += n;
+            if n > 0 {
+                self.parts_received += n_parts(&run[0]) as u64;
+            }
+            if applied.is_err() {
+                return (n_applied, applied);
+            }
+        }
+        (n_applied, Ok(()))
+    }
+
     /// Decodes the table in an image.
     pub(super) fn from_image(
         kind: NameKind,
@@ -168,7 +186,12 @@ where
     }
 
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError> {
-        Ok(self.query.apply(&Q::decode_update(&self.settings, update)?)?)
+        let update = Q::decode_update(&self.settings, update)?;
+        let applied = self.query.apply(&update)?;
+        if applied == Applied::Applied {
+            self.parts_received += Q::images_of(&update).map_or(0, <[_]>::len) as u64;
+        }
+        Ok(applied)
     }
 
     fn apply_batch(&mut self, updates: &Updates) -> (usize, Result<(), TableError>) {
@@ -177,12 +200,8 @@ where
             let mut longest = 0;
             let piece = updates.by_ref().take(DECODED).inspect(|bytes| longest = longest.max(bytes.len()));
             let (n_decoded, decoded) = self.decode(piece);
-            let (n, applied) = self.query.apply_batch(&self.decoded[..n_decoded]);
+            let (n, applied) = self.apply_decoded(n_decoded);
             n_applied += n;
-            if n > 0 {
-                let whole = self.decoded[..n_decoded].iter().filter_map(Q::images_of);
-                self.parts_received += whole.map(|parts| parts.len() as u64).sum::<u64>();
-            }
             if longest > REUSED_BYTES {
                 self.decoded.clear();
             }
@@ -385,6 +404,49 @@ mod tests {
         let text = |len: usize| -> String { (0..len).map(|at| char::from(b'a' + (at % 23) as u8)).collect() };
         let lengths = (1..=12).map(|n| n * 17).chain([63, 64, 105, 106, 107, 1000, 4095, 4096]);
         lengths.map(|len| Name::from_bytes(NameKind::Text, text(len).as_bytes()).expect("a text")).collect()
+    }
+
+    #[test]
+    fn parts_count_when_their_update_takes_effect_and_only_then() {
+        let spec = Spec::new(&super::super::CONCISE, NameKind::Mac, Family::MulAdd, SecretKey::from_seed(7), 8, 4000);
+        let names: Vec<Name> = (0..3000).map(|number| name(spec.kind, number)).collect();
+        let nobody = |_: &mut dyn FnMut(Key<'_>, u32)| ();
+        let mut control = (spec.design.halves.control)(&spec, &nobody, 1).expect("no names fit");
+        control.add_view((0..=100).collect(), &[], &[]).expect("values for all places");
+        let image = control.image(0).expect("a view");
+        let table = || spec.table(&image).expect("the image is its own");
+        let mut sent = Vec::new();
+        for key in super::super::keys(&spec.hasher(), names.iter()) {
+            let mut emitted = Vec::new();
+            control.change(&[(key, 50)], &[], &mut emitted).expect("there is room");
+            for (_, emitted) in emitted {
+                let Emitted::Update(bytes) = emitted else { panic!("Concise sends parts") };
+                sent.push(bytes);
+            }
+        }
+        let applied = |table: &mut dyn Table, updates: &[&[Vec<u8>]]| {
+            let mut batch = Updates::default();
+            updates.concat().iter().for_each(|update| batch.push(update));
+            let (n, end) = table.apply_batch(&batch);
+            (n, end.is_ok(), table.parts_received())
+        };
+        let mut one_by_one = table();
+        let counts: Vec<u64> = sent
+            .iter()
+            .map(|update| {
+                assert_eq!(one_by_one.apply(update), Ok(Applied::Applied));
+                one_by_one.parts_received()
+            })
+            .collect();
+        let made = control.n_rebuilt();
+        assert!(made > 2 && counts.last() == Some(&made), "{made} parts, {counts:?}");
+        // Each comes twice.
+        let twice: Vec<Vec<u8>> = sent.iter().flat_map(|update| [update.clone(), update.clone()]).collect();
+        assert_eq!(applied(&mut *table(), &[&twice]), (sent.len(), true, made));
+        // Without one that brings parts the next one does not fit, and what comes after that does not count.
+        let whole = 1 + counts.windows(2).position(|two| two[0] < two[1]).expect("some bring parts");
+        let batch = [&sent[..whole], &sent[whole + 1..whole + 2], &sent[whole..=whole]];
+        assert_eq!(applied(&mut *table(), &batch), (whole, false, counts[whole - 1]));
     }
 
     #[test]

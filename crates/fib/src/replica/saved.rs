@@ -110,6 +110,8 @@ impl<T: Tables> Replica<T> {
             }
             replica.receive(next(&mut rest, length.into(), &mut buffer)?)?;
         }
+        // These came from here.
+        replica.parts_before = 0;
         Ok(replica)
     }
 }

@@ -65,6 +65,10 @@ fn parts_that_are_made_anew_are_counted_where_they_are_made_and_where_they_come(
     for (since, before) in received_since.iter().zip(&received) {
         assert_eq!(since - before, made_since - made, "each switch got every part once");
     }
+    // What a switch saved itself has not come.
+    let saved = lab.replicas[&nodes[0]].save();
+    let loaded = Replica::load(Limits::default(), MemoryTables::default(), &saved).unwrap();
+    assert_eq!((loaded.report(), loaded.parts_received()), (lab.replicas[&nodes[0]].report(), 0));
     // Other paths are other values, and no other graph.
     lab.change(|net| net.remove_link(end(nodes[0], 1)));
     let (made_now, received_now) = counted(&lab);
