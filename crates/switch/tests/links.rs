@@ -237,6 +237,7 @@ fn a_cable_that_fails_silently_is_gone_round() {
         // Three until its neighbour was taken for gone.
         assert!(count("fibula_hellos_lost_total{port=\"12\",device=\"t12\"}") >= 3, "{metrics}");
         count("fibula_hellos_lost_total{port=\"13\",device=\"t13\"}");
+        assert!(count("fibula_hellos_heard_total{port=\"13\",device=\"t13\"}") > 0, "{metrics}");
         assert!(count("fibula_lookups_total") > 0, "{metrics}");
         ip(&format!("link set {} master bridge", wire(1, 2)));
         triangle.wait_for_all();

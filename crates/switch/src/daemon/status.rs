@@ -311,10 +311,16 @@ impl StatusSource for Page {
             noted,
         );
         text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
-        let lost = hellos
-            .into_iter()
-            .map(|(port, device, tally)| (format!("port=\"{port}\",device=\"{device}\""), tally.lost()));
-        text.counter("fibula_hellos_lost_total", "Hellos expected at a trunk that did not come.", lost);
+        let by_trunk = |count: fn(&Tally) -> u64| {
+            let trunks = hellos.iter();
+            trunks.map(move |(port, device, tally)| (format!("port=\"{port}\",device=\"{device}\""), count(tally)))
+        };
+        text.counter("fibula_hellos_heard_total", "Hellos that came at a trunk.", by_trunk(Tally::heard));
+        text.counter(
+            "fibula_hellos_lost_total",
+            "Hellos expected at a trunk that did not come.",
+            by_trunk(Tally::lost),
+        );
         let trunks = self.shared.trunks();
         let linked = plane.ports.iter().filter_map(|port| {
             let trunk = trunks.iter().find(|trunk| trunk.port == port.id)?;

@@ -109,7 +109,8 @@ pub enum Event {
 /// Hellos at a trunk since the start, for others to read.
 ///
 /// A hello is lost when it is expected and does not come: not before the next one, and not before its neighbour is taken for
-/// gone. Of a neighbour that is gone none is expected, and of one that is behind a cable without carrier neither.
+/// gone. Of a neighbour that is gone none is expected, and of one that is behind a cable without carrier neither. A restart of
+/// the neighbour that is over in time is no loss; one that takes longer, or a neighbour that stops, counts until it is taken for gone.
 #[derive(Debug, Default)]
 pub struct Tally {
     heard: AtomicU64,
@@ -264,6 +265,8 @@ impl Session {
                 let before = &self.peers[known];
                 self.restarts = before.session != peer.session;
                 match before.due(now) {
+                    // It said none while it was away.
+                    _ if self.restarts => {}
                     // One that is late, or one that is said between two because something changed.
                     0 => peer.missing = before.missing.saturating_sub(1),
                     due => {
@@ -633,6 +636,28 @@ mod tests {
         cable.cut = [true; 2];
         cable.rounds(10);
         assert_eq!(of(&cable), (51, 8));
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_again_in_time_has_lost_no_hello() {
+        let mut cable = Cable::new();
+        let lost = |cable: &Cable| cable.ends[1].tally().lost();
+        cable.rounds(10);
+        for start in 0..3 {
+            // It is heard two intervals after its last hello, and would be gone after three.
+            cable.cut = [true, false];
+            cable.rounds(1);
+            cable.cut = [false; 2];
+            cable.ends[0] = Session::new(PortId(10), 1000 + start, Timing::default(), cable.now);
+            cable.rounds(10);
+            assert_eq!((cable.states()[1], lost(&cable)), (LinkState::Up, 0), "start {start}");
+        }
+        // Without a restart the one in between is lost.
+        cable.cut = [true, false];
+        cable.rounds(1);
+        cable.cut = [false; 2];
+        cable.rounds(10);
+        assert_eq!(lost(&cable), 1);
     }
 
     #[test]
