@@ -78,6 +78,8 @@ pub(crate) struct Sizes {
     pub(crate) learnt: AtomicU64,
     /// Parts of tables that changes of names made anew, by design.
     pub(crate) rebuilt: Mutex<BTreeMap<&'static str, u64>>,
+    /// Of them, those in networks that were replaced.
+    pub(crate) rebuilt_before: Mutex<BTreeMap<&'static str, u64>>,
     /// Bytes of the names with their places, and of the skeletons with the views.
     pub(crate) rib_bytes: AtomicU64,
     pub(crate) skeleton_bytes: AtomicU64,

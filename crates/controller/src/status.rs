@@ -101,7 +101,8 @@ impl StatusSource for Page {
         text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.message_bytes));
         let rebuilt = shared.sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rebuilt = rebuilt.into_iter().map(|(design, n)| (format!("design=\"{design}\""), n));
-        text.counter("fibula_parts_rebuilt_total", "Parts of FIBs that changes of names made anew.", rebuilt);
+        let anew = "Parts of FIBs that changes of names made anew; those of another hash key do not count.";
+        text.counter("fibula_parts_rebuilt_total", anew, rebuilt);
         text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.resyncs));
         let too_fast = read(&shared.too_fast);
         text.counter("fibula_changes_too_fast_total", "Changes refused by the rates of a tenant.", too_fast);

@@ -641,6 +641,15 @@ impl Writer {
         bytes
     }
 
+    /// Parts that were made anew here, also in networks that were replaced.
+    fn parts_rebuilt(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = self.shared.sizes.rebuilt_before.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (design, n) in self.state.network.parts_rebuilt() {
+            *all.entry(design).or_default() += n;
+        }
+        all
+    }
+
     fn publish_sizes(&self) {
         let State { network, hosts } = &self.state;
         let sizes = &self.shared.sizes;
@@ -649,7 +658,8 @@ impl Writer {
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
         sizes.learnt.store(hosts.learnt.len() as u64, Relaxed);
-        *sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner) = network.parts_rebuilt();
+        let rebuilt = self.parts_rebuilt();
+        *sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;
         // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
         if self.counted_at.get().is_none_or(|at| now() - at >= COUNT_EVERY) {
             self.counted_at.set(Some(now()));

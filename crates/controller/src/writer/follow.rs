@@ -10,6 +10,7 @@ use crate::told::{Told, add_rows};
 use api::seam::{Mistake, mistaken};
 use fib::durable::VIEW;
 use fib::network::Settings;
+use std::sync::PoisonError;
 
 /// Rows of views that are read at a time.
 const PAGE_ROWS: usize = 2048;
@@ -60,6 +61,9 @@ impl Writer {
         self.parked.clear();
         self.unanswered.clear();
         (self.answer, self.preparing, self.rekey) = (None, None, None);
+        // What was counted stays counted.
+        let rebuilt = self.parts_rebuilt();
+        *self.shared.sizes.rebuilt_before.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;
         let before = std::mem::replace(&mut self.state, state);
         // To drop millions of names takes long.
         std::thread::spawn(move || drop(before));

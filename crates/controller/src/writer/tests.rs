@@ -529,4 +529,27 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
     }
 }
 
+#[test]
+fn parts_that_were_made_anew_stay_counted_when_the_network_is_replaced() {
+    let Bench { mut writer, .. } = bench(usize::MAX);
+    writer.store = None;
+    let counted = |writer: &Writer| {
+        writer.publish_sizes();
+        writer.shared.sizes.rebuilt.lock().unwrap().values().sum::<u64>()
+    };
+    let mut last = 0;
+    for number in 1..4 {
+        for i in 0..2000 {
+            let name = format!("02:00:00:00:{:02x}:{:02x}", i >> 8, i & 255);
+            let records = vec![Record { name, host: "h1".to_owned(), tenant: 0, ip: None }];
+            writer.state.carry_out(Change::PutNames { records, only_new: true }).unwrap();
+        }
+        let now = counted(&writer);
+        assert!(now > last, "{now} after {last}");
+        last = now;
+        writer.replace(bench(usize::MAX).writer.state, number);
+        assert!(counted(&writer) >= last, "{} after {last}", counted(&writer));
+    }
+}
+
 mod rekey;
