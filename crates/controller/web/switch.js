@@ -98,7 +98,8 @@ export function switchView(panel, params, graph) {
         if (near && state !== "up") to.append(" ", chip(state === "cut" ? "bad" : "info", `${state === "cut" ? "✕ " : ""}${LINK_WORDS[state]}`));
       }
       say(inb, bits(port.bytes_in_s)); say(outb, bits(port.bytes_out_s)); say(inf, rate(port.frames_in_s)); say(outf, rate(port.frames_out_s));
-      put(inb, "title", port.bytes_in === undefined ? null : `${count(port.frames_in)} frames, ${bytes(port.bytes_in)} in all`);
+      const lost = port.hellos_lost > 0 ? `; ${plural(port.hellos_lost, "hello")} lost` : "";
+      put(inb, "title", port.bytes_in === undefined ? null : `${count(port.frames_in)} frames, ${bytes(port.bytes_in)} in all${lost}`);
       put(outb, "title", port.bytes_out === undefined ? null : `${count(port.frames_out)} frames, ${bytes(port.bytes_out)} in all`);
     });
     portBox.hidden = rows.length === 0;

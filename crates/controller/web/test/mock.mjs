@@ -138,7 +138,7 @@ export class Mock {
       const mine = link.a.switch === name;
       const bytes_in_s = this.carried(link, j, mine); const bytes_out_s = this.carried(link, j, !mine);
       const port = (mine ? link.a : link.b).port;
-      ports.push({ port, name: `eth${port}`, kind: "trunk", frames_in: 12_000_000, bytes_in: 9e9, frames_out: 11_000_000, bytes_out: 8e9, frames_in_s: bytes_in_s / 700, bytes_in_s, frames_out_s: bytes_out_s / 700, bytes_out_s });
+      ports.push({ port, name: `eth${port}`, kind: "trunk", hellos_lost: j % 3, frames_in: 12_000_000, bytes_in: 9e9, frames_out: 11_000_000, bytes_out: 8e9, frames_in_s: bytes_in_s / 700, bytes_in_s, frames_out_s: bytes_out_s / 700, bytes_out_s });
     }
     if (each.hosts > 0) ports.push({ port: 100, name: "eth0", kind: "host", frames_in: 4_000_000, bytes_in: 2e9, frames_out: 4_100_000, bytes_out: 2.2e9, frames_in_s: 1200, bytes_in_s: 840_000, frames_out_s: 1300, bytes_out_s: 910_000 });
     const names = each.hosts > 0 ? Math.floor(this.n_names / this.gateways.length) : this.n_names;
