@@ -1,7 +1,9 @@
 //! `fibula controller log` and `fibula switch log`: what a daemon logs, shown and changed while it runs.
 
 use crate::remote::{Client, answer};
+use api::log::LogError;
 use api::v1;
+use command::log::FilterError;
 use command::output::Output;
 use serde::Serialize;
 
@@ -13,8 +15,19 @@ impl api::log::Log for OfThisProcess {
         command::log::filter()
     }
 
-    fn set_filter(&self, filter: &str) -> Result<(), String> {
-        command::log::set_filter(filter)
+    fn check(&self, filter: &str) -> Result<(), LogError> {
+        command::log::check_filter(filter).map_err(error_of)
+    }
+
+    fn set_filter(&self, filter: &str) -> Result<String, LogError> {
+        command::log::set_filter(filter).map_err(error_of)
+    }
+}
+
+fn error_of(error: FilterError) -> LogError {
+    match error {
+        FilterError::NoLog => LogError::NoLog,
+        error => LogError::Bad { why: error.to_string() },
     }
 }
 

@@ -15,8 +15,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 const IDENTIFIER: &str = "fibula";
 
 /// How a filter is written.
-const HELP: &str = "write off, error, warn, info, debug or trace, and TARGET=LEVEL for parts of the program, with commas between: \
-     info,fibula_controller=debug";
+const HELP: &str = "write one of off, error, warn, info, debug and trace, and then TARGET=LEVEL for parts of the program, with commas \
+     between: info,fibula_controller=debug";
 
 /// What lines of the log look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
@@ -67,43 +67,103 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Why the filter of the log stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// The program has no log, or not any more.
+    #[error("the log has not begun; start the program as a daemon")]
+    NoLog,
+    /// Such a character might forge lines of the log.
+    #[error("a filter has no spaces, brackets or control characters, and nothing but ASCII; character {at} is {found:?}; {help}", help = HELP)]
+    Character {
+        /// The character.
+        found: char,
+        /// Which one it is, from 1.
+        at: usize,
+    },
+    /// Neither a level nor a part of the program with one.
+    #[error("`{word}` says nothing about the log; {help}", help = HELP)]
+    Word {
+        /// Its start.
+        word: String,
+    },
+    /// Without a level for the rest, nothing of the rest would be logged; with two, it is not clear which one counts.
+    #[error("`{filter}` has {got} levels for the program as a whole; put one first: info,h2=off")]
+    Levels {
+        /// Its start.
+        filter: String,
+        /// How many.
+        got: usize,
+    },
+    /// What makes filters does not take it.
+    #[error("`{filter}` is no filter of the log ({why}); {help}", help = HELP)]
+    Refused {
+        /// Its start.
+        filter: String,
+        /// Its reason.
+        why: String,
+    },
+}
+
 /// The filter of the log as it is, and as it was at the start.
 pub fn filter() -> (String, String) {
     let Some(filter) = FILTER.get() else { return (String::new(), String::new()) };
     (filter.now.lock().unwrap_or_else(PoisonError::into_inner).clone(), filter.at_start.clone())
 }
 
-/// Changes the filter of the log, from the next event on.
+/// Changes the filter of the log, from the next event on, and returns what it was before.
 /// # Errors
-/// What is wrong with the text; the filter is as it was.
-pub fn set_filter(text: &str) -> Result<(), String> {
+/// [`FilterError`]; the filter is as it was.
+pub fn set_filter(text: &str) -> Result<String, FilterError> {
     let parsed = parse(text)?;
-    let filter = FILTER.get().ok_or("the log has not begun")?;
+    let filter = FILTER.get().ok_or(FilterError::NoLog)?;
     let mut now = filter.now.lock().unwrap_or_else(PoisonError::into_inner);
-    filter.handle.reload(parsed).map_err(|error| format!("the filter cannot be changed: {error}"))?;
-    text.clone_into(&mut now);
-    Ok(())
+    filter.handle.reload(parsed).map_err(|_| FilterError::NoLog)?;
+    Ok(std::mem::replace(&mut *now, text.to_owned()))
 }
 
-/// Reads a filter. A word that is no level would be taken for a part of the program, of which everything is logged, and nothing of
-/// the rest; so a misspelt level would end the log.
-fn parse(text: &str) -> Result<EnvFilter, String> {
+/// Whether [`set_filter`] would take it.
+/// # Errors
+/// [`FilterError`].
+pub fn check_filter(text: &str) -> Result<(), FilterError> {
+    parse(text).map(drop)
+}
+
+/// Reads a filter: less than what `FIBULA_LOG` may be, as it may come over the network. There are no spans and fields in it, whose
+/// values would be compiled as regular expressions. A word that is no level would be taken for a part of the program, of which everything is
+/// logged, and nothing of the rest; so a misspelt level would end the log.
+fn parse(text: &str) -> Result<EnvFilter, FilterError> {
+    let is_good = |c: char| c.is_ascii_graphic() && !"[]{}".contains(c);
+    if let Some((before, found)) = text.chars().enumerate().find(|(_, c)| !is_good(*c)) {
+        return Err(FilterError::Character { found, at: before + 1 });
+    }
     let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
     let is_target = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:-.".contains(c)) && !is_level(word)
     };
+    let mut n_levels = 0;
     for word in text.split(',') {
         let is_good = match word.split_once('=') {
-            // One about spans and their fields.
-            _ if word.contains('[') => true,
             Some((target, level)) => is_target(target) && is_level(level),
             None => is_level(word),
         };
         if !is_good {
-            return Err(format!("`{word}` says nothing about the log; {HELP}"));
+            return Err(FilterError::Word { word: start_of(word) });
         }
+        n_levels += usize::from(!word.contains('='));
     }
-    EnvFilter::builder().parse(text).map_err(|error| format!("`{text}` is no filter of the log ({error}); {HELP}"))
+    if n_levels != 1 {
+        return Err(FilterError::Levels { filter: start_of(text), got: n_levels });
+    }
+    let refused = |why: String| FilterError::Refused { filter: start_of(text), why };
+    EnvFilter::builder().with_regex(false).parse(text).map_err(|error| refused(error.to_string()))
+}
+
+/// As much of a text of ASCII as a message has room for.
+fn start_of(text: &str) -> String {
+    const SHOWN: usize = 60;
+    if text.len() <= SHOWN { text.to_owned() } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
 }
 
 #[cfg(test)]
@@ -111,16 +171,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_levels_and_parts_with_levels_and_a_misspelt_level_is_refused() {
-        let good =
-            "info off DEBUG info,fibula_controller=debug warn,fibula_switch::daemon=trace h2=off [take{a=1}]=debug";
+    fn filters_have_one_level_and_parts_with_levels_and_a_misspelt_level_is_refused() {
+        let good = "info off DEBUG info,fibula_controller=debug warn,fibula_switch::daemon=trace h2=off,info";
         for text in good.split(' ') {
             assert!(parse(text).is_ok(), "{text}: {:?}", parse(text).err());
         }
-        let bad = "degub info, info,degub fibula_controller=loud fibula_controller= =info = fibula_controller a=b=c debug=info a/b=info";
-        for text in bad.split(' ').chain(["", "info debug", "info, fibula_api=debug"]) {
-            let why = parse(text).err().unwrap_or_else(|| panic!("`{text}` is taken"));
-            assert!(why.contains("info,fibula_controller=debug"), "{why}");
+        let bad = "degub info, info,degub info,fibula_controller=loud info,fibula_controller= info,=info = fibula_controller info,a=b=c \
+            info,debug=info info,a/b=info info,.a=info";
+        for text in bad.split(' ').chain(["", &"x".repeat(5000)]) {
+            let why = parse(text).err().unwrap_or_else(|| panic!("`{text}` is taken")).to_string();
+            assert!(why.contains("info,fibula_controller=debug") && why.len() < 500, "{why}");
         }
+    }
+
+    #[test]
+    fn a_filter_without_a_level_for_the_rest_is_refused_and_one_with_two_as_well() {
+        for (text, got) in [("h2=off", 0), ("fibula_switch=debug,h2=off", 0), ("info,debug", 2), ("off,h2=off,info", 2)]
+        {
+            assert_eq!(parse(text).err(), Some(FilterError::Levels { filter: text.to_owned(), got }));
+        }
+        let why = parse("h2=off").err().unwrap().to_string();
+        assert!(why.contains("put one first: info,h2=off"), "{why}");
+    }
+
+    #[test]
+    fn spans_regular_expressions_and_what_may_forge_lines_are_refused_before_anything_reads_them() {
+        let spans = ["[take]=debug", "info,[take]=debug", "info,a[b]=info", "info,[{a=(x{1000}){1000}}]=info"];
+        let others = [
+            "\u{a0}[take]=debug",
+            "info, fibula_api=debug",
+            "info debug",
+            "info\n2026 ERROR: forged",
+            "info\u{1b}[2J",
+            "ínfo",
+        ];
+        for text in spans.into_iter().chain(others) {
+            let error = parse(text).err().unwrap_or_else(|| panic!("`{text}` is taken"));
+            let FilterError::Character { at, .. } = error else { panic!("{text}: {error}") };
+            assert!(at >= 1 && at <= text.chars().count(), "{text}: {error}");
+            let why = error.to_string();
+            assert!(!why.contains(char::is_control) && why.contains("info,fibula_controller=debug"), "{why}");
+        }
+    }
+
+    #[test]
+    fn without_a_log_nothing_is_changed() {
+        assert_eq!(set_filter("info"), Err(FilterError::NoLog));
+        assert_eq!((check_filter("info"), filter()), (Ok(()), (String::new(), String::new())));
     }
 }
