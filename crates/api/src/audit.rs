@@ -68,6 +68,8 @@ pub enum Outcome {
     Done,
     /// Whoever asked may do so, but the change is not possible.
     Refused,
+    /// Somebody else was asked to make the change, and has not said whether it did.
+    Unanswered,
     /// Whoever asked may not.
     TurnedAway,
 }
@@ -174,10 +176,19 @@ impl Audit {
 
     /// Appends the end of a change: objects changed and unchanged, or why it was refused.
     pub fn change(&self, peer: &Peer, what: &str, detail: &str, end: Result<(u64, u64), &str>) {
-        let (outcome, (changed, unchanged), reason) = match end {
-            Ok(counts) => (Outcome::Done, counts, ""),
-            Err(reason) => (Outcome::Refused, (0, 0), reason),
-        };
+        match end {
+            Ok(counts) => self.end(peer, what, detail, Outcome::Done, counts, ""),
+            Err(reason) => self.end(peer, what, detail, Outcome::Refused, (0, 0), reason),
+        }
+    }
+
+    /// Appends a change that somebody else was asked to make, who has not answered.
+    pub fn unanswered(&self, peer: &Peer, what: &str, detail: &str, reason: &str) {
+        self.end(peer, what, detail, Outcome::Unanswered, (0, 0), reason);
+    }
+
+    fn end(&self, peer: &Peer, what: &str, detail: &str, outcome: Outcome, counts: (u64, u64), reason: &str) {
+        let (changed, unchanged) = counts;
         if let Some(unsaid) = self.throttle.pass() {
             tracing::info!(who = peer.name(), from = %peer.address(), what, detail, changed, reason, unsaid, "change");
         }

@@ -33,7 +33,7 @@ enum Verb {
         /// By this name
         #[arg(long, value_name = "NAME")]
         who: Option<String>,
-        /// That ended so: done, refused or turned-away
+        /// That ended so: done, refused, unanswered or turned-away
         #[arg(long, value_name = "OUTCOME", value_parser = outcome)]
         outcome: Option<Outcome>,
     },
@@ -53,7 +53,7 @@ struct Row {
 }
 
 fn outcome(text: &str) -> Result<Outcome, String> {
-    serde_json::from_value(text.into()).map_err(|_| "write done, refused or turned-away".to_owned())
+    serde_json::from_value(text.into()).map_err(|_| "write done, refused, unanswered or turned-away".to_owned())
 }
 
 fn since(text: &str) -> Result<OffsetDateTime, String> {

@@ -439,19 +439,39 @@ async fn an_admin_changes_what_daemons_log_while_they_run() {
     assert_eq!(said, format!("s1 logs by `{filter}`; it was `warn`, and `warn` at the start\n"));
     assert!(logged(&of_switch, "the controller changed what is logged"));
     assert_eq!(shown(&["switch", "log", "s1"]), both(filter, "warn"));
+    assert!(!logged(&of_switch, "DEBUG"));
+    done("operator/admin", &["switch", "log", "s1", "info,h2=debug"]);
+    eventually("the switch logs more", async || logged(&of_switch, "DEBUG")).await;
+    // One that ends the log is its last line.
+    let said_before = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap();
+        text.lines().filter(|line| line.contains("what is logged changes now") && line.contains("\"off\"")).count()
+    };
+    done("operator/admin", &["switch", "log", "s1", "off"]);
+    assert_eq!(said_before(&of_switch), 1);
+    done("operator/admin", &["switch", "log", "s1", filter]);
     done("operator/admin", &["controller", "log", "debug"]);
     let says_more = async || {
         admin.clone().get_status(v1::GetStatusRequest {}).await.unwrap();
         logged(&of_controller, "DEBUG")
     };
     eventually("the controller logs more", says_more).await;
+    done("operator/admin", &["controller", "log", "off"]);
+    assert_eq!(said_before(&of_controller), 1);
     done("operator/admin", &["controller", "log", "warn"]);
     assert_eq!(shown(&["controller", "log"]), both("warn", "warn"));
 
     // Whoever may not, what is no filter, and who cannot be asked.
     trust.refused("operator/writer", &["switch", "log", "s1", "debug"], 5, &["the role admin"]);
     trust.refused("operator/writer", &["controller", "log", "debug"], 5, &["the role admin"]);
-    trust.refused("operator/admin", &["switch", "log", "s1", "degub"], 3, &["switch `s1`", "`degub`", "TARGET=LEVEL"]);
+    trust.refused("operator/admin", &["switch", "log", "s1", "degub"], 3, &["`degub`", "TARGET=LEVEL"]);
+    trust.refused(
+        "operator/admin",
+        &["switch", "log", "s1", "\u{a0}[take]=debug"],
+        3,
+        &["character 1", "TARGET=LEVEL"],
+    );
+    trust.refused("operator/admin", &["controller", "log", "h2=off"], 3, &["put one first: info,h2=off"]);
     trust.refused("operator/admin", &["controller", "log", "degub"], 3, &["`degub`", "TARGET=LEVEL"]);
     trust.refused("operator/admin", &["controller", "log", ""], 3, &["is empty"]);
     trust.refused("operator/admin", &["controller", "log", &"x".repeat(2000)], 3, &["2000 bytes"]);
@@ -469,6 +489,52 @@ async fn an_admin_changes_what_daemons_log_while_they_run() {
     let is_turned_away =
         |row: &&serde_json::Value| row["who"] == "writer" && row["what"] == "/fibula.v1.Northbound/SetLog";
     assert_eq!(audit.iter().filter(is_turned_away).count(), 2, "{audit:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_what_is_logged_is_recorded_when_nobody_waits_for_it_or_nobody_answers() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let admin = trust.admin().await;
+    support::add_full_mesh(&mut admin.clone(), 1).await;
+    let (mut stream, (to_controller, channel)) = attach(trust.channel("switch/s1").await, "s1").await.unwrap();
+    let change = |filter: &str| {
+        let (mut admin, filter) = (admin.clone(), filter.to_owned());
+        tokio::spawn(async move { admin.set_log(v1::SetLogRequest { switch: "s1".to_owned(), filter }).await })
+    };
+    let recorded = |filter: &str, outcome: &str| {
+        let detail = format!("switch s1: {filter}");
+        let is_it =
+            |row: &serde_json::Value| row["what"] == "set_log" && row["detail"] == detail && row["outcome"] == outcome;
+        trust.audit(&[]).iter().filter(|row| is_it(row)).count()
+    };
+    let mut asked = async || loop {
+        let message = stream.message().await.unwrap().expect("the stream goes on");
+        if let Some(asked) = message.log {
+            return asked;
+        }
+    };
+
+    // Whoever asked goes away before the switch answers.
+    let changing = change("debug");
+    let question = asked().await;
+    assert_eq!(question.filter, "debug");
+    changing.abort();
+    assert!(changing.await.unwrap_err().is_cancelled());
+    // On the same connection, so the controller knows that nobody waits.
+    admin.clone().get_status(v1::GetStatusRequest {}).await.unwrap();
+    let state = v1::LogState { filter: "debug".to_owned(), at_start: "info".to_owned(), before: "info".to_owned() };
+    let said = v1::SaidLog { number: question.number, state: Some(state), error: String::new() };
+    to_controller.send(v1::FromSwitch { body: Some(Body::Log(said)) }).await.unwrap();
+    eventually("the change is recorded", async || recorded("debug", "done") == 1).await;
+
+    // The switch goes away before it answers.
+    let changing = change("trace");
+    asked().await;
+    drop((to_controller, channel, stream));
+    let status = changing.await.unwrap().unwrap_err();
+    assert!(status.message().contains("`fibula switch log s1` shows it"), "{status}");
+    assert_eq!((recorded("trace", "unanswered"), recorded("trace", "refused")), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@
 //! has every change. Limits: the switch must be connected to this controller.
 
 use crate::north::North;
+use crate::verify::{answer_of, gone};
 use api::gate::Peer;
 use api::log::LogError;
 use api::v1::{LogState, SetLogRequest};
@@ -15,7 +16,21 @@ use tonic::Status;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Characters that are kept of what a switch says.
-const MAX_TEXT: usize = 1500;
+const MAX_TEXT: usize = 500;
+
+/// Why there is no filter to show.
+enum Failed {
+    /// Nothing was changed.
+    Refused(Status),
+    /// The switch was asked: what it logs may have changed.
+    Unanswered(Status),
+}
+
+impl From<Status> for Failed {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
 
 impl North {
     /// The filter of the log of a switch, or of this controller if it names none.
@@ -23,31 +38,50 @@ impl North {
         if switch.is_empty() {
             return api::log::state().map_err(|error| status_of(&error));
         }
-        self.ask_switch(switch, "").await
+        self.ask_switch(switch, "").await.map_err(|failed| match failed {
+            Failed::Refused(status) | Failed::Unanswered(status) => status,
+        })
     }
 
-    /// Changes it. It is recorded before it is answered.
+    /// Changes it. It is recorded before it is answered. Whoever drops this future may leave a change without a line.
     pub(crate) async fn change_log(&self, peer: &Peer, request: SetLogRequest) -> Result<LogState, Status> {
         let SetLogRequest { switch, filter } = request;
-        let changed = if filter.is_empty() {
-            Err(Status::invalid_argument("the filter is empty; give a level, such as info, or off for no log at all"))
-        } else if switch.is_empty() {
-            api::log::set(&filter).map_err(|error| status_of(&error))
-        } else {
-            self.ask_switch(&switch, &filter).await
-        };
+        let changed = self.set_filter(&switch, &filter).await;
         let of = if switch.is_empty() { "the controller".to_owned() } else { format!("switch {}", clip(&switch)) };
-        let detail = format!("{of}: {filter}");
-        let end = match &changed {
-            Ok(state) if state.before == state.filter => Ok((0, 1)),
-            Ok(_) => Ok((1, 0)),
-            Err(status) => Err(status.message()),
-        };
-        self.audit.change(peer, "set_log", &detail, end);
-        changed
+        let detail = format!("{of}: {}", shown(&filter));
+        match changed {
+            Ok(state) => {
+                let counts = if state.before == state.filter { (0, 1) } else { (1, 0) };
+                self.audit.change(peer, "set_log", &detail, Ok(counts));
+                Ok(state)
+            }
+            Err(Failed::Refused(status)) => {
+                self.audit.change(peer, "set_log", &detail, Err(status.message()));
+                Err(status)
+            }
+            Err(Failed::Unanswered(status)) => {
+                self.audit.unanswered(peer, "set_log", &detail, &format!("asked, not answered: {}", status.message()));
+                let (name, why) = (clip(&switch), status.message());
+                let look = format!("{why}. It may have changed what it logs: `fibula switch log {name}` shows it");
+                Err(Status::new(status.code(), look))
+            }
+        }
     }
 
-    async fn ask_switch(&self, name: &str, filter: &str) -> Result<LogState, Status> {
+    async fn set_filter(&self, switch: &str, filter: &str) -> Result<LogState, Failed> {
+        if filter.is_empty() {
+            let why = "the filter is empty; give a level, such as info, or off for no log at all";
+            return Err(Status::invalid_argument(why).into());
+        }
+        // Here, so that no switch is sent what cannot be a filter.
+        api::log::check(filter).map_err(|error| status_of(&error))?;
+        if switch.is_empty() {
+            return Ok(api::log::set(filter).map_err(|error| status_of(&error))?);
+        }
+        self.ask_switch(switch, filter).await
+    }
+
+    async fn ask_switch(&self, name: &str, filter: &str) -> Result<LogState, Failed> {
         let node = self.node(name).await?;
         let session = self.shared.session(node).ok_or_else(|| gone(name))?;
         let answer = session.ask_log(filter).ok_or_else(|| {
@@ -56,22 +90,24 @@ impl North {
                 "somebody else asks switch `{name}` for its log just now, or its stream has ended; try again"
             ))
         })?;
-        let answer = tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
-            let (name, seconds) = (clip(name), PATIENCE.as_secs());
-            Status::deadline_exceeded(format!("switch `{name}` has not answered within {seconds} s; try again"))
-        })?;
-        let said = answer.map_err(|_| gone(name))?;
+        let said = tokio::select! {
+            biased;
+            said = answer_of(name, answer, PATIENCE) => said,
+            () = session.until_ended() => Err(Status::unavailable(format!("the stream of switch `{}` has ended", clip(name)))),
+        };
+        let said = said.map_err(Failed::Unanswered)?;
+        let of = |why: String| format!("switch `{}`: {why}", clip(name));
         match (said.error.is_empty(), said.state) {
             (true, Some(LogState { filter, at_start, before })) => {
                 Ok(LogState { filter: shown(&filter), at_start: shown(&at_start), before: shown(&before) })
             }
-            (true, None) => Err(Status::internal(format!("switch `{}` answered without a filter", clip(name)))),
-            (false, _) => Err(Status::invalid_argument(format!("switch `{}`: {}", clip(name), shown(&said.error)))),
+            (true, None) => Err(Status::failed_precondition(of(LogError::NoLog.to_string())).into()),
+            (false, _) => Err(Status::invalid_argument(of(shown(&said.error))).into()),
         }
     }
 }
 
-/// A text of a switch, as it is passed on.
+/// A text of somebody else, as it is passed on.
 fn shown(text: &str) -> String {
     text.chars().take(MAX_TEXT).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -81,11 +117,4 @@ fn status_of(error: &LogError) -> Status {
         LogError::NoLog => Status::failed_precondition(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
-}
-
-fn gone(name: &str) -> Status {
-    Status::failed_precondition(format!(
-        "switch `{}` is not connected to this controller; of several, ask the one that serves it, and otherwise start it and try again",
-        clip(name)
-    ))
 }

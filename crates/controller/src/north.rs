@@ -374,7 +374,13 @@ impl Northbound for North {
 
     async fn set_log(&self, request: Request<v1::SetLogRequest>) -> Answer<v1::LogState> {
         let peer = Peer::of(&request)?;
-        self.change_log(&peer, request.into_inner()).await.map(Response::new)
+        let (north, request) = (self.clone(), request.into_inner());
+        // To its end, with its line in the audit trail, even if nobody waits for it any more.
+        let changed = tokio::spawn(async move { north.change_log(&peer, request).await }).await;
+        let changed = changed.unwrap_or_else(|_| {
+            Err(Status::internal("the change ended before it was recorded; see the log of the controller"))
+        });
+        changed.map(Response::new)
     }
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {

@@ -14,6 +14,7 @@ use fib::name::clip;
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::sync::oneshot::Receiver;
 use tonic::Status;
 
 /// How long a switch may take to compute its digests.
@@ -72,19 +73,32 @@ async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>)
         let name = clip(name);
         Status::unavailable(format!("switch `{name}` is being verified, or its stream has ended; try again"))
     })?;
-    let answer = tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
-        let (name, seconds) = (clip(name), PATIENCE.as_secs());
-        Status::deadline_exceeded(format!("switch `{name}` has not answered within {seconds} s; try again"))
-    })?;
-    let verified = answer.map_err(|_| gone(name))?;
+    let verified = answer_of(name, answer, PATIENCE).await?;
     damage.extend(verified.damage);
     let report = crate::south::decode(&verified.report)
         .map_err(|reason| Status::internal(format!("the report of switch `{}` is malformed: {reason}", clip(name))))?;
     Ok(parts(&report))
 }
 
-fn gone(name: &str) -> Status {
-    Status::failed_precondition(format!("switch `{}` is not connected; start it and try again", clip(name)))
+/// What a switch answers that was asked.
+pub(crate) async fn answer_of<T>(name: &str, answer: Receiver<T>, patience: Duration) -> Result<T, Status> {
+    let answer = tokio::time::timeout(patience, answer).await.map_err(|_| {
+        let (name, seconds) = (clip(name), patience.as_secs());
+        Status::deadline_exceeded(format!("switch `{name}` has not answered within {seconds} s; try again"))
+    })?;
+    answer.map_err(|_| {
+        let name = clip(name);
+        Status::unavailable(format!(
+            "the stream of switch `{name}` ended, or somebody else asked it, before it answered; try again"
+        ))
+    })
+}
+
+pub(crate) fn gone(name: &str) -> Status {
+    Status::failed_precondition(format!(
+        "switch `{}` is not connected to this controller; of several, ask the one that serves it, and otherwise start it and try again",
+        clip(name)
+    ))
 }
 
 pub(crate) fn parts(report: &Report) -> Parts {
