@@ -410,7 +410,7 @@ impl Session {
     /// Has the switch compute its digests again, and returns where its answer will come. None if the session ended, or
     /// another answer is waited for.
     pub(crate) fn verify(&self) -> Option<oneshot::Receiver<Verified>> {
-        self.verifying.ask(|verify| self.ask_now(ToSwitch { verify, ..ToSwitch::default() }))
+        self.verifying.ask(false, |verify| self.ask_now(ToSwitch { verify, ..ToSwitch::default() }))
     }
 
     /// The answer of the switch to [`Session::verify`].
@@ -418,10 +418,12 @@ impl Session {
         self.verifying.answer(answer.verify, answer);
     }
 
-    /// Asks the switch for the filter of its log, and has it take another one if that is not empty; as [`Session::verify`].
+    /// Asks the switch for the filter of its log, and has it take another one if that is not empty; as [`Session::verify`]. That does not
+    /// wait for whoever only asks.
     pub(crate) fn ask_log(&self, filter: &str) -> Option<oneshot::Receiver<SaidLog>> {
         let ask = |number| AskLog { number, filter: filter.to_owned() };
-        self.logging.ask(|number| self.ask_now(ToSwitch { log: Some(ask(number)), ..ToSwitch::default() }))
+        self.logging
+            .ask(!filter.is_empty(), |number| self.ask_now(ToSwitch { log: Some(ask(number)), ..ToSwitch::default() }))
     }
 
     /// The answer of the switch to [`Session::ask_log`].

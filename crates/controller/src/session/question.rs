@@ -1,4 +1,4 @@
-//! A question to a switch, and who waits for its answer: one at a time.
+//! A question to a switch, and who waits for its answer: one at a time. One that matters more takes the place of one that waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -11,11 +11,13 @@ pub(crate) struct Question<T>(Mutex<Asked<T>>);
 struct Asked<T> {
     n_asked: u64,
     waiting: Option<oneshot::Sender<T>>,
+    /// Whether that one matters.
+    is_urgent: bool,
 }
 
 impl<T> Default for Question<T> {
     fn default() -> Self {
-        Self(Mutex::new(Asked { n_asked: 0, waiting: None }))
+        Self(Mutex::new(Asked { n_asked: 0, waiting: None, is_urgent: false }))
     }
 }
 
@@ -25,14 +27,15 @@ impl<T> Question<T> {
     }
 
     /// Asks by `send`, which gets the number and says whether the question is on its way, and returns where the answer will come.
-    /// None if it is not, or another answer is waited for.
-    pub(super) fn ask(&self, send: impl FnOnce(u64) -> bool) -> Option<oneshot::Receiver<T>> {
+    /// None if it is not, or another answer is waited for. Whoever waits for one that is not urgent gets none if this one is.
+    pub(super) fn ask(&self, is_urgent: bool, send: impl FnOnce(u64) -> bool) -> Option<oneshot::Receiver<T>> {
         let mut asked = self.lock();
-        if asked.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) || !send(asked.n_asked + 1) {
+        let is_waited_for = asked.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed());
+        if is_waited_for && (asked.is_urgent || !is_urgent) || !send(asked.n_asked + 1) {
             return None;
         }
         let (reply, answer) = oneshot::channel();
-        (asked.n_asked, asked.waiting) = (asked.n_asked + 1, Some(reply));
+        *asked = Asked { n_asked: asked.n_asked + 1, waiting: Some(reply), is_urgent };
         Some(answer)
     }
 
@@ -44,5 +47,35 @@ impl<T> Question<T> {
         {
             let _ = waiting.send(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn whoever_changes_something_does_not_wait_for_whoever_only_asks() {
+        let (question, sent) = (Question::default(), Cell::new(0));
+        let ask = |is_urgent| {
+            question.ask(is_urgent, |number| {
+                sent.set(number);
+                true
+            })
+        };
+        let mut show = ask(false).unwrap();
+        assert!(ask(false).is_none(), "one at a time");
+        let mut change = ask(true).unwrap();
+        assert_eq!(sent.get(), 2);
+        assert!(ask(true).is_none() && ask(false).is_none(), "a change is not cut off");
+        assert_eq!(show.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        // The answer to the one that was cut off is nobody's.
+        question.answer(1, "as it was");
+        assert_eq!(change.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        question.answer(2, "changed");
+        assert_eq!(change.try_recv(), Ok("changed"));
+        assert!(ask(false).is_some());
+        assert!(question.ask(true, |_| false).is_none(), "the stream has ended");
     }
 }
