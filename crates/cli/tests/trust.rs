@@ -120,8 +120,12 @@ type Open = (mpsc::Sender<v1::FromSwitch>, Channel);
 
 /// Says hello as a switch; the stream, or why not.
 async fn attach(channel: Channel, switch: &str) -> Result<(Streaming<v1::ToSwitch>, Open), Status> {
+    attach_as(channel, switch, true).await
+}
+
+async fn attach_as(channel: Channel, switch: &str, says_log: bool) -> Result<(Streaming<v1::ToSwitch>, Open), Status> {
     let report = Uplink::Report(replica().report()).encode().into();
-    let hello = v1::Hello { switch: switch.to_owned(), report, version: "test".to_owned() };
+    let hello = v1::Hello { switch: switch.to_owned(), report, version: "test".to_owned(), says_log };
     let (to_controller, outgoing) = mpsc::channel(1);
     to_controller.send(v1::FromSwitch { body: Some(Body::Hello(hello)) }).await.unwrap();
     let mut client = api::client::southbound(channel.clone());
@@ -535,6 +539,15 @@ async fn a_change_of_what_is_logged_is_recorded_when_nobody_waits_for_it_or_nobo
     let status = changing.await.unwrap().unwrap_err();
     assert!(status.message().contains("`fibula switch log s1` shows it"), "{status}");
     assert_eq!((recorded("trace", "unanswered"), recorded("trace", "refused")), (1, 0));
+
+    // One that would not understand it is not asked.
+    let _earlier = attach_as(trust.channel("switch/s1").await, "s1", false).await.unwrap();
+    trust.refused(
+        "operator/admin",
+        &["switch", "log", "s1", "debug"],
+        5,
+        &["`s1` has an earlier version", "update it"],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

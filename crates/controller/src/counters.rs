@@ -20,6 +20,8 @@ pub(crate) struct Said(Mutex<Last>);
 #[derive(Debug, Default)]
 struct Last {
     memory: Option<MemoryUse>,
+    /// Whether it can be asked for its log.
+    says_log: bool,
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
     rates: Option<Rates>,
@@ -32,6 +34,15 @@ struct Last {
 impl Said {
     fn lock(&self) -> MutexGuard<'_, Last> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether the switch can be asked for its log.
+    pub(crate) fn set_says_log(&self, says_log: bool) {
+        self.lock().says_log = says_log;
+    }
+
+    pub(crate) fn says_log(&self) -> bool {
+        self.lock().says_log
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.

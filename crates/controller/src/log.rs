@@ -1,7 +1,7 @@
 //! The filters of the logs of this controller and of its switches, shown and changed while they run.
 //!
 //! A switch is asked on the stream that it has anyway, so nobody needs a way to its machine, and the audit trail of the controller
-//! has every change. Limits: the switch must be connected to this controller.
+//! has every change. Limits: the switch must be connected to this controller; one of an earlier version cannot be asked.
 
 use crate::north::North;
 use crate::verify::{answer_of, gone};
@@ -84,6 +84,12 @@ impl North {
     async fn ask_switch(&self, name: &str, filter: &str) -> Result<LogState, Failed> {
         let node = self.node(name).await?;
         let session = self.shared.session(node).ok_or_else(|| gone(name))?;
+        if !session.said().says_log() {
+            let name = clip(name);
+            let why =
+                format!("switch `{name}` has an earlier version, which cannot be asked for its log; update it first");
+            return Err(Status::failed_precondition(why).into());
+        }
         let answer = session.ask_log(filter).ok_or_else(|| {
             let name = clip(name);
             Status::unavailable(format!(

@@ -100,7 +100,7 @@ impl Southbound for South {
         let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
             .await
             .map_err(|_| Status::deadline_exceeded("no hello message within 10 s; connect again"))??;
-        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
+        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version, says_log })) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
@@ -128,6 +128,7 @@ impl Southbound for South {
             }
             status
         })?;
+        session.said().set_says_log(says_log);
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 

@@ -504,6 +504,7 @@ async fn session<T: Tables>(
         switch: switch.to_owned(),
         report: shared.report().into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        says_log: true,
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
