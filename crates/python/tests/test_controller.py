@@ -174,14 +174,58 @@ class Secure(unittest.IsolatedAsyncioTestCase):
             run("pki", "--pki", site.directory / "pki", "renew", "controller", "c1")
             site.restart()
             for _ in range(100):
-                # Until the connection that broke is made anew.
-                try:
-                    self.assertEqual((await controller.status()).switches, 1)
+                # Until the connection that broke is made anew. Many ask at once, and all of them get an answer.
+                answers = await asyncio.gather(*(controller.status() for _ in range(20)), return_exceptions=True)
+                for answer in answers:
+                    if isinstance(answer, client.Unreachable):
+                        continue
+                    self.assertEqual(getattr(answer, "switches", answer), 1)
+                if not any(isinstance(answer, client.Unreachable) for answer in answers):
                     break
-                except client.Unreachable:
-                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)
             else:
                 self.fail("the renewed certificate is not trusted")
+
+    async def test_one_of_many_requests_opens_another_channel_for_a_renewed_certificate(self):
+        admin = Credentials.load(self.site.credentials("admin"))
+        async with client.Controller(self.site.url, credentials=admin, timeout=10) as controller:
+            opened, open_one = [], controller._open
+
+            async def counted(url):
+                opened.append(url)
+                await open_one(url)
+
+            class Failed:
+                def details(self):
+                    return "CERTIFICATE_VERIFY_FAILED"
+
+            controller._open = counted
+            old = controller._channel
+            asked = (controller._has_another_certificate(old, Failed()) for _ in range(20))
+            self.assertEqual(await asyncio.gather(*asked), [True] * 20)
+            self.assertEqual(opened, [controller.url])
+            self.assertIsNot(controller._channel, old)
+            self.assertEqual((await controller.status()).name_kind, "mac")
+            # Closed meanwhile, it stays so.
+            before = controller._channel
+            await controller.close()
+            self.assertFalse(await controller._has_another_certificate(before, Failed()))
+            self.assertIsNone(controller._channel)
+
+    async def test_credentials_are_read_before_anybody_is_asked(self):
+        admin = Credentials.load(self.site.credentials("admin"))
+        told = Credentials(admin.cert, admin.key, "# Zertifizierungsstelle für Käse\n".encode() + admin.ca)
+        async with client.Controller(self.site.url, credentials=told) as controller:
+            self.assertEqual((await controller.status()).name_kind, "mac")
+        other = Credentials.load(self.site.credentials("reader"))
+        for wrong, said in (
+            (Credentials(admin.cert, b"no key", admin.ca), "cert.pem and key.pem"),
+            (Credentials(admin.cert, other.key, admin.ca), "cert.pem and key.pem"),
+            (Credentials(admin.cert, admin.key, b""), "ca.pem"),
+            (Credentials(admin.cert, admin.key, b"no certificate"), "ca.pem"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(ValueError, said):
+                await client.Controller(self.site.url, credentials=wrong).connect()
 
     async def test_servers_of_other_authorities_are_not_trusted(self):
         other = self.site.directory / "other"

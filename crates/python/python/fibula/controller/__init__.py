@@ -6,7 +6,7 @@
 It needs grpcio and protobuf: `pip install 'fibula[controller]'`. What a controller refuses is a `ControllerError` with its
 sentence. With https the certificate of the server is checked as the command `fibula` does it: against the authority and the host
 of the URL, and that its holder is a controller. Limits: a stream (`export`, `import_`) that breaks because the controller came
-back with another certificate is not begun again; the next request checks that one and goes on.
+back with another certificate is not begun again; the next request that is no stream checks that one, and all go on.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class Controller:
         self._channel: Any = None
         # The certificate that the channel trusts.
         self._certificate: Optional[bytes] = None
+        # Of requests that fail together one opens another channel. Made when it is needed: before Python 3.10 it belongs to a loop.
+        self._reopening: Optional[asyncio.Lock] = None
         self.url = self._urls[0]
         self.names = Names(self)
         self.switches = SwitchSet(self)
@@ -165,26 +167,36 @@ class Controller:
         return await self._send(method, wire.message(request, **fields))
 
     async def _send(self, method: str, message: Any) -> Any:
+        channel = self._channel
         try:
             return await self._call(method)(message, timeout=self._timeout)
         except wire.grpc.aio.AioRpcError as error:
-            if not await self._has_another_certificate(error):
+            if not await self._has_another_certificate(channel, error):
                 raise errors.of(error, self.url) from None
         try:
             return await self._call(method)(message, timeout=self._timeout)
         except wire.grpc.aio.AioRpcError as error:
             raise errors.of(error, self.url) from None
 
-    async def _has_another_certificate(self, error: Any) -> bool:
-        """Whether the handshake failed because the controller has been given another certificate, which is trusted now.
+    async def _has_another_certificate(self, channel: Any, error: Any) -> bool:
+        """Whether the handshake of a channel failed because the controller has been given another certificate, which is
+        trusted now, by the present channel.
 
         Nothing was sent then.
         """
-        if self._certificate is None or "CERTIFICATE_VERIFY_FAILED" not in (error.details() or ""):
+        if "CERTIFICATE_VERIFY_FAILED" not in (error.details() or ""):
             return False
-        before = self._channel
-        await self._open(self.url)
-        await before.close()
+        if self._reopening is None:
+            self._reopening = asyncio.Lock()
+        async with self._reopening:
+            # Another request may have opened one meanwhile, or somebody may have closed it.
+            if self._channel is not channel:
+                return self._channel is not None
+            if self._certificate is None:
+                return False
+            await self._open(self.url)
+        # Others that wait for it have failed, too: they are to find that out.
+        await channel.close(self._timeout)
         return True
 
     async def _change(self, method: str, request: str, /, **fields: Any) -> Changed:

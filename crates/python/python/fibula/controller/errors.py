@@ -60,11 +60,16 @@ _BY_CODE: dict[str, type[ControllerError]] = {
 }
 
 
+def no_answer(at: str, reason: str) -> str:
+    """What is said where nobody is reached."""
+    return f"no controller answers at {at}; is `fibula controller` running there? ({reason})"
+
+
 def of(error: Any, at: str, committed: Optional[int] = None) -> ControllerError:
     """The exception for a failed call of grpcio."""
     code, details = error.code().name, error.details() or "no reason given"
     if code == "UNAVAILABLE" and "onnect" in details:
-        details = f"no controller answers at {at}; is `fibula controller` running there? ({details})"
+        details = no_answer(at, details)
     elif code == "DEADLINE_EXCEEDED":
         details = f"{at} did not answer in time: give a longer timeout, or look whether it is well"
     if committed is not None:

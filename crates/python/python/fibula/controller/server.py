@@ -12,7 +12,7 @@ import ssl
 from typing import Any
 
 from .credentials import Credentials
-from .errors import Unreachable
+from .errors import Unreachable, no_answer
 
 #: As of crates/api/src/identity.rs.
 _SCHEME = "fibula://"
@@ -22,15 +22,18 @@ _CONTROLLER = _SCHEME + "controller/"
 async def certificate_of(url: str, target: str, credentials: Credentials, timeout: float) -> bytes:
     """The certificate in PEM that the controller at HOST:PORT shows.
 
-    Raises `Unreachable` if nobody answers there, or somebody who is not trusted, or who is no controller.
+    Raises `Unreachable` if nobody answers there, or somebody who is not trusted, or who is no controller, and `ValueError` for
+    credentials that cannot be read.
     """
     host, _, port = target.rpartition(":")
+    context = _context(credentials)
     try:
         _, writer = await asyncio.wait_for(
-            asyncio.open_connection(host.strip("[]"), int(port), ssl=_context(credentials)), timeout
+            asyncio.open_connection(host.strip("[]"), int(port), ssl=context), timeout
         )
     except (OSError, asyncio.TimeoutError) as error:
-        raise _unreachable(url, str(error) or f"no answer within {timeout} s") from None
+        reason = str(error) or f"no answer within {timeout} s"
+        raise Unreachable(no_answer(url, reason), "UNAVAILABLE") from None
     shown: Any = writer.get_extra_info("ssl_object")
     names, certificate = shown.getpeercert().get("subjectAltName", ()), shown.getpeercert(True)
     # Nothing is asked on this connection. It is closed in the next round of the loop.
@@ -38,9 +41,8 @@ async def certificate_of(url: str, target: str, credentials: Credentials, timeou
     await asyncio.sleep(0)
     ours = [name for kind, name in names if kind == "URI" and name.startswith(_SCHEME)]
     if len(ours) != 1 or not ours[0].startswith(_CONTROLLER):
-        raise _unreachable(
-            url, "its certificate is not that of a controller; somebody else answers there, or the address is wrong"
-        )
+        reason = "its certificate is not that of a controller; somebody else answers there, or the address is wrong"
+        raise Unreachable(no_answer(url, reason), "UNAVAILABLE")
     return ssl.DER_cert_to_PEM_cert(certificate).encode()
 
 
@@ -48,7 +50,11 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
-    context.load_verify_locations(cadata=credentials.ca.decode("ascii", "replace"))
+    try:
+        # Comments in other alphabets are left out.
+        context.load_verify_locations(cadata=credentials.ca.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(f"ca.pem has no certificate of an authority that can be read: {error}") from None
     # `ssl` takes a certificate of ours from files alone. These are in memory, and gone when they are closed.
     cert, key = (os.memfd_create(name) for name in ("cert", "key"))
     try:
@@ -56,13 +62,9 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
             with os.fdopen(file, "wb", closefd=False) as writer:
                 writer.write(content)
         context.load_cert_chain(f"/proc/self/fd/{cert}", f"/proc/self/fd/{key}")
+    except ssl.SSLError as error:
+        raise ValueError(f"cert.pem and key.pem are not a certificate and its key, unencrypted: {error}") from None
     finally:
         os.close(cert)
         os.close(key)
     return context
-
-
-def _unreachable(url: str, reason: str) -> Unreachable:
-    return Unreachable(
-        f"no controller answers at {url}; is `fibula controller` running there? ({reason})", "UNAVAILABLE"
-    )
