@@ -252,7 +252,7 @@ mod tests {
                 assert_eq!(topology, whole);
             }
         }
-        assert!(n_drained > 100 && n_needed > 10 && n_steps > n_drained, "{n_drained} {n_needed} {n_steps}");
+        assert!(n_drained > 100 && n_needed > 10 && n_steps > n_drained / 2, "{n_drained} {n_needed} {n_steps}");
     }
 
     #[test]
