@@ -189,6 +189,12 @@ impl Session {
     /// Records whether the making of messages for the switch is suspended.
     pub(crate) fn set_parked(&self, parked: bool) {
         self.lock().parked = parked;
+        self.look_again();
+    }
+
+    /// Has those who wait for what the switch serves look again: not only acknowledgements change it.
+    fn look_again(&self) {
+        self.acked.send_modify(|_| {});
     }
 
     pub(crate) fn is_parked(&self) -> bool {
@@ -263,6 +269,8 @@ impl Session {
         // The answer covers what was made before. What is made after it brings something, even if it is of the same change: the
         // table of a switch may be made anew after a change that was refused.
         queue.unqueued.iter_mut().for_each(|change| *change = 0);
+        drop(queue);
+        self.look_again();
     }
 
     /// Queues a message of the answer that was begun.
@@ -287,6 +295,8 @@ impl Session {
         for message in std::mem::take(&mut queue.held_back) {
             self.send_now(&mut queue, message);
         }
+        drop(queue);
+        self.look_again();
     }
 
     /// The answer is not continued: the switch asked again, or cannot hold it. A later answer covers what waited for it.
@@ -349,13 +359,17 @@ impl Session {
         self.acked_change.load(Relaxed)
     }
 
-    /// Whether all that is made of a change for this switch is acknowledged, and nothing of it is still to be made.
+    /// Whether all that is made of a change for this switch is acknowledged, and nothing of it is still to be made. What is queued
+    /// for a later change may carry what the switch lacks of this one.
     fn has_served(&self, change: u64) -> bool {
         if self.acked_change() >= change {
             return true;
         }
+        if self.is_ended() {
+            return false;
+        }
         let queue = self.lock();
-        !queue.parked && queue.next_change().is_none_or(|next| next > change)
+        !queue.parked && !queue.answering && queue.in_flight.is_empty() && queue.unqueued.is_empty()
     }
 
     /// Returns true when that is so, false when the session ended before.
@@ -433,6 +447,10 @@ impl Session {
 
     /// Sends a question; also a switch that refuses its tables can answer. Whether the session goes on.
     fn ask_now(&self, question: ToSwitch) -> bool {
+        // Whoever asks again and again does not fill the queue of a switch that reads slowly.
+        if self.is_over_limit() {
+            return false;
+        }
         let queue = self.lock();
         let Some(sender) = &queue.sender else { return false };
         self.backlog_bytes.fetch_add(MESSAGE_OVERHEAD, Relaxed);

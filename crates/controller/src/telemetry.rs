@@ -267,8 +267,10 @@ impl Trace {
                 Err(_) => failed(span, "no acknowledgement in time"),
             };
             end = end.max(at);
-            // The last one replaces the one before it.
-            switches.truncate(MAX_SWITCHES - 1);
+            // The last ones are those that took long.
+            if switches.len() == MAX_SWITCHES {
+                switches.remove(0);
+            }
             switches.push(span);
         }
         attributes.push(attribute("fibula.switches", n_awaited as u64));

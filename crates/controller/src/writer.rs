@@ -365,6 +365,10 @@ impl Writer {
                     }
                 }
             }
+            // Whoever leads makes the trace.
+            Job::Traced { change, reply, .. } if self.store.is_none() => {
+                self.take(Job::Change { change, reply }, group)?
+            }
             Job::Traced { change, reply, mut trace } => {
                 trace.taken();
                 let (n_carried_out, first) = (group.replies.len(), group.effects.len());

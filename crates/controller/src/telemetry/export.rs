@@ -7,6 +7,7 @@ use api::otlp::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse, InstrumentationScope, Resource, ResourceSpans, ScopeSpans,
     Span,
 };
+use fib::name::clip;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) async fn run(
     counts: Arc<Counts>,
 ) {
     let mut client = TraceServiceClient::new(collector);
-    let mut was_away = false;
+    let (mut was_away, mut has_rejected) = (false, false);
     loop {
         let mut traces = Vec::new();
         let n_traces = waiting.recv_many(&mut traces, TOGETHER).await as u64;
@@ -39,7 +40,18 @@ pub(super) async fn run(
         }
         let request = request(&instance, traces.into_iter().flatten().collect());
         let error = match tokio::time::timeout(ANSWER, client.export(request)).await {
-            Ok(Ok(answer)) => rejection(answer.into_inner()),
+            Ok(Ok(answer)) => {
+                // It has the others, and would reject these again.
+                if let Some(error) =
+                    rejection(answer.into_inner()).filter(|_| !std::mem::replace(&mut has_rejected, true))
+                {
+                    tracing::warn!(
+                        error,
+                        "the collector of [telemetry] does not take all of each trace; this is said once"
+                    );
+                }
+                None
+            }
             Ok(Err(status)) => Some(api::client::reason(&status)),
             Err(_) => Some(format!("no answer within {} s", ANSWER.as_secs())),
         };
@@ -75,5 +87,5 @@ fn request(instance: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
 /// Why the collector took a part only.
 fn rejection(answer: ExportTraceServiceResponse) -> Option<String> {
     let partial = answer.partial_success.filter(|partial| partial.rejected_spans > 0)?;
-    Some(format!("it rejected {} spans: {}", partial.rejected_spans, partial.error_message))
+    Some(format!("it rejected {} spans: {}", partial.rejected_spans, clip(&partial.error_message)))
 }

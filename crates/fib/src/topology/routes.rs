@@ -80,7 +80,7 @@ impl Topology {
         let is_uniform = costs.all(|cost| Some(cost) == first);
         let back = distances_back(&neighbours, &transit, is_uniform, &mut search);
         // Of each neighbour: those that are alternates for all that goes through it.
-        let mut common: Vec<Vec<u64>> = neighbours.iter().map(|of| vec![u64::MAX; of.len()]).collect();
+        let mut common: Vec<Vec<Option<u64>>> = neighbours.iter().map(|of| vec![None; of.len()]).collect();
         let (mut loop_free, mut shortest) = (Vec::new(), Vec::new());
         for to in 0..n {
             search.to(to, &neighbours, &transit, is_uniform);
@@ -115,7 +115,8 @@ impl Topology {
                 let peers = shortest.iter().map(|k| most_hops[neighbours[from][*k].1 * n + to]);
                 most_hops[from * n + to] = peers.max().unwrap_or(0) + 1;
                 let others = loop_free.iter().copied().filter(|k| *k != chosen);
-                common[from][chosen] &= set_of(others);
+                let here = set_of(others);
+                common[from][chosen] = Some(common[from][chosen].map_or(here, |all| all & here));
                 shortest.retain(|k| *k < MAX_COMMON);
                 shortest.truncate(MAX_WAYS);
                 if shortest.len() > 1 && shortest[0] == chosen {
@@ -135,7 +136,7 @@ impl Topology {
         }
         let mut of_ports = BTreeMap::new();
         for (from, (of, common)) in neighbours.iter().zip(&common).enumerate() {
-            for ((port, via, _), common) in of.iter().zip(common).filter(|(_, common)| **common != u64::MAX) {
+            for ((port, via, _), common) in of.iter().zip(common).filter_map(|(of, common)| Some((of, (*common)?))) {
                 let others = of.iter().enumerate().take(MAX_COMMON).filter(|(k, _)| common >> k & 1 != 0);
                 let best = others.min_by_key(|(_, (other, peer, cost))| {
                     (peer == via, *cost, Reverse((preference(ids[from], ids[*via], ids[*peer], *other), *other)))
@@ -497,6 +498,7 @@ mod tests {
                 None => assert!(hop.port.0 >= 64, "{hop:?}"),
             }
             assert!(hop.alternate.is_some_and(|port| hop.ways.is_none_or(|ways| !ways.contains(&port))), "{hop:?}");
+            assert!(routes.hop_by(NodeId(from), hop.port).alternate.is_some(), "for all that leaves there");
         }
         // Two links, of which the hash may take the one beyond: then the other is its alternate.
         for n in 1..40 {
