@@ -247,18 +247,10 @@ fn run_size(
             };
             let is_gateway = place == Place::Gateway;
             let load = Load {
-                place,
                 wiring,
                 frame_bytes,
                 sources: if is_gateway { Arc::clone(&at_entry) } else { Arc::default() },
-                check_source: CheckSource::Off,
-                acl: None,
-                destinations: Arc::clone(destinations),
-                n_exits: EXITS,
-                spread: false,
-                workers: workers as usize,
-                frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
-                connections: None,
+                ..plain_load(options, place, destinations, workers)
             };
             let place = match (place, wiring) {
                 (Place::Core, Wiring::Rings) => "core",
@@ -313,6 +305,24 @@ fn run_size(
     Ok(())
 }
 
+/// The smallest frames over rings, with nothing checked and no connections.
+fn plain_load(options: &Options, place: Place, destinations: &Arc<[u64]>, workers: u32) -> Load {
+    Load {
+        place,
+        wiring: Wiring::Rings,
+        frame_bytes: 64,
+        sources: Arc::default(),
+        check_source: CheckSource::Off,
+        acl: None,
+        destinations: Arc::clone(destinations),
+        n_exits: EXITS,
+        spread: false,
+        workers: workers as usize,
+        frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
+        connections: None,
+    }
+}
+
 /// A kind of traffic and switch: open connections, with or without a flood in between.
 const CONTESTANTS: [(&str, Connections); 4] = {
     let plain = Connections { tracked: true, flood_after: None, flood_accepted: false };
@@ -362,18 +372,9 @@ fn measure_connections(
             for _ in 0..options.runs {
                 for ((name, connections, acl), rates) in contestants.iter().zip(&mut rates) {
                     let load = Load {
-                        place,
-                        wiring: Wiring::Rings,
-                        frame_bytes: 64,
-                        sources: Arc::default(),
-                        check_source: CheckSource::Off,
                         acl: acl.clone(),
-                        destinations: Arc::clone(&destinations),
-                        n_exits: EXITS,
-                        spread: false,
-                        workers: workers as usize,
-                        frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
                         connections: Some(*connections),
+                        ..plain_load(options, place, &destinations, workers)
                     };
                     let measured = forward_with_fib(&load, &input.hasher(), fib, input.names)
                         .map_err(|error| input.build_error("forward", error))?;
@@ -409,20 +410,7 @@ fn measure_captures(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     for (&workers, frame_bytes) in options.threads.iter().flat_map(|workers| [64, 1500].map(|bytes| (workers, bytes))) {
-        let load = Load {
-            place: Place::Core,
-            wiring: Wiring::Rings,
-            frame_bytes,
-            sources: Arc::default(),
-            check_source: CheckSource::Off,
-            acl: None,
-            destinations: Arc::clone(&destinations),
-            n_exits: EXITS,
-            spread: false,
-            workers: workers as usize,
-            frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
-            connections: None,
-        };
+        let load = Load { frame_bytes, ..plain_load(options, Place::Core, &destinations, workers) };
         let bench = format!("capture/core, {frame_bytes} bytes");
         listener.say(&format!("{bench}, {} names, {design}", size_text(input.names.len() as u64)));
         let mut rates = vec![Vec::new(); CAPTURES.len()];
