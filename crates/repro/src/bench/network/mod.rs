@@ -313,7 +313,7 @@ impl Bench<'_> {
         let began = Instant::now();
         let n = controller.see_streams(self.runtime, TELLERS.min(self.network.gateways), STREAM)?;
         self.tell(
-            "hosts found by 16 switches, learnt and durable",
+            "hosts found by several switches at once, learnt and durable",
             &mut [n as f64 / began.elapsed().as_secs_f64()],
             "names/s",
         );
