@@ -148,6 +148,34 @@ fn run_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn one_measurement_serves_two_papers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::new(folder.path());
+    let paper = tiny("[1000, 2000]", "").expect("a sound catalogue");
+    let first = runner::run(&paper, &paper.figures[0], &PLAN, &store, &mut Silent::default()).expect("it runs");
+    let mut other = paper.clone();
+    other.id = "later".into();
+    let mut watch = Silent::default();
+    let second = runner::run(&other, &other.figures[0], &PLAN, &store, &mut watch).expect("it runs");
+    assert!(watch.steps.is_empty(), "measured twice: {:?}", watch.steps);
+    assert!(second.record.complete && second.points == first.points);
+    assert_eq!(second.notes(), ["Measured once, for tiny/figure-1."]);
+    let loaded = store.load("later", "figure-1").expect("readable").expect("results");
+    assert_eq!((loaded.points, loaded.record.steps.len()), (first.points.clone(), 2));
+    // The same number of names where nothing is swept has no place on an axis.
+    other.id = "fixed".into();
+    other.figures[0].sweep = None;
+    other.figures[0].quick = "n = 1000".parse().expect("TOML");
+    let fixed = runner::run(&other, &other.figures[0], &PLAN, &store, &mut Silent::default()).expect("it runs");
+    assert!(fixed.points().all(|point| point.x.is_none()));
+    // What is asked for again is measured.
+    other.id = "again".into();
+    let mut watch = Silent::default();
+    runner::run(&other, &other.figures[0], &Plan { again: true, ..PLAN }, &store, &mut watch).expect("it runs");
+    assert_eq!(watch.steps.len(), 1);
+}
+
+#[test]
 fn contestant_that_is_not_there_is_left_out_and_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());

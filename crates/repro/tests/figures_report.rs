@@ -160,7 +160,14 @@ fn stored(y: [[f64; 2]; 2]) -> Stored {
             seed: 1,
             version: "0".into(),
             machine: Machine::read(),
-            steps: vec![StepRecord { digest: "0".into(), label: String::new(), seconds: 0.0, missing: Vec::new() }],
+            steps: vec![StepRecord {
+                digest: "0".into(),
+                label: String::new(),
+                seconds: 0.0,
+                missing: Vec::new(),
+                notes: Vec::new(),
+                measured_for: None,
+            }],
             complete: true,
         },
         points: vec![

@@ -271,6 +271,9 @@ fn footnotes(entry: &Entry<'_>, stored: &Stored) -> String {
     for (series, reason) in stored.lacks() {
         let _ = writeln!(out, "<p class=\"note\"><b>Without {}:</b> {}</p>", escape(&series), prose(reason));
     }
+    for note in stored.notes() {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&note));
+    }
     if !stored.record.complete {
         out += "<p class=\"note\">The run is not complete.</p>\n";
     }

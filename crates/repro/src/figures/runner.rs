@@ -177,7 +177,14 @@ pub(super) fn run_steps(
     store: &Store,
     watch: &mut dyn Watch,
 ) -> Result<Stored, RunError> {
-    let mut before = if plan.again { None } else { store.load(paper, figure)? };
+    let before = if plan.again { None } else { store.load(paper, figure)? };
+    // Two versions of a paper show some measurements under two numbers.
+    let others = if plan.again { Vec::new() } else { store.all()? };
+    let measured = |step: &Step| {
+        let mut known = others.iter().filter_map(|other| Some((&other.record.figure, other.step(&step.digest)?)));
+        // The label says what is swept, which is the x of the points.
+        known.find(|(_, (known, _))| known.label == step.label)
+    };
     let mut stored = Stored {
         record: Record {
             figure: id.to_owned(),
@@ -192,24 +199,27 @@ pub(super) fn run_steps(
         points: Vec::new(),
     };
     for (at, step) in steps.iter().enumerate() {
-        if let Some(before) = &mut before
-            && let Some(known) = before.record.steps.iter().find(|known| known.digest == step.digest)
-            // Where nothing could be measured, what was missing may be there now.
-            && before.points.iter().any(|(digest, _)| *digest == step.digest)
-        {
+        if let Some((known, points)) = before.as_ref().and_then(|before| before.step(&step.digest)) {
             stored.record.steps.push(known.clone());
-            stored.points.extend(before.points.iter().filter(|(digest, _)| *digest == step.digest).cloned());
+            stored.points.extend(points);
+            continue;
+        }
+        if let Some((of, (known, points))) = measured(step) {
+            let measured_for = known.measured_for.as_ref().unwrap_or(of).clone();
+            watch.say(&format!("{}: measured for {measured_for}", step.label));
+            stored.record.steps.push(StepRecord { measured_for: Some(measured_for), ..known.clone() });
+            stored.points.extend(points);
             continue;
         }
         watch.step(at, steps.len(), &step.label);
-        let mut recorder = Recorder { watch, missing: Vec::new() };
+        let mut recorder = Recorder { watch, missing: Vec::new(), notes: Vec::new() };
         let start = Instant::now();
         let points = (method.run)(&step.setting, &mut recorder).map_err(|error| RunError::Step {
             figure: id.to_owned(),
             step: step.label.clone(),
             error,
         })?;
-        let missing = recorder.missing;
+        let Recorder { missing, notes, .. } = recorder;
         stored.points.extend(points.into_iter().map(|mut point| {
             point.x = point.x.or_else(|| step.x.clone());
             (step.digest.clone(), point)
@@ -219,13 +229,15 @@ pub(super) fn run_steps(
             label: step.label.clone(),
             seconds: (start.elapsed().as_secs_f64() * 100.0).round() / 100.0,
             missing,
+            notes,
+            measured_for: None,
         });
         stored.record.complete = at + 1 == steps.len();
         store.save(paper, figure, &stored)?;
     }
     watch.step(steps.len(), steps.len(), "");
     if !stored.record.complete {
-        // All steps were there already; the record may still be of a run with more of them.
+        // The last step was there already; the record may still be of a run with more of them.
         stored.record.complete = true;
         if let Some(before) = before {
             stored.record.machine = before.record.machine;
@@ -240,6 +252,7 @@ pub(super) fn run_steps(
 struct Recorder<'a> {
     watch: &'a mut dyn Watch,
     missing: Vec<Missing>,
+    notes: Vec<String>,
 }
 
 impl Progress for Recorder<'_> {
@@ -250,5 +263,10 @@ impl Progress for Recorder<'_> {
     fn lacks(&mut self, series: &str, reason: &str) {
         self.watch.say(&format!("without {series}: {reason}"));
         self.missing.push(Missing { series: series.to_owned(), reason: reason.to_owned() });
+    }
+
+    fn differs(&mut self, text: &str) {
+        self.watch.say(text);
+        self.notes.push(text.to_owned());
     }
 }

@@ -61,6 +61,12 @@ pub struct StepRecord {
     /// Series without a point, and why.
     #[serde(default)]
     pub missing: Vec<Missing>,
+    /// Where the measurement differs from the parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The figure for which it was measured, if that is another with the same step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_for: Option<String>,
 }
 
 /// A series that was not measured.
@@ -96,6 +102,28 @@ impl Stored {
             }
         }
         missing
+    }
+
+    /// What differs from the parameters, and with which figures steps are shared; each once.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for step in &self.record.steps {
+            let shared = step.measured_for.iter().map(|figure| format!("Measured once, for {figure}."));
+            for note in step.notes.iter().cloned().chain(shared) {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        notes
+    }
+
+    /// The finished step with this digest and its points, if there are any.
+    pub fn step(&self, digest: &str) -> Option<(&StepRecord, Vec<(String, Point)>)> {
+        let step = self.record.steps.iter().find(|step| step.digest == digest)?;
+        let points: Vec<_> = self.points.iter().filter(|(of, _)| of == digest).cloned().collect();
+        // Where nothing could be measured, what was missing may be there now.
+        (!points.is_empty()).then_some((step, points))
     }
 
     /// Each reason why series have no point, behind the names of these series.
@@ -173,6 +201,25 @@ impl Store {
             points.push((step, Point { series, x, y, min, max }));
         }
         Ok(Some(Stored { record, points }))
+    }
+
+    /// The results of all figures that were run.
+    /// # Errors
+    /// [`StoreError`], as [`Store::load`].
+    pub fn all(&self) -> Result<Vec<Stored>, StoreError> {
+        let entries = |folder: &Path| -> Vec<PathBuf> {
+            let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+            paths.sort();
+            paths
+        };
+        let name = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut all = Vec::new();
+        for paper in entries(&self.root) {
+            for path in entries(&paper).iter().filter(|path| path.extension().is_some_and(|ext| ext == "json")) {
+                all.extend(self.load(&name(&paper), &name(path))?);
+            }
+        }
+        Ok(all)
     }
 
     /// Replaces the stored results of a figure.

@@ -207,13 +207,17 @@ fn made(
 ) -> Result<Option<Box<dyn Side>>, BenchError> {
     match sides::new(name, capacity as usize, options.is_small, options.seed) {
         Ok(side) => Ok(Some(side)),
-        Err(error) if options.contestants.is_empty() => {
-            listener.say(&error.to_string());
-            Ok(None)
-        }
-        Err(error) if listener.goes_without(name, &error) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => without(options, name, error, listener).map(|()| None),
     }
+}
+
+/// Goes on without a contestant, and reports why, unless it was asked for by name.
+fn without(options: &Options, name: &str, error: BenchError, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    if options.contestants.is_empty() {
+        listener.say(&error.to_string());
+        return Ok(());
+    }
+    if listener.goes_without(name, &error) { Ok(()) } else { Err(error) }
 }
 
 /// Suffix of a contestant with an insert of batches, where it inserts one by one.
@@ -248,18 +252,33 @@ fn fill_by(
 fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
     let names = options.chosen().into_iter().filter(|&name| name != "floor");
     // In both ways, where a table has both.
-    let ways: Vec<(&str, bool)> = names
+    let mut ways: Vec<(&str, bool)> = names
         .flat_map(|name| sides::inserts_batches(name).then_some((name, true)).into_iter().chain([(name, false)]))
         .collect();
     let n = (setting.0 as f64 * setting.1) as u64;
     let mut rows: Vec<((&str, bool), Vec<f64>, f64)> = Vec::new();
     for run in 0..options.runs as usize {
-        for &way in &ways {
+        for way in ways.clone() {
             let (name, in_batches) = way;
             let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
-            let elapsed = fill_by(options, name, 0..n, |keys| {
-                if in_batches { side.insert(keys) } else { side.insert_one_by_one(keys) }
-            })?;
+            let filled =
+                fill_by(
+                    options,
+                    name,
+                    0..n,
+                    |keys| {
+                        if in_batches { side.insert(keys) } else { side.insert_one_by_one(keys) }
+                    },
+                );
+            let elapsed = match filled {
+                Ok(elapsed) => elapsed,
+                Err(error) => {
+                    without(options, name, error, listener)?;
+                    ways.retain(|&other| other != way);
+                    rows.retain(|row| row.0 != way);
+                    continue;
+                }
+            };
             if run == 0 {
                 rows.push((way, Vec::new(), 8.0 * side.bytes() as f64 / n as f64));
             }
@@ -292,7 +311,11 @@ fn lookups(
         let mut sides = Vec::new();
         for _ in 0..threads {
             let Some(mut side) = made(options, name, capacity, listener)? else { continue 'names };
-            fill(options, name, side.as_mut(), 0..n)?;
+            // DPDK's hash table refuses the last keys of some high loads.
+            if let Err(error) = fill(options, name, side.as_mut(), 0..n) {
+                without(options, name, error, listener)?;
+                continue 'names;
+            }
             sides.push(side);
         }
         entered.push((name, sides));

@@ -178,8 +178,8 @@ fn fit(options: &mut Options, progress: &mut dyn Progress) {
         *capacity /= 2;
     }
     if *capacity < wanted {
-        progress.say(&format!(
-            "{tables} tables of {wanted} slots need {} GB, {} GB are free: measured with {capacity} slots",
+        progress.differs(&format!(
+            "{tables} tables of {wanted} slots need {} GB, {} GB are free: measured with {capacity} slots.",
             (wanted * tables * BYTES_A_SLOT).div_ceil(1 << 30),
             free >> 30,
         ));

@@ -136,6 +136,10 @@ pub trait Progress {
     fn say(&mut self, text: &str);
     /// A series cannot take part here; `reason` says why, and what to do about it.
     fn lacks(&mut self, series: &str, reason: &str);
+    /// The measurement differs from the parameters: a sentence for the record.
+    fn differs(&mut self, text: &str) {
+        self.say(text);
+    }
 }
 
 /// Collects the rows of a bench. Contestants that are not available or cannot be built are left out.
