@@ -6,8 +6,8 @@ use api::identity::Kind;
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    AddSwitchesRequest, LinkEnd, LinkList, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
-    SeeHostsRequest, SeenHost, SetLinkRequest,
+    AddSwitchesRequest, LinkEnd, LinkList, ListNamesRequest, ListSwitchesRequest, NameBatch, NameRecord,
+    PutNamesRequest, SeeHostsRequest, SeenHost, SetLinkRequest,
 };
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -120,6 +120,13 @@ impl Controller {
         let request = PutNamesRequest { names, only_new: false };
         let answer = runtime.block_on(self.client.put_names(request));
         answer.map(drop).map_err(|error| failed("a change", &error))
+    }
+
+    /// The number of names found that begin with a text.
+    pub(super) fn search(&mut self, runtime: &Runtime, prefix: &str, limit: u32) -> Result<usize, BenchError> {
+        let request = ListNamesRequest { prefix: prefix.to_owned(), limit, ..ListNamesRequest::default() };
+        let answer = runtime.block_on(self.client.list_names(request));
+        answer.map(|page| page.into_inner().names.len()).map_err(|error| failed("a search", &error))
     }
 
     pub(super) fn set_link(&mut self, runtime: &Runtime, end: LinkEnd, up: bool) -> Result<(), BenchError> {

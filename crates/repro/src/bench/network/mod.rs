@@ -5,8 +5,8 @@
 //!        RIB in SQLite, a session a switch                          replica as in a switch, and no ports
 //! ```
 //! Switches are in a twisted torus: number i has links to i + 1 and to i + √n. Some, the gateways, have a host port each, over
-//! which names are spread. One after the other: names are imported; all agents attach and are sent their tables; single names
-//! move to other hosts; clients send changes as fast as they are answered; a link is cut; switches tell of hosts that they found; the
+//! which names are spread. One after the other: names are imported; all agents attach and are sent their tables; names are searched
+//! for as one types; single names move to other hosts; clients send changes as fast as they are answered; a link is cut; switches tell of hosts that they found; the
 //! controller is killed and started again. A time ends when the last agent serves the change, or when the controller says that all are in step, which it asks
 //! and answers for all of them at once.
 //!
@@ -29,6 +29,8 @@ use tokio::runtime::Runtime;
 
 /// Names in one message of an import.
 const BATCH: u64 = 10_000;
+/// Names that a search shows, as the page in a browser does.
+const FOUND: u32 = 50;
 /// Clients that send changes at once.
 const CLIENTS: u64 = 64;
 /// Switches that tell of hosts at once.
@@ -232,6 +234,7 @@ impl Bench<'_> {
         );
 
         say(&format!("{n_switches} switches, {n_names} names: changes"));
+        self.searches(&mut controller)?;
         self.single_changes(&mut controller, &crowd)?;
         self.streams(&mut controller)?;
         self.cut_link(&mut controller, &crowd)?;
@@ -247,6 +250,29 @@ impl Bench<'_> {
         self.tell("controller killed: all switches in step again", &mut [began.elapsed().as_secs_f64()], "s");
         let more = crowd.statuses().map(|status| status.received_bytes).sum::<u64>() - bytes;
         self.tell("sent for that, a switch, of what it had", &mut [more as f64 / f64::from(n_switches) / 1e3], "kB");
+        Ok(())
+    }
+
+    /// Names are searched for as they are typed, letter by letter.
+    fn searches(&mut self, controller: &mut Controller) -> Result<(), BenchError> {
+        let (mut letters, mut worst) = (Vec::new(), Vec::new());
+        for i in 0..u64::from(self.options.runs) {
+            let name = self.network.name(i * 7919 % self.network.n_names, 0).name;
+            let mut slowest = 0.0_f64;
+            for n_letters in 1..=name.len() {
+                let began = Instant::now();
+                let found = controller.search(self.runtime, &name[..n_letters], FOUND)?;
+                let ms = began.elapsed().as_secs_f64() * 1e3;
+                if found == 0 {
+                    return Err(BenchError::Setting(format!("nothing begins with {}", &name[..n_letters])));
+                }
+                letters.push(ms);
+                slowest = slowest.max(ms);
+            }
+            worst.push(slowest);
+        }
+        self.tell("a name is searched for as one types: an answer", &mut letters, "ms");
+        self.tell("a name is searched for as one types: the slowest of its answers", &mut worst, "ms");
         Ok(())
     }
 
