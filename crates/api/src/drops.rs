@@ -1,7 +1,7 @@
 //! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
 
 /// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
-pub const REASONS: [(&str, &str); 45] = [
+pub const REASONS: [(&str, &str); 46] = [
     ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
     (
         "truncated",
@@ -73,12 +73,16 @@ pub const REASONS: [(&str, &str); 45] = [
     ("tx_refused", "The port of exit cannot send so long a frame. Raise the MTU of trunks by the 4 bytes of the shim."),
     ("dhcp", "A host sent DHCP for another host, or more of it than its port may."),
     (
+        "group_rate",
+        "A host sent more to everybody than its port may (`group_frames_per_second` in switch.toml), or its tenant than is copied in a second: look for a storm.",
+    ),
+    (
         "broadcast",
-        "Broadcasts are not carried, other than DHCP and ARP requests, which are answered where they come in.",
+        "A broadcast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. ARP requests are answered where they come in.",
     ),
     (
         "multicast",
-        "Multicasts are not carried, other than neighbour solicitations, which are answered where they come in.",
+        "A multicast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. Neighbour solicitations are answered where they come in.",
     ),
     ("arp_unknown", "A host asked for an IP address that no name has."),
     ("arp_own", "A host asked for its own address, which needs no answer."),

@@ -7,9 +7,10 @@ use api::v1;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::{Client, PATIENCE, Process, Site, in_step};
 
 netio::tests! {
@@ -17,6 +18,7 @@ netio::tests! {
         hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away,
         hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it,
         a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not,
+        what_a_host_says_to_everybody_is_heard_by_its_tenant_alone,
     ],
     anywhere: []
 }
@@ -149,12 +151,19 @@ struct Network {
 }
 
 fn with_controller(value_mode: &str, test: impl FnOnce(&Network) + Send) {
+    with_sections(value_mode, "", test);
+}
+
+/// As [`with_controller`], with these sections in its configuration.
+fn with_sections(value_mode: &str, sections: &str, test: impl FnOnce(&Network) + Send) {
     in_namespace(|| {
         ip("link set lo up");
         ip("link add t1 mtu 1504 type veth peer name t2 mtu 1504");
         ip("link set t1 up");
         ip("link set t2 up");
-        let site = Site::new(&format!("value_mode = \"{value_mode}\"\nauto_links = \"on\"\nauto_switches = \"on\""));
+        let settings =
+            format!("value_mode = \"{value_mode}\"\nauto_links = \"on\"\nauto_switches = \"on\"\n{sections}");
+        let site = Site::new(&settings);
         let _controller = site.start();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(site.client());
@@ -308,6 +317,57 @@ fn a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not() {
             assert!(!speaks.reaches(77));
         }
         assert_eq!(names(), ["02:00:00:00:00:01"]);
+    });
+}
+
+fn what_a_host_says_to_everybody_is_heard_by_its_tenant_alone() {
+    with_sections("egress", "[groups]\ntenants = [0]\n", |Network { site, runtime, client, .. }| {
+        let stranger = "name add 02:00:00:00:00:03 stranger --ip 10.0.0.3 --tenant 9";
+        for words in ["switch add s2", "host add stranger s2:3", stranger] {
+            assert!(site.fibula(&words.split(' ').collect::<Vec<_>>()).status.success(), "{words}");
+        }
+        let [one, two, stranger] = [(1, "p1"), (2, "p2"), (3, "p3")].map(|(index, port)| {
+            let host = Host::new();
+            host.plug(port, index);
+            host.inside(|| ip("route add 224.0.0.0/4 dev eth"));
+            host
+        });
+        let _switches =
+            [switch(site, "s1", "", "t1", &[(1, "p1")]), switch(site, "s2", "", "t2", &[(2, "p2"), (3, "p3")])];
+        soon(runtime, "both switches are in step", async || in_step(client).await == 2);
+        one.reaches_soon(1, &two, 2);
+        // Sockets stay in the namespace where they were made.
+        let listen = |host: &Host, index: u8| {
+            host.inside(move || {
+                let ears = UdpSocket::bind("0.0.0.0:5353").unwrap();
+                ears.join_multicast_v4(&Ipv4Addr::new(224, 0, 0, 251), &Ipv4Addr::new(10, 0, 0, index)).unwrap();
+                ears.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+                ears
+            })
+        };
+        let (ears, other) = (listen(&two, 2), listen(&stranger, 3));
+        let mouth = one.inside(|| UdpSocket::bind("10.0.0.1:0").unwrap());
+        mouth.set_broadcast(true).unwrap();
+        for to in ["10.0.0.255:5353", "255.255.255.255:5353", "224.0.0.251:5353"] {
+            let began = Instant::now();
+            let mut heard = [0; 64];
+            // The members are told within a second.
+            while {
+                mouth.send_to(to.as_bytes(), to).unwrap();
+                !ears.recv(&mut heard).is_ok_and(|n| heard[..n] == *to.as_bytes())
+            } {
+                assert!(began.elapsed() < PATIENCE, "nobody hears {to}");
+            }
+        }
+        // An address that no name has is asked for: the host that has it answers for itself.
+        two.inside(|| ip("addr add 10.0.0.77/24 dev eth"));
+        let began = Instant::now();
+        while !one.reaches(77) {
+            assert!(began.elapsed() < PATIENCE, "nobody answers for 10.0.0.77");
+        }
+        other.set_nonblocking(true).unwrap();
+        let heard = other.recv(&mut [0; 64]);
+        assert!(heard.is_err(), "another tenant hears it: {heard:?}");
     });
 }
 

@@ -142,7 +142,8 @@ const PORT: &str = "[[port]]\nid = 1\ndevice = 'eth1'\nrole = 'host'\n";
 #[test]
 fn page_of_the_controller_has_every_key_and_no_other() {
     let mut sections = vec![(TOP, format!("{NO_KEY} = 1\n"))];
-    let others = ["[tls]", "[etcd]", "[audit]", "[design]", "[learn]", "[telemetry]", "[limits]", "[rates]"];
+    let others =
+        ["[tls]", "[etcd]", "[audit]", "[design]", "[groups]", "[learn]", "[telemetry]", "[limits]", "[rates]"];
     sections.extend(others.map(|title| section(title, "")));
     agree("controller.toml.5", controller, &sections);
 }

@@ -63,7 +63,13 @@ fn report(replica: &Replica<MemoryTables>) -> bytes::Bytes {
 }
 
 fn hello(switch: &str, report: bytes::Bytes) -> Body {
-    Body::Hello(Hello { switch: switch.to_owned(), report, version: "test".to_owned(), says_log: true })
+    Body::Hello(Hello {
+        switch: switch.to_owned(),
+        report,
+        version: "test".to_owned(),
+        says_log: true,
+        takes_groups: false,
+    })
 }
 
 fn name(index: u32) -> Name {

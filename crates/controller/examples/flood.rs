@@ -279,7 +279,7 @@ async fn follow(url: String, switch: String, counts: &Counts, flood: &Arc<Atomic
     let channel = api::client::connect_to(Kind::Controller, &url, None, PATIENCE).await?;
     let (to_controller, outgoing) = mpsc::channel(4);
     let report: bytes::Bytes = Uplink::Report(Report::default()).encode().into();
-    let hello = v1::Hello { switch, report: report.clone(), version: String::new(), says_log: false };
+    let hello = v1::Hello { switch, report: report.clone(), version: String::new(), ..v1::Hello::default() };
     to_controller.send(v1::FromSwitch { body: Some(Body::Hello(hello)) }).await?;
     let attached = api::client::southbound(channel).attach(ReceiverStream::new(outgoing)).await?;
     let mut incoming = attached.into_inner();

@@ -106,7 +106,7 @@ async fn acknowledge(url: String, switch: String, received: Arc<AtomicU64>) {
     let Ok(channel) = api::client::connect(&url, PATIENCE).await else { return };
     let (answers, outgoing) = tokio::sync::mpsc::channel(16);
     let report = fib::messages::Uplink::Report(fib::messages::Report::default()).encode().into();
-    let hello = v1::Hello { switch, report, version: "stub".to_owned(), says_log: false };
+    let hello = v1::Hello { switch, report, version: "stub".to_owned(), ..v1::Hello::default() };
     let _ = answers.try_send(v1::FromSwitch { body: Some(Body::Hello(hello)) });
     let Ok(stream) = api::client::southbound(channel).attach(ReceiverStream::new(outgoing)).await else { return };
     let mut messages = stream.into_inner();

@@ -1,5 +1,6 @@
 //! `controller.toml`.
 
+use crate::groups;
 use crate::learning;
 use crate::store::{EtcdAddress, EtcdTls};
 use api::address::Address;
@@ -228,6 +229,9 @@ pub struct Config {
     /// What may be learnt of hosts.
     #[serde(default)]
     pub learn: learning::Settings,
+    /// What is carried to everybody.
+    #[serde(default)]
+    pub groups: groups::Settings,
     /// Where traces of changes go; nowhere if absent.
     pub telemetry: Option<Telemetry>,
     /// What peers may take.
@@ -295,6 +299,7 @@ impl Config {
         config.limits.check()?;
         limit("rates.reports_per_minute", config.rates.reports_per_minute.into(), 1, 60_000)?;
         config.audit.check()?;
+        config.groups.check(config.name_kind == NameKind::Mac)?;
         config.telemetry.as_ref().map_or(Ok(()), Telemetry::check)?;
         if let Some(files) = &config.tls {
             files.paths()?;
@@ -410,6 +415,7 @@ mod tests {
             ("status = 'unix:status.sock'\n", "no absolute path"),
             ("[tls]\ncert = 'c.pem'\n", "names no key"),
             ("[audit]\nkeep = 0\n", "keep = 1"),
+            ("[groups]\ntenants = [0]\nmax_names = 1\n", "groups.max_names = 1"),
             ("[telemetry]\notlp = '127.0.0.1:4317'\n", "like http://127.0.0.1:4317"),
             ("[telemetry]\notlp = 'http://nowhere'\n", "like http://127.0.0.1:4317"),
             ("[telemetry]\notlp = 'https://a:4317'\n", "needs ca"),

@@ -22,6 +22,9 @@ struct Last {
     memory: Option<MemoryUse>,
     /// Whether it can be asked for its log.
     says_log: bool,
+    /// Whether it understands who hears what is said to everybody, and the generation of what it was told.
+    takes_groups: bool,
+    groups_told: Option<u64>,
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
     rates: Option<Rates>,
@@ -43,6 +46,21 @@ impl Said {
 
     pub(crate) fn says_log(&self) -> bool {
         self.lock().says_log
+    }
+
+    /// Notes whether the switch understands who hears what is said to everybody.
+    pub(crate) fn set_takes_groups(&self, takes_groups: bool) {
+        self.lock().takes_groups = takes_groups;
+    }
+
+    /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told those of another.
+    pub(crate) fn lacks_groups(&self, generation: u64) -> bool {
+        let last = self.lock();
+        last.takes_groups && last.groups_told != Some(generation)
+    }
+
+    pub(crate) fn set_groups_told(&self, generation: u64) {
+        self.lock().groups_told = Some(generation);
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.

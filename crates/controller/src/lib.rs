@@ -18,6 +18,7 @@ pub mod config;
 mod counters;
 mod events;
 mod follow;
+pub mod groups;
 pub mod hosts;
 #[cfg(feature = "kit")]
 pub mod kit;
@@ -293,6 +294,8 @@ impl Controller {
                 }
             }
         });
+
+        tokio::spawn(groups::tell(config.groups.clone(), jobs.clone(), Arc::clone(&shared)));
 
         let told = Arc::clone(&shared);
         tokio::spawn(async move {

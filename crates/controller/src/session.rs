@@ -10,7 +10,7 @@ use crate::counters::Said;
 use crate::session::question::Question;
 use api::crash::step;
 use api::seam::{Mistake, mistaken, now};
-use api::v1::{AskLog, SaidLog, ToSwitch, Verified};
+use api::v1::{AskLog, Groups, SaidLog, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
 use fib::topology::NodeId;
@@ -21,6 +21,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// Bytes counted for each queued message besides its own.
 const MESSAGE_OVERHEAD: usize = 64;
+
+/// Bytes of a message that may be large.
+pub(crate) fn weight(message: &ToSwitch) -> usize {
+    message.message.len() + message.groups.as_ref().map_or(0, prost::Message::encoded_len)
+}
 
 /// The writer's and the pusher's end of a stream.
 #[derive(Debug)]
@@ -445,6 +450,15 @@ impl Session {
         self.logging.answer(answer.number, answer);
     }
 
+    /// Tells the switch who hears what its hosts say to everybody, if it understands that and was last told another generation.
+    pub(crate) fn tell_groups(&self, generation: u64, groups: impl FnOnce() -> Groups) {
+        if self.said.lacks_groups(generation)
+            && self.ask_now(ToSwitch { groups: Some(groups()), ..ToSwitch::default() })
+        {
+            self.said.set_groups_told(generation);
+        }
+    }
+
     /// Sends a question; also a switch that refuses its tables can answer. Whether the session goes on.
     fn ask_now(&self, question: ToSwitch) -> bool {
         // Whoever asks again and again does not fill the queue of a switch that reads slowly.
@@ -453,7 +467,7 @@ impl Session {
         }
         let queue = self.lock();
         let Some(sender) = &queue.sender else { return false };
-        self.backlog_bytes.fetch_add(MESSAGE_OVERHEAD, Relaxed);
+        self.backlog_bytes.fetch_add(weight(&question) + MESSAGE_OVERHEAD, Relaxed);
         sender.send(ToSwitch { answered: u64::MAX, ..question }).is_ok()
     }
 
@@ -501,7 +515,7 @@ impl Outbox {
                 () = self.session.until_ended() => return None,
                 next = self.receiver.recv() => next?,
             };
-            self.session.release(next.message.len());
+            self.session.release(weight(&next));
             if !self.session.is_refused(&next) {
                 return Some(next);
             }

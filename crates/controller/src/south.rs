@@ -4,7 +4,7 @@ use crate::change::{Change, Refusal};
 use crate::config::Auto;
 use crate::events::Level;
 use crate::newcomers::Noted;
-use crate::session::{Outbox, Session};
+use crate::session::{Outbox, Session, weight};
 use crate::shared::Shared;
 use crate::writer::{Attached, Job};
 use api::crash::step;
@@ -100,7 +100,9 @@ impl Southbound for South {
         let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
             .await
             .map_err(|_| Status::deadline_exceeded("no hello message within 10 s; connect again"))??;
-        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version, says_log })) }) = first else {
+        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version, says_log, takes_groups })) }) =
+            first
+        else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
@@ -129,6 +131,7 @@ impl Southbound for South {
             status
         })?;
         session.said().set_says_log(says_log);
+        session.said().set_takes_groups(takes_groups);
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 
@@ -241,7 +244,7 @@ impl South {
 async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status>>) {
     while let Some(next) = outbox.next().await {
         // What is in the channel counts for nobody: a large message goes there alone.
-        let n_slots = if next.message.len() >= LARGE_BYTES { MESSAGES_AHEAD } else { 1 };
+        let n_slots = if weight(&next) >= LARGE_BYTES { MESSAGES_AHEAD } else { 1 };
         tokio::select! {
             room = messages.reserve_many(n_slots) => {
                 let Ok(mut room) = room else { return };

@@ -7,7 +7,7 @@
 //! | IPv4, IPv6 | by addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others), of the packet itself: an ICMP error is not what it quotes |
 //! | a later fragment | it has no ports: dropped, unless all rules are over addresses alone |
 //! | ARP, neighbour discovery (hop limit 255) | enters: [`source`](crate::source) checks it |
-//! | to a group | enters: it is answered or dropped, never forwarded |
+//! | to a group | enters: it is answered, dropped, or copied ([`groups`](crate::groups)), and each copy is judged |
 //! | anything else, more than two VLAN tags, too many extension headers | dropped |
 //!
 //! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes, and replaced whole: a

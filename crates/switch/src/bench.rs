@@ -25,6 +25,7 @@ use crate::counters::Counts;
 use crate::dataplane::{BuildError, PortSpec, Settings, build};
 use crate::flow::rules::{Rule, Rules};
 use crate::flow::{self, Flows};
+use crate::groups::FRAMES_PER_SECOND;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use crate::source::CheckSource;
@@ -221,6 +222,7 @@ fn forward<T: Table + 'static>(
             learns: false,
             notes_true: false,
             dhcp: None,
+            group_frames_per_second: FRAMES_PER_SECOND,
             driver: "memory".to_owned().into(),
             devices: vec![],
         })

@@ -18,12 +18,17 @@ impl Budget {
 
     /// Spends one, if there is one.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.take_many(1, now)
+    }
+
+    /// Spends so many, or none.
+    pub(crate) fn take_many(&mut self, n: usize, now: Instant) -> bool {
         let full = f64::from(self.per_second);
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * full;
         (self.left, self.at) = ((self.left + earned).min(full), now);
-        let may = self.left >= 1.0;
+        let may = self.left >= n as f64;
         if may {
-            self.left -= 1.0;
+            self.left -= n as f64;
         }
         may
     }
@@ -42,6 +47,9 @@ mod tests {
         assert_eq!(spend(&mut budget, start), 10);
         assert_eq!(spend(&mut budget, start + Duration::from_millis(500)), 5);
         assert_eq!(spend(&mut budget, start + Duration::from_secs(3600)), 10);
+        assert!(budget.take_many(0, start) && !budget.take_many(1, start));
+        assert!(!budget.take_many(11, start + Duration::from_secs(9999)), "more than there ever is");
+        assert!(budget.take_many(10, start + Duration::from_secs(9999)));
         assert_eq!(spend(&mut budget, start), 0, "a clock that goes back earns nothing");
     }
 }

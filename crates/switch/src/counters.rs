@@ -1,5 +1,6 @@
 //! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent, a hello of a
-//! neighbour, or dropped for one of the reasons here: `received + originated == sent + hellos + dropped`, exactly.
+//! neighbour, copied for everybody, or dropped for one of the reasons here:
+//! `received + originated == sent + hellos + groups + dropped`, exactly.
 
 use netio::Counter;
 
@@ -75,9 +76,11 @@ drop_reasons! {
     TxRefused = "tx_refused",
     /// A broadcast of DHCP that speaks for another host than its sender, or one more than the port may send.
     Dhcp = "dhcp",
-    /// A broadcast from a trunk, or one that is not an ARP request.
+    /// To everybody, and more than the port may send, or its copies more than its tenant may have.
+    GroupRate = "group_rate",
+    /// A broadcast from a trunk, or one that is not an ARP request and that nobody is to hear.
     Broadcast = "broadcast",
-    /// A multicast from a trunk, or one that is not a neighbour solicitation.
+    /// A multicast from a trunk, or one that is not a neighbour solicitation and that nobody is to hear.
     Multicast = "multicast",
     /// An ARP request for an address of no known host, or a malformed one.
     ArpUnknown = "arp_unknown",
@@ -129,12 +132,17 @@ pub struct WorkerCounters {
     pub sent: Counter,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: Counter,
-    /// Hellos, and questions of a gateway for its neighbours outside: frames that the switch makes itself.
+    /// Hellos, copies of frames to everybody, and questions of a gateway for its neighbours outside: frames that the switch
+    /// makes itself.
     pub originated: Counter,
     /// Frames to unknown names that were sent on all the same.
     pub aliens: Counter,
     /// Hellos of neighbours at trunks, and what these say in LLDP.
     pub hellos: Counter,
+    /// Frames to everybody, of which copies were made.
+    pub groups: Counter,
+    /// These copies.
+    pub copies: Counter,
     /// Names of frames that were looked up in the FIB.
     pub lookups: Counter,
     /// Times the worker slept.
@@ -151,6 +159,8 @@ impl Default for WorkerCounters {
             originated: Counter::default(),
             aliens: Counter::default(),
             hellos: Counter::default(),
+            groups: Counter::default(),
+            copies: Counter::default(),
             lookups: Counter::default(),
             sleeps: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
@@ -185,6 +195,8 @@ impl WorkerCounters {
             originated: self.originated.get(),
             aliens: self.aliens.get(),
             hellos: self.hellos.get(),
+            groups: self.groups.get(),
+            copies: self.copies.get(),
             lookups: self.lookups.get(),
             sleeps: self.sleeps.get(),
             drops: std::array::from_fn(|i| self.drops[i].get()),
@@ -201,12 +213,17 @@ pub struct Counts {
     pub sent: u64,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: u64,
-    /// Hellos, and questions of a gateway for its neighbours outside: frames that the switch makes itself.
+    /// Hellos, copies of frames to everybody, and questions of a gateway for its neighbours outside: frames that the switch
+    /// makes itself.
     pub originated: u64,
     /// Frames to unknown names, sent to a port or a server for them.
     pub aliens: u64,
     /// Hellos of neighbours at trunks, which go no further.
     pub hellos: u64,
+    /// Frames to everybody, of which copies were made.
+    pub groups: u64,
+    /// These copies.
+    pub copies: u64,
     /// Names of frames that were looked up in the FIB.
     pub lookups: u64,
     /// Times a worker slept.
@@ -243,6 +260,8 @@ impl std::ops::AddAssign for Counts {
         self.sent += other.sent;
         self.answered += other.answered;
         self.hellos += other.hellos;
+        self.groups += other.groups;
+        self.copies += other.copies;
         self.lookups += other.lookups;
         self.originated += other.originated;
         self.aliens += other.aliens;

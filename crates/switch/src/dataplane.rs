@@ -10,6 +10,7 @@ use crate::dhcp::Dhcp;
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
+use crate::groups::{self, Gate, Groups};
 use crate::kernel::{Kernel, KernelStatus};
 use crate::learn::{self, Learner};
 use crate::links::Links;
@@ -82,6 +83,9 @@ pub struct PortSpec {
     pub notes_true: bool,
     /// The DHCP server that its hosts may ask, if it is a host port and names are MAC addresses.
     pub dhcp: Option<Mac>,
+    /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port and connections are not
+    /// tracked; 0: none.
+    pub group_frames_per_second: u32,
     /// How its frames come, for people.
     pub driver: DriverText,
     /// One device for each worker, in the order of workers.
@@ -105,6 +109,7 @@ impl PortSpec {
             learns: false,
             notes_true: false,
             dhcp: None,
+            group_frames_per_second: groups::FRAMES_PER_SECOND,
             driver,
             devices: vec![device],
         }
@@ -245,6 +250,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
             let notes_true = port.notes_true;
             let dhcp = port.dhcp.filter(|_| port.role == Role::Host).map(Dhcp::new);
+            let may_speak = port.role == Role::Host && settings.flows.is_none();
+            let group_gate = Gate::new(if may_speak { port.group_frames_per_second } else { 0 });
             queue.push(Port {
                 id,
                 role,
@@ -253,6 +260,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 learns,
                 notes_true,
                 dhcp,
+                group_gate,
                 device,
                 health,
                 retry,
@@ -275,7 +283,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let counters = workers.iter().map(Worker::counters).collect();
     let kernel = settings.shown_to.kernel().cloned();
     let (links, learner, taps) = (shared.links.clone(), shared.learner.clone(), shared.taps.clone());
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner, taps }, writer))
+    let groups = shared.groups.clone();
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -326,6 +335,7 @@ pub struct Monitor {
     kernel: Option<Arc<Kernel>>,
     links: Arc<Links>,
     learner: Arc<Learner>,
+    groups: Arc<Groups>,
     taps: Arc<Taps>,
 }
 
@@ -376,6 +386,11 @@ impl Monitor {
     /// What the workers saw at ports that learn.
     pub fn learner(&self) -> &Arc<Learner> {
         &self.learner
+    }
+
+    /// Who hears what hosts say to everybody.
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
     }
 
     /// Copies of frames, for people who look.

@@ -19,6 +19,7 @@
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
 //! | [`dhcp`] | broadcasts of DHCP, each to the one that it is for |
+//! | [`groups`] | frames to everybody: a copy for each other name of the sender's tenant |
 //! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
 //! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
@@ -45,6 +46,7 @@ pub mod directory;
 pub mod exact;
 pub mod flow;
 pub mod gateway;
+pub mod groups;
 pub mod kernel;
 pub mod learn;
 pub mod links;

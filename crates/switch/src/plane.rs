@@ -16,6 +16,7 @@ pub use names::{LocalNames, ValidNames};
 use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
+use crate::groups::Groups;
 use crate::kernel::Kernel;
 use crate::learn::Learner;
 use crate::links::Links;
@@ -164,6 +165,8 @@ pub struct Shared<T> {
     pub(crate) links: Arc<Links>,
     /// What the workers saw at ports that learn.
     pub(crate) learner: Arc<Learner>,
+    /// Who hears what hosts say to everybody.
+    pub(crate) groups: Arc<Groups>,
     /// Copies of frames for people who look.
     pub(crate) taps: Arc<Taps>,
     /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
@@ -259,11 +262,11 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let (plane, links, learner, taps) =
-            (ArcSwap::from_pointee(plane), Arc::default(), Arc::default(), Arc::default());
+        let (plane, links, learner) = (ArcSwap::from_pointee(plane), Arc::default(), Arc::default());
+        let (groups, taps) = (Arc::default(), Arc::default());
         let spread_seed = SecretKey::random().derive(Purpose::Structure, 0);
         let epoch = AtomicU32::new(1);
-        let shared = Arc::new(Shared { plane, neighbours, links, learner, taps, epoch, spread_seed });
+        let shared = Arc::new(Shared { plane, neighbours, links, learner, groups, taps, epoch, spread_seed });
         let writer = Self {
             shared: shared.clone(),
             n_workers,

@@ -2,6 +2,7 @@
 
 use crate::acl::PortAcl;
 use crate::dhcp::Dhcp;
+use crate::groups::Gate;
 use crate::source::CheckSource;
 use crate::worker::known::Known;
 use crate::worker::retry::Retry;
@@ -106,6 +107,8 @@ pub(crate) struct Port {
     pub(crate) notes_true: bool,
     /// Where broadcasts of DHCP go.
     pub(crate) dhcp: Option<Dhcp>,
+    /// Which of its frames go to everybody; none: nothing does.
+    pub(crate) group_gate: Option<Gate>,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) retry: Retry,

@@ -76,6 +76,7 @@ impl Capture {
             v1::FrameVerdict::Dropped => dropped(&frame.reason),
             v1::FrameVerdict::Answered => "answered by the switch".to_owned(),
             v1::FrameVerdict::Heard => "hello of a neighbour".to_owned(),
+            v1::FrameVerdict::Copied => "for everybody: copied for each other name of the tenant".to_owned(),
             v1::FrameVerdict::Forwarded | v1::FrameVerdict::Sent | v1::FrameVerdict::Unspecified => String::new(),
         };
         let Some(&interface) = self.interfaces.get(&frame.port) else { return Ok(()) };

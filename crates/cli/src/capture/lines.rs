@@ -52,6 +52,7 @@ impl<'a> Row<'a> {
                 v1::FrameVerdict::Sent => "sent",
                 v1::FrameVerdict::Answered => "answered",
                 v1::FrameVerdict::Heard => "hello",
+                v1::FrameVerdict::Copied => "copied",
                 v1::FrameVerdict::Dropped => "dropped",
                 v1::FrameVerdict::Unspecified => "unknown",
             },

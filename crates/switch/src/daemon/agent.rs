@@ -11,7 +11,9 @@
 
 use super::links::Trunk;
 use super::log;
+use crate::groups::Groups;
 use crate::links::Neighbour;
+use crate::plane::Mac;
 use api::client::ConnectError;
 use api::clock;
 use api::crash::step;
@@ -21,7 +23,7 @@ use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    Ack, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
+    Ack, Counters, FromSwitch, GetStatusRequest, Group, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
     SeenTrunk, ToSwitch, TrunkReport, Verified,
 };
 use fib::messages::Uplink;
@@ -143,11 +145,18 @@ pub struct Shared<T: Tables> {
     cluster: AtomicU64,
     /// What is seen at the trunks; empty until they are watched.
     trunks: watch::Sender<Vec<Trunk>>,
+    /// Who hears what hosts say to everybody.
+    groups: Arc<Groups>,
 }
 
 impl<T: Tables> Shared<T> {
     /// Shares `replica`.
     pub fn new(replica: Replica<T>) -> Arc<Self> {
+        Self::with_groups(replica, Arc::default())
+    }
+
+    /// As [`Shared::new`], with what workers read of groups.
+    pub fn with_groups(replica: Replica<T>, groups: Arc<Groups>) -> Arc<Self> {
         let cluster = replica.cluster();
         let status = LinkStatus { serving_change: replica.change(), ..LinkStatus::default() };
         Arc::new(Self {
@@ -157,6 +166,7 @@ impl<T: Tables> Shared<T> {
             unsaved: AtomicBool::new(false),
             cluster: AtomicU64::new(cluster),
             trunks: watch::Sender::new(Vec::new()),
+            groups,
         })
     }
 
@@ -505,6 +515,7 @@ async fn session<T: Tables>(
         report: shared.report().into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         says_log: true,
+        takes_groups: true,
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
@@ -530,6 +541,8 @@ async fn session<T: Tables>(
         status.connects += 1;
     }
     tracing::info!(switch, controller, "connected to the controller");
+    // This controller says who hears whom, unless it is of an earlier version.
+    shared.groups.set([]);
 
     let mut following = Following::default();
     // While it may not hold what it is sent: when it reports again.
@@ -574,6 +587,10 @@ async fn session<T: Tables>(
             to_controller.send(wrap(said)).await.map_err(|_| StreamError::Closed)?;
             continue;
         }
+        if let Some(groups) = message.groups {
+            shared.groups.set(groups.groups.into_iter().map(members));
+            continue;
+        }
         if message.verify != 0 {
             let verified = tokio::task::block_in_place(|| shared.verify(message.verify));
             let damage = verified.damage.join("; ");
@@ -610,6 +627,11 @@ async fn session<T: Tables>(
 fn seen(Trunk { port, state, is_down, neighbour, .. }: &Trunk) -> SeenTrunk {
     let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
     SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour }
+}
+
+/// A tenant, and those of its names that frames can be for.
+fn members(Group { tenant, names }: Group) -> (u32, Vec<Mac>) {
+    (tenant, names.iter().filter_map(|name| Mac::try_from(&name[..]).ok()).collect())
 }
 
 /// What to do about a message.

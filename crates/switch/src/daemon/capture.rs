@@ -391,6 +391,7 @@ fn to_wire(record: &Record<'_>) -> v1::CapturedFrame {
         Verdict::Sent => (v1::FrameVerdict::Sent, 0, ""),
         Verdict::Answered => (v1::FrameVerdict::Answered, 0, ""),
         Verdict::Heard => (v1::FrameVerdict::Heard, 0, ""),
+        Verdict::Copied => (v1::FrameVerdict::Copied, 0, ""),
         Verdict::Dropped(reason) => (v1::FrameVerdict::Dropped, 0, reason.name()),
     };
     v1::CapturedFrame {

@@ -7,6 +7,7 @@ use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
+use crate::groups::FRAMES_PER_SECOND;
 use crate::learn::Learn;
 use crate::links::Timing;
 use crate::maglev::MAX_WEIGHT;
@@ -91,6 +92,10 @@ pub struct Config {
     /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
+    /// Frames to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none. Who hears them is the
+    /// controller's to say.
+    #[serde(default = "default_group_frames")]
+    pub group_frames_per_second: u32,
     /// What becomes of frames to names that the network does not know.
     #[serde(default)]
     pub alien: Alien,
@@ -172,6 +177,8 @@ pub struct Port {
     /// The MAC address of the DHCP server that its hosts may ask; as at the other ports if absent. For host ports only.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
+    /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
+    pub group_frames_per_second: Option<u32>,
     /// The tenant of names that are learnt there.
     #[serde(default)]
     pub learn_tenant: u32,
@@ -180,6 +187,10 @@ pub struct Port {
     pub learn_max: u32,
     /// Seconds after which a learnt name that says nothing is forgotten; as at the other ports if absent.
     pub learn_forget_s: Option<u32>,
+}
+
+fn default_group_frames() -> u32 {
+    FRAMES_PER_SECOND
 }
 
 fn default_learn_max() -> u32 {
@@ -310,6 +321,12 @@ impl Config {
             if port.dhcp_server.is_some() && port.role != Role::Host {
                 let id = port.id;
                 return Err(format!("port {id} has dhcp_server, which is for ports with role = \"host\"; remove it"));
+            }
+            if port.group_frames_per_second.is_some() && port.role != Role::Host {
+                return Err(format!(
+                    "port {} has group_frames_per_second, which is for ports with role = \"host\"; remove it",
+                    port.id
+                ));
             }
             if config.learn_at(port) != Learn::Off && config.check_source_at(port) == CheckSource::Off {
                 return Err(format!(
@@ -459,6 +476,11 @@ impl Config {
     /// The DHCP server that the hosts of a port may ask.
     pub fn dhcp_server_at(&self, port: &Port) -> Option<Mac> {
         port.dhcp_server.or(self.dhcp_server).filter(|_| port.role == Role::Host)
+    }
+
+    /// Frames to everybody that the hosts of a port may send a second.
+    pub fn group_frames_at(&self, port: &Port) -> u32 {
+        port.group_frames_per_second.unwrap_or(self.group_frames_per_second)
     }
 
     /// What becomes of sources that are no names at a port.

@@ -153,7 +153,8 @@ impl Switch {
         let lists = tokio::task::block_in_place(|| config.access_lists()).map_err(StartError::Config)?;
         let Started { plane, replica, directory, kernel } =
             tokio::task::block_in_place(|| start_plane(&config, &lists, flows.as_ref(), &saved, image))?;
-        let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
+        let shared = Shared::with_groups(replica, plane.monitor().groups().clone());
+        let (plane, saver) = (Arc::new(plane), Saver::new(saved));
 
         let listens = |address: &Address| {
             let address = address.clone();

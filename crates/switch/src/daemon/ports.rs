@@ -41,6 +41,7 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
             learns,
             notes_true: config.learn_forget_at(port) > 0,
             dhcp: config.dhcp_server_at(port),
+            group_frames_per_second: config.group_frames_at(port),
             driver,
             devices,
         });

@@ -224,6 +224,7 @@ impl StatusSource for Page {
                 "received": plane.total.received, "sent": plane.total.sent,
                 "answered": plane.total.answered, "originated": plane.total.originated, "aliens": plane.total.aliens,
                 "hellos": plane.total.hellos, "lookups": plane.total.lookups,
+                "groups": plane.total.groups, "copies": plane.total.copies,
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
@@ -311,6 +312,8 @@ impl StatusSource for Page {
             noted,
         );
         text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
+        text.counter("fibula_group_frames_total", "Frames to everybody that were copied.", plain(plane.total.groups));
+        text.counter("fibula_group_copies_total", "Copies of frames to everybody.", plain(plane.total.copies));
         let by_trunk = |count: fn(&Tally) -> u64| {
             let trunks = hellos.iter();
             trunks.map(move |(port, device, tally)| (format!("port=\"{port}\",device=\"{device}\""), count(tally)))

@@ -30,6 +30,8 @@ pub enum Verdict {
     Answered,
     /// It was a hello of a neighbour, which goes no further.
     Heard,
+    /// It is for everybody: copies of it are made.
+    Copied,
     /// It was dropped.
     Dropped(DropReason),
 }
@@ -61,6 +63,7 @@ impl<'a> Record<'a> {
             Verdict::Answered => (2, 0, 0),
             Verdict::Heard => (3, 0, 0),
             Verdict::Dropped(reason) => (4, 0, reason as u8),
+            Verdict::Copied => (5, 0, 0),
         };
         to.extend_from_slice(&self.time_ns.to_le_bytes());
         to.extend_from_slice(&self.original_len.to_le_bytes());
@@ -86,6 +89,7 @@ impl<'a> Record<'a> {
                 1 => Verdict::Sent,
                 2 => Verdict::Answered,
                 3 => Verdict::Heard,
+                5 => Verdict::Copied,
                 _ => Verdict::Dropped(*DropReason::ALL.get(usize::from(header[23]))?),
             },
             original_len: word(8),
@@ -111,7 +115,8 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         let dropped = DropReason::ALL.iter().map(|&reason| Verdict::Dropped(reason));
-        let others = [Verdict::Forwarded(PortId(65_535)), Verdict::Sent, Verdict::Answered, Verdict::Heard];
+        let others =
+            [Verdict::Forwarded(PortId(65_535)), Verdict::Sent, Verdict::Answered, Verdict::Heard, Verdict::Copied];
         let bytes: Vec<u8> = (0..=255).collect();
         let written: Vec<Record<'_>> = (0..)
             .zip(others.into_iter().chain(dropped))

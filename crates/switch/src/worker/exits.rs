@@ -37,6 +37,19 @@ impl<T: Table> Worker<T> {
                     self.pool.put(packet);
                     continue;
                 }
+                Fate::Copy => match self.copies.keep(&self.shared.groups, entry, packet) {
+                    Ok(kept) => {
+                        if is_tapped && let Some(tap) = &mut self.tap {
+                            let at = At::of_entry(entry, &self.ports[entry]);
+                            tap.tell(&self.work.seen, i, at, kept.frame(), Verdict::Copied);
+                        }
+                        continue;
+                    }
+                    Err(refused) => {
+                        packet = refused;
+                        (entry, Err(DropReason::GroupRate))
+                    }
+                },
                 Fate::Drop(reason) => (entry, Err(reason)),
             };
             if is_tapped && let Some(tap) = &mut self.tap {

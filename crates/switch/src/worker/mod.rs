@@ -26,6 +26,7 @@
 //!
 //! Limits: 254 ports a worker.
 
+mod copies;
 mod exits;
 pub(crate) mod known;
 mod leads;
@@ -50,6 +51,7 @@ use crate::spread;
 use crate::table::Table;
 use crate::tap::{Seen, Tap};
 use arrayvec::ArrayVec;
+use copies::Copies;
 use fib::action::PortId;
 use fib::designs;
 use fib::name::NameKind;
@@ -76,6 +78,8 @@ enum Fate {
     Answer,
     /// The keeper of trunks has what it says.
     Hello,
+    /// It is for everybody: copies of it are made.
+    Copy,
     Drop(DropReason),
 }
 
@@ -87,6 +91,8 @@ enum Parsed {
     Answer,
     /// See [`Fate::Hello`].
     Hello,
+    /// See [`Fate::Copy`].
+    Copy,
 }
 
 /// Where the name of a frame leads.
@@ -148,6 +154,7 @@ pub struct Worker<T> {
     is_in_flight: bool,
     leads: Leads,
     aliens: Aliens,
+    copies: Copies,
     /// Copies frames for people who look, while there are any, and the version of what they want.
     tap: Option<Box<Tap>>,
     tap_version: u32,
@@ -193,6 +200,7 @@ impl<T: Table> Worker<T> {
             is_in_flight: false,
             leads: Leads::default(),
             aliens,
+            copies: Copies::new(),
             tap: None,
             tap_version: 0,
             trunks,
@@ -238,6 +246,9 @@ impl<T: Table> Worker<T> {
                 Err(error) => self.port_failed(entry, &error),
             }
         }
+        if !self.copies.is_empty() {
+            received += self.make_copies();
+        }
         if received == 0 {
             self.finish();
         }
@@ -263,6 +274,7 @@ impl<T: Table> Worker<T> {
                 self.sleep(None)?;
             }
         }
+        self.finish_copies();
         self.finish();
         Ok(())
     }
@@ -272,6 +284,9 @@ impl<T: Table> Worker<T> {
     /// See [`Worker::run`].
     pub fn sleep(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         self.finish();
+        if !self.copies.is_empty() {
+            return Ok(());
+        }
         if let Some(table) = &mut self.table {
             table.reader().offline();
         }
@@ -291,6 +306,7 @@ impl<T: Table> Worker<T> {
         self.counters.received.add(self.work.burst.len() as u64);
         let from_trunk = self.ports[entry].role == Role::Trunk;
         (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, from_trunk, epoch);
+        self.work.is_copied = false;
         if let Some(tap) = &mut self.tap {
             tap.see(&mut self.work.seen, entry, &self.work.burst);
         }
@@ -505,7 +521,14 @@ impl<T: Table> Worker<T> {
                     let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
                     let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);
                     let Some(directed) = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now())) else {
-                        return answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer);
+                        let answered = answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer);
+                        return answered.or_else(|reason| match &mut self.ports[entry].group_gate {
+                            Some(gate) if has_macs => {
+                                let (groups, neighbours) = (&self.shared.groups, &self.shared.neighbours);
+                                gate.admit(packet.frame(), type_at, reason, groups, neighbours).map(|()| Parsed::Copy)
+                            }
+                            _ => Err(reason),
+                        });
                     };
                     // It is for one now, whose name is looked up.
                     directed?;
@@ -526,6 +549,7 @@ impl<T: Table> Worker<T> {
                 }
                 Ok(Parsed::Answer) => self.work.fates[i] = Fate::Answer,
                 Ok(Parsed::Hello) => self.work.fates[i] = Fate::Hello,
+                Ok(Parsed::Copy) => self.work.fates[i] = Fate::Copy,
                 // For others to read, and no sign of a device that is no switch.
                 Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => self.work.fates[i] = Fate::Hello,
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),
@@ -577,8 +601,9 @@ impl<T: Table> Worker<T> {
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);
             self.work.fates[owner] = if valid >> i & 1 == 0 {
-                // A switch that does not have the exact table cannot tell.
-                self.fate_of_alien(entry.filter(|_| plane.valid_held), i, DropReason::Alien)
+                // A switch that does not have the exact table cannot tell, and a copy is for its name alone.
+                let is_alien = plane.valid_held && !self.work.is_copied;
+                self.fate_of_alien(entry.filter(|_| is_alien), i, DropReason::Alien)
             } else {
                 match self.exit_of(plane, entry, i) {
                     Ok(Exit::Port(exit)) => Fate::Forward(exit),

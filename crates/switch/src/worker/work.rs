@@ -19,6 +19,8 @@ pub(super) struct Work<T> {
     /// The port that it came from.
     pub(super) entry: usize,
     pub(super) from_trunk: bool,
+    /// Whether its frames are copies of one to everybody.
+    pub(super) is_copied: bool,
     /// See [`Shared::epoch`](crate::plane::Shared::epoch), before the plane was loaded.
     pub(super) epoch: u32,
     /// The plane that it is forwarded by. None while there is no burst.
@@ -43,6 +45,7 @@ impl<T> Work<T> {
             burst: Burst::new(),
             entry: 0,
             from_trunk: false,
+            is_copied: false,
             epoch: 0,
             plane: None,
             seen: Seen::default(),

@@ -200,7 +200,11 @@ impl Rig {
         }
         let counts = self.counts();
         let all = counts.received + counts.originated;
-        assert_eq!(all, counts.sent + counts.hellos + counts.dropped_total(), "every frame is accounted for");
+        assert_eq!(
+            all,
+            counts.sent + counts.hellos + counts.groups + counts.dropped_total(),
+            "every frame is accounted for"
+        );
         out
     }
 

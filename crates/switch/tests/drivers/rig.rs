@@ -210,7 +210,7 @@ impl Rig {
         }
         let Totals { all, devices, .. } = self.totals();
         let counted = [all.received + all.originated, devices.rx_frames, self.n_out, devices.tx_frames];
-        if counted != [all.sent + all.hellos + all.dropped_total(), all.received, all.sent, all.sent] {
+        if counted != [all.sent + all.hellos + all.groups + all.dropped_total(), all.received, all.sent, all.sent] {
             return Err(format!("the counters do not add up: {} frames came out, {all:?}, {devices:?}", self.n_out));
         }
         self.out.retain(|at| !markers.contains(at));
