@@ -22,10 +22,11 @@ mod ports;
 
 use crate::acl::AccessList;
 use crate::counters::Counts;
-use crate::dataplane::{BuildError, PortSpec, Settings, build};
+use crate::dataplane::{BuildError, Monitor, PortSpec, Settings, build};
 use crate::flow::rules::{Rule, Rules};
 use crate::flow::{self, Flows};
 use crate::groups::FRAMES_PER_SECOND;
+use crate::links::Hello;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use crate::source::CheckSource;
@@ -41,6 +42,9 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
+
+/// As switches say it by default.
+const HELLO_EVERY: Duration = Duration::from_millis(100);
 
 /// Bursts before the measurement starts.
 const WARM_UP_BURSTS: usize = 256;
@@ -88,6 +92,8 @@ pub struct Load {
     /// Whether each value means all ports of exit as ways, instead of one. Then the flows decide where frames go. At most
     /// [`MAX_WAYS`](fib::action::MAX_WAYS) ports.
     pub spread: bool,
+    /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns, if its sources are checked.
+    pub watched: bool,
     /// Workers, each on its own thread.
     pub workers: usize,
     /// Frames that each worker receives in the measured time, rounded up to a burst.
@@ -219,7 +225,7 @@ fn forward<T: Table + 'static>(
             role: if id == 0 { entry_role } else { Role::Trunk },
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
-            learns: false,
+            learns: load.watched,
             notes_true: false,
             dhcp: None,
             group_frames_per_second: FRAMES_PER_SECOND,
@@ -263,6 +269,10 @@ fn forward<T: Table + 'static>(
     let start = Barrier::new(load.workers);
     let (has_ended, mut copied) = (AtomicBool::new(false), Copied::default());
     let runs: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
+        if load.watched {
+            say_hello(&monitor, load.n_exits);
+            scope.spawn(|| keep_until(&has_ended, &monitor, load.n_exits));
+        }
         let reading = (!readers.is_empty()).then(|| scope.spawn(|| read_until(&has_ended, readers, load.n_exits)));
         let threads: Vec<_> = workers
             .into_iter()
@@ -304,8 +314,33 @@ fn forward<T: Table + 'static>(
     let elapsed = began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began);
     let frames = runs.iter().map(|run| run.2).sum();
     let status = monitor.status();
-    let exits = status.ports[1..].iter().map(|port| port.counters.tx_frames).collect();
+    // Hellos leave by all ports of exit at a time.
+    let n_hellos = status.total.originated / u64::from(load.n_exits.max(1));
+    let exits = status.ports[1..].iter().map(|port| port.counters.tx_frames - n_hellos).collect();
     Ok(Measured { elapsed, frames, counts: status.total, exits })
+}
+
+/// Says hello at all ports of exit, and takes what the ports learn, as the keepers of a switch do, until the workers have ended.
+fn keep_until(has_ended: &AtomicBool, monitor: &Monitor, n_exits: u16) {
+    while !has_ended.load(Ordering::Acquire) {
+        std::thread::park_timeout(HELLO_EVERY);
+        say_hello(monitor, n_exits);
+        monitor.learner().take(usize::MAX);
+    }
+}
+
+fn say_hello(monitor: &Monitor, n_exits: u16) {
+    let (interval_ms, multiplier) = (HELLO_EVERY.as_millis() as u16, 3);
+    let hello = |port| Hello {
+        switch: "bench".to_owned(),
+        port: PortId(port),
+        session: 1,
+        hears: None,
+        cluster: 0,
+        interval_ms,
+        multiplier,
+    };
+    monitor.links().send((1..=n_exits).map(|port| (port as u8, hello(port).encode())));
 }
 
 /// Reads all that the tap copies, as a capture does, until the workers have ended.
@@ -361,6 +396,7 @@ mod tests {
             destinations: names.clone().into(),
             n_exits: 4,
             spread: false,
+            watched: false,
             workers,
             frames: 6400,
             connections: None,
@@ -402,6 +438,22 @@ mod tests {
                 measured.exits.into_iter().filter(|n| *n > 0).count()
             };
             assert_eq!((exits(&load.destinations, &load.sources), exits(&load.destinations[..1], &[])), (4, 1));
+        }
+    }
+
+    #[test]
+    fn a_switch_that_is_watched_and_learns_sends_hellos_beside_the_same_frames() {
+        for (place, wiring) in CASES {
+            let (load, hasher, fib, valid) = load(place, wiring, 1);
+            let exits = |watched| {
+                let load = Load { watched, check_source: CheckSource::Mac, ..load.clone() };
+                let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
+                assert_eq!(measured.counts.dropped_total(), 0);
+                (measured.exits, measured.counts.originated)
+            };
+            let ((plain, none), (watched, hellos)) = (exits(false), exits(true));
+            assert_eq!((plain, none), (watched, 0));
+            assert!(hellos >= 4 && hellos % 4 == 0, "{hellos}");
         }
     }
 

@@ -8,7 +8,8 @@
 //!
 //! At a gateway, the source addresses are those of 64K hosts at the port of entry. The same switch is also measured with
 //! checks of sources ([`switch::source`]), also with few hosts, which a port remembers. Core and gateway are also measured with all
-//! ports as ways of every name, of which the flow decides ([`switch::dataplane`]).
+//! ports as ways of every name, of which the flow decides ([`switch::dataplane`]), and with hellos at
+//! its trunks ([`switch::links`]) and a port of entry that learns ([`switch::learn`]).
 //!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted. At
@@ -269,6 +270,11 @@ fn run_size(
             }));
             if (wiring, frame_bytes, to) == (Wiring::Rings, 64, To::Valid) {
                 loads.push((format!(", {EXITS} ways by flow"), Load { spread: true, ..load.clone() }));
+                let (watched, text) = match loads.iter().find(|(_, load)| load.check_source == CheckSource::Mac) {
+                    Some((text, checked)) => (checked.clone(), format!("{text}, hellos, learning")),
+                    None => (load.clone(), ", hellos".to_owned()),
+                };
+                loads.push((text, Load { watched: true, ..watched }));
             }
             let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
             let mut checksum = 0;
@@ -317,6 +323,7 @@ fn plain_load(options: &Options, place: Place, destinations: &Arc<[u64]>, worker
         destinations: Arc::clone(destinations),
         n_exits: EXITS,
         spread: false,
+        watched: false,
         workers: workers as usize,
         frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
         connections: None,
