@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const MAX_LEARNT: u64 = 2_000_000;
 const AT_ONCE: u32 = 1000;
 
+/// The socket at which pages ask.
+const PAGES: &str = "status.sock";
+
 type Client = NorthboundClient<Channel>;
 
 pub(super) struct Controller {
@@ -60,8 +63,9 @@ impl Controller {
         let at = |name: &str| directory.path().join(name);
         let url = format!("unix:{}", at("controller.sock").display());
         let text = format!(
-            "listen = '{url}'\nstore = '{}'\nvalue_mode = '{}'\nvalue_bits = {value_bits}\nname_kind = 'mac'\nmax_names = {}\n\
+            "listen = '{url}'\nstatus = 'unix:{}'\nstore = '{}'\nvalue_mode = '{}'\nvalue_bits = {value_bits}\nname_kind = 'mac'\nmax_names = {}\n\
              [limits]\nconnections = 8000\nconnections_per_peer = 8000\n[learn]\nmax_names_per_port = 4294967295\n",
+            at(PAGES).display(),
             at("rib.sqlite").display(),
             options.value_mode,
             network.n_names + network.n_names / 8 + MAX_LEARNT
@@ -75,6 +79,23 @@ impl Controller {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where pages in browsers ask.
+    pub(super) fn pages(&self) -> PathBuf {
+        self.directory.path().join(PAGES)
+    }
+
+    /// Processor time that it has used.
+    pub(super) fn processor_time(&self) -> Result<Duration, BenchError> {
+        let nanos = |entry: fs::DirEntry| {
+            // A thread that ends meanwhile has none.
+            let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        };
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
+        let tasks = tasks.map_err(|error| failed("reading processor times", &error))?;
+        Ok(Duration::from_nanos(tasks.flatten().filter_map(nanos).sum()))
     }
 
     pub(super) fn kill(&mut self) {

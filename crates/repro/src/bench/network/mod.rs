@@ -6,7 +6,7 @@
 //! ```
 //! Switches are in a twisted torus: number i has links to i + 1 and to i + √n. Some, the gateways, have a host port each, over
 //! which names are spread. One after the other: names are imported; all agents attach and are sent their tables; names are searched
-//! for as one types; single names move to other hosts; clients send changes as fast as they are answered; a link is cut; switches tell of hosts that they found; the
+//! for as one types; pages are open in browsers; single names move to other hosts; clients send changes as fast as they are answered; a link is cut; switches tell of hosts that they found; the
 //! controller is killed and started again. A time ends when the last agent serves the change, or when the controller says that all are in step, which it asks
 //! and answers for all of them at once.
 //!
@@ -15,6 +15,7 @@
 
 mod controller;
 mod crowd;
+mod pages;
 
 use super::failed;
 use crate::BenchError;
@@ -31,6 +32,9 @@ use tokio::runtime::Runtime;
 const BATCH: u64 = 10_000;
 /// Names that a search shows, as the page in a browser does.
 const FOUND: u32 = 50;
+/// Pages that are open, and how long.
+const PAGES: u32 = 10;
+const LOOKED: Duration = Duration::from_secs(10);
 /// Clients that send changes at once.
 const CLIENTS: u64 = 64;
 /// Switches that tell of hosts at once.
@@ -235,6 +239,7 @@ impl Bench<'_> {
 
         say(&format!("{n_switches} switches, {n_names} names: changes"));
         self.searches(&mut controller)?;
+        self.pages(&controller)?;
         self.single_changes(&mut controller, &crowd)?;
         self.streams(&mut controller)?;
         self.cut_link(&mut controller, &crowd)?;
@@ -273,6 +278,28 @@ impl Bench<'_> {
         }
         self.tell("a name is searched for as one types: an answer", &mut letters, "ms");
         self.tell("a name is searched for as one types: the slowest of its answers", &mut worst, "ms");
+        Ok(())
+    }
+
+    /// Pages are open in browsers.
+    fn pages(&mut self, controller: &Controller) -> Result<(), BenchError> {
+        let socket = controller.pages();
+        let (mut times, bytes) = pages::answers(&socket, self.options.runs)?;
+        self.tell("a page asks for the network: answered", &mut times, "ms");
+        self.tell("bytes of that answer", &mut [bytes as f64 / 1e3], "kB");
+        let used = |open: &dyn Fn() -> Result<(), BenchError>| -> Result<f64, BenchError> {
+            let (began, before) = (Instant::now(), controller.processor_time()?);
+            open()?;
+            let used = controller.processor_time()?.saturating_sub(before);
+            Ok(100.0 * used.as_secs_f64() / began.elapsed().as_secs_f64())
+        };
+        let without = used(&|| {
+            pages::wait_until(Instant::now() + LOOKED);
+            Ok(())
+        })?;
+        let with = used(&|| pages::keep_open(&socket, PAGES, LOOKED))?;
+        self.tell("controller's processor time, with nobody looking", &mut [without], "%");
+        self.tell("controller's processor time, with ten pages open", &mut [with], "%");
         Ok(())
     }
 
