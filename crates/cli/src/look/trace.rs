@@ -142,6 +142,13 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 fn name_in(frame: &[u8], kind: &str, offset: Option<usize>) -> Result<String, String> {
     let kind: NameKind =
         kind.parse().map_err(|error| format!("the controller's kind of names is `{kind}`: {error}"))?;
+    if kind == NameKind::Mac && frame[0] & 1 != 0 {
+        return Err(
+            "the frame is to everybody: its switch answers it, drops it, or makes a copy for each other name of the \
+                    sender's tenant; trace one of these names"
+                .to_owned(),
+        );
+    }
     let field = NameField::new(kind, offset).map_err(|error| format!("{error}; give it with --offset"))?;
     let mut names = Names::default();
     field.extract(frame, TYPE_AT, &mut names).map_err(|why| {
@@ -167,6 +174,9 @@ mod tests {
         let bytes = bytes_of(frame).unwrap();
         assert_eq!(name_in(&bytes, "mac", None).unwrap(), mac);
         assert_eq!(name_in(&bytes, "ipv4", None).unwrap(), "10.0.0.2");
+        let to_all = bytes_of(&frame.replacen("020000000001", "ffffffffffff", 1)).unwrap();
+        assert!(name_in(&to_all, "mac", None).unwrap_err().contains("to everybody"));
+        assert_eq!(name_in(&to_all, "ipv4", None).unwrap(), "10.0.0.2");
         let short = bytes_of(&"00".repeat(HEADER)).unwrap();
         assert!(name_in(&short, "ipv4", None).unwrap_err().contains("no_name"));
     }
