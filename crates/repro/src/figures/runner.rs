@@ -179,11 +179,16 @@ pub(super) fn run_steps(
 ) -> Result<Stored, RunError> {
     let before = if plan.again { None } else { store.load(paper, figure)? };
     // Two versions of a paper show some measurements under two numbers.
-    let others = if plan.again { Vec::new() } else { store.all()? };
+    let mut others = if plan.again { Vec::new() } else { store.complete() };
+    let here = Machine::read();
+    others.retain(|Stored { record, .. }| {
+        (&record.machine.cpu, record.machine.cores, &*record.version)
+            == (&here.cpu, here.cores, env!("CARGO_PKG_VERSION"))
+    });
     let measured = |step: &Step| {
         let mut known = others.iter().filter_map(|other| Some((&other.record.figure, other.step(&step.digest)?)));
         // The label says what is swept, which is the x of the points.
-        known.find(|(_, (known, _))| known.label == step.label)
+        known.find(|(_, (known, _))| known.label == step.label && known.measured_for.as_deref() != Some(id))
     };
     let mut stored = Stored {
         record: Record {
@@ -207,7 +212,8 @@ pub(super) fn run_steps(
         if let Some((of, (known, points))) = measured(step) {
             let measured_for = known.measured_for.as_ref().unwrap_or(of).clone();
             watch.say(&format!("{}: measured for {measured_for}", step.label));
-            stored.record.steps.push(StepRecord { measured_for: Some(measured_for), ..known.clone() });
+            let (measured_for, seconds) = (Some(measured_for), 0.0);
+            stored.record.steps.push(StepRecord { measured_for, seconds, ..known.clone() });
             stored.points.extend(points);
             continue;
         }

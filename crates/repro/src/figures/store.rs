@@ -203,10 +203,8 @@ impl Store {
         Ok(Some(Stored { record, points }))
     }
 
-    /// The results of all figures that were run.
-    /// # Errors
-    /// [`StoreError`], as [`Store::load`].
-    pub fn all(&self) -> Result<Vec<Stored>, StoreError> {
+    /// The complete results of all figures. What cannot be read, or is being written, is left out.
+    pub fn complete(&self) -> Vec<Stored> {
         let entries = |folder: &Path| -> Vec<PathBuf> {
             let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
             paths.sort();
@@ -216,10 +214,11 @@ impl Store {
         let mut all = Vec::new();
         for paper in entries(&self.root) {
             for path in entries(&paper).iter().filter(|path| path.extension().is_some_and(|ext| ext == "json")) {
-                all.extend(self.load(&name(&paper), &name(path))?);
+                all.extend(self.load(&name(&paper), &name(path)).ok().flatten());
             }
         }
-        Ok(all)
+        all.retain(|stored| stored.record.complete);
+        all
     }
 
     /// Replaces the stored results of a figure.

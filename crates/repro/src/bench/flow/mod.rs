@@ -273,7 +273,8 @@ fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
             let elapsed = match filled {
                 Ok(elapsed) => elapsed,
                 Err(error) => {
-                    without(options, name, error, listener)?;
+                    let of_both = sides::inserts_batches(name) && !in_batches;
+                    without(options, &format!("{name}{}", if of_both { ONE_BY_ONE } else { "" }), error, listener)?;
                     ways.retain(|&other| other != way);
                     rows.retain(|row| row.0 != way);
                     continue;
