@@ -84,9 +84,15 @@ pub const REASONS: [(&str, &str); 46] = [
         "multicast",
         "A multicast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. Neighbour solicitations are answered where they come in.",
     ),
-    ("arp_unknown", "A host asked for an IP address that no name has."),
+    (
+        "arp_unknown",
+        "A host asked for an IP address that no name has, and its tenant is not among `[groups] tenants` in controller.toml.",
+    ),
     ("arp_own", "A host asked for its own address, which needs no answer."),
-    ("nd_unknown", "A host asked for an IPv6 address that no name has."),
+    (
+        "nd_unknown",
+        "A host asked for an IPv6 address that no name has, and its tenant is not among `[groups] tenants` in controller.toml.",
+    ),
     ("nd_own", "A host asked whether its own IPv6 address is taken, which needs no answer."),
     ("router_solicitation", "A host asked for an IPv6 router, and there is none."),
     ("listener_report", "A host joined an IPv6 multicast group, and groups are not carried."),

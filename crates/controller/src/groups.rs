@@ -2,7 +2,7 @@
 //! names of the tenant. Switches copy such frames (`switch::groups`).
 //!
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
-//! would without. What a switch is told replaces what it was told before, with every stream and whenever it differs.
+//! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
 //!
 //! Cost: while the network changes, one pass over all names every half second, in turns of the writer of [`PAGE`] names, or less
 //! often where a pass takes more than a tenth of the time.
@@ -12,6 +12,7 @@ use crate::events::Level;
 use crate::shared::Shared;
 use crate::writer::Job;
 use api::v1;
+use bytes::Bytes;
 use fib::name::Name;
 use fib::topology::NodeId;
 use serde::Deserialize;
@@ -66,17 +67,20 @@ impl Settings {
 /// The names of a tenant, and where they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Members {
-    names: Vec<Name>,
+    names: Vec<Bytes>,
     nodes: BTreeSet<NodeId>,
-    /// Whether there are more than may be; then `names` are not all.
+    /// Whether there are more than may be; then `names` are none.
     is_crowded: bool,
 }
 
 impl Members {
-    fn add(&mut self, name: Name, node: NodeId, max_names: u32) {
+    fn add(&mut self, name: &Name, node: NodeId, max_names: u32) {
         self.is_crowded |= self.names.len() >= max_names as usize;
-        if !self.is_crowded {
-            self.names.push(name);
+        if self.is_crowded {
+            // None is carried, so none that comes or goes is news.
+            (self.names, self.nodes) = Default::default();
+        } else {
+            self.names.push(Bytes::copy_from_slice(name.as_bytes()));
             self.nodes.insert(node);
         }
     }
@@ -108,7 +112,7 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
                 (members, known) = (found, Some(change));
             }
         }
-        // Nothing is told before it is known: a switch would forget what it may know.
+        // Nothing is told before it is known: a switch keeps what another controller, or this one before its restart, told it.
         if known.is_some() || settings.tenants.is_empty() {
             for session in shared.sessions() {
                 session.tell_groups(generation, || groups_of(&members, session.node()));
@@ -119,11 +123,8 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
 
 /// What a switch is told.
 fn groups_of(members: &ByTenant, node: NodeId) -> v1::Groups {
-    let is_here = |(_, members): &(&u32, &Members)| !members.is_crowded && members.nodes.contains(&node);
-    let group = |(&tenant, members): (&u32, &Members)| v1::Group {
-        tenant,
-        names: members.names.iter().map(|name| name.as_bytes().to_vec().into()).collect(),
-    };
+    let is_here = |(_, members): &(&u32, &Members)| members.nodes.contains(&node);
+    let group = |(&tenant, members): (&u32, &Members)| v1::Group { tenant, names: members.names.clone() };
     v1::Groups { groups: members.iter().filter(is_here).map(group).collect() }
 }
 
@@ -151,7 +152,7 @@ async fn gather(settings: &Arc<Settings>, jobs: &mpsc::Sender<Job>) -> Option<By
         let (found, last) = page.await?;
         for (name, attachment) in found {
             if let Some(members) = members.get_mut(&attachment.tenant) {
-                members.add(name, attachment.switch, settings.max_names);
+                members.add(&name, attachment.switch, settings.max_names);
             }
         }
         after = last;
@@ -194,10 +195,10 @@ mod tests {
     fn a_switch_is_told_of_the_tenants_that_it_has_and_of_none_that_is_too_large() {
         let mut members = ByTenant::new();
         for i in 0..3 {
-            members.entry(7).or_default().add(name(i), NodeId(u32::from(i)), 3);
+            members.entry(7).or_default().add(&name(i), NodeId(u32::from(i)), 3);
         }
         for i in 10..14 {
-            members.entry(8).or_default().add(name(i), NodeId(1), 3);
+            members.entry(8).or_default().add(&name(i), NodeId(1), 3);
         }
         let told = groups_of(&members, NodeId(1));
         let [v1::Group { tenant: 7, names }] = &told.groups[..] else { panic!("{told:?}") };

@@ -453,6 +453,7 @@ impl Session {
     /// Tells the switch who hears what its hosts say to everybody, if it understands that and was last told another generation.
     pub(crate) fn tell_groups(&self, generation: u64, groups: impl FnOnce() -> Groups) {
         if self.said.lacks_groups(generation)
+            && !self.is_over_limit()
             && self.ask_now(ToSwitch { groups: Some(groups()), ..ToSwitch::default() })
         {
             self.said.set_groups_told(generation);

@@ -1,7 +1,7 @@
 //! Answers ARP requests and IPv6 neighbour solicitations from what the RIB knows. The answer is written into the frame
 //! that asked.
 //!
-//! No broadcast crosses the network: the switch that receives a request answers it with the MAC address of the host
+//! Questions are not flooded: the switch that receives a request answers it with the MAC address of the host
 //! that is asked for. The asker cannot tell the difference. A request for the sender's own address (an ARP probe or
 //! announcement, duplicate address detection) is not answered, because every host would then find its own address
 //! taken. If the RIB gives the address to *another* host, the request is answered, and the newcomer learns that the

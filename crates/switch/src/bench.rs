@@ -92,7 +92,8 @@ pub struct Load {
     /// Whether each value means all ports of exit as ways, instead of one. Then the flows decide where frames go. At most
     /// [`MAX_WAYS`](fib::action::MAX_WAYS) ports.
     pub spread: bool,
-    /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns, if its sources are checked.
+    /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns and notes who sends, if its sources
+    /// are checked.
     pub watched: bool,
     /// Workers, each on its own thread.
     pub workers: usize,
@@ -226,7 +227,7 @@ fn forward<T: Table + 'static>(
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
             learns: load.watched,
-            notes_true: false,
+            notes_true: load.watched,
             dhcp: None,
             group_frames_per_second: FRAMES_PER_SECOND,
             driver: "memory".to_owned().into(),

@@ -21,12 +21,17 @@ impl Budget {
         self.take_many(1, now)
     }
 
-    /// Spends so many, or none.
-    pub(crate) fn take_many(&mut self, n: usize, now: Instant) -> bool {
+    /// Whether there are so many.
+    pub(crate) fn has(&mut self, n: usize, now: Instant) -> bool {
         let full = f64::from(self.per_second);
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * full;
         (self.left, self.at) = ((self.left + earned).min(full), now);
-        let may = self.left >= n as f64;
+        self.left >= n as f64
+    }
+
+    /// Spends so many, or none.
+    pub(crate) fn take_many(&mut self, n: usize, now: Instant) -> bool {
+        let may = self.has(n, now);
         if may {
             self.left -= n as f64;
         }

@@ -17,7 +17,7 @@
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
-use crate::parse::{Network, network};
+use crate::parse::{ARP, Network, ether_type, network};
 use crate::plane::{Mac, Neighbours};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -98,6 +98,7 @@ impl Gate {
         );
         let goes = is_for_all
             && !is_for_one_link(frame)
+            && is_no_claim(frame, type_at)
             && !is_for_one_host(frame, type_at, neighbours)
             && sender(frame).is_some_and(|sender| groups.has(sender));
         match goes {
@@ -113,18 +114,29 @@ fn is_for_one_link(frame: &[u8]) -> bool {
     frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10)
 }
 
-/// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it. A
-/// broadcast to a subnet ends with 255 wherever it is one of 256 addresses or more.
+/// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it.
+/// Subnets have a broadcast address that is the sender's up to some bits, which are ones.
 fn is_for_one_host(frame: &[u8], type_at: usize, neighbours: &Neighbours) -> bool {
+    let address = |ip: &[u8], at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(ip.get(at..at + 4)?).ok()?));
     match network(frame, type_at) {
         Ok(Network::V4(ip)) => {
-            let to = ip.get(16..20).and_then(|to| <[u8; 4]>::try_from(to).ok()).map(Ipv4Addr::from);
-            let is_for_all = |to: Ipv4Addr| to.is_broadcast() || to.is_multicast();
-            let is_subnet = |to: Ipv4Addr| to.octets()[3] == 255 && neighbours.get(IpAddr::V4(to)).is_none();
-            !to.is_some_and(|to| is_for_all(to) || is_subnet(to))
+            let (Some(from), Some(to)) = (address(ip, 12), address(ip, 16)) else { return true };
+            let n_ones = to.to_bits().trailing_ones().min(24);
+            let is_of_subnet = n_ones >= 2
+                && to.to_bits() >> n_ones == from.to_bits() >> n_ones
+                && neighbours.get(IpAddr::V4(to)).is_none();
+            !(to.is_broadcast() || to.is_multicast() || is_of_subnet)
         }
         Ok(Network::V6(ip)) => ip.get(24) != Some(&0xff),
         Err(_) => false,
+    }
+}
+
+/// Whether it is no ARP packet, or asks for an address. Who says to everybody where an address is wants to be believed.
+fn is_no_claim(frame: &[u8], type_at: usize) -> bool {
+    match ether_type(frame, type_at) {
+        Ok((ARP, at)) => frame.get(at + 6..at + 8) == Some(&[0, 1]),
+        _ => true,
     }
 }
 
@@ -165,10 +177,15 @@ mod tests {
         let mut admit = |frame: &[u8], reason| gate.admit(frame, shim::AT, reason, &groups, &neighbours);
         let to_all = |ip| frame([0xff; 6], A, ip);
         let broadcast = DropReason::Broadcast;
-        for ip in [None, Some([255; 4]), Some([224, 0, 0, 251]), Some([10, 0, 0, 255])] {
+        let mut gate_of_many = Gate::new(100).expect("some");
+        for last in [3, 127, 255] {
+            let frame = to_all(Some([10, 0, 0, last]));
+            assert_eq!(gate_of_many.admit(&frame, shim::AT, broadcast, &groups, &neighbours), Ok(()), "{last}");
+        }
+        for ip in [None, Some([255; 4]), Some([224, 0, 0, 251]), Some([10, 0, 3, 255])] {
             assert_eq!(admit(&to_all(ip), broadcast), Ok(()), "{ip:?}");
         }
-        for ip in [[10, 0, 0, 7], [8, 8, 8, 8], [10, 0, 1, 255]] {
+        for ip in [[10, 0, 0, 8], [8, 8, 8, 255], [10, 0, 1, 255], [10, 0, 0, 1]] {
             assert_eq!(admit(&to_all(Some(ip)), broadcast), Err(broadcast), "one host has {ip:?}");
         }
         assert_eq!(admit(&to_all(None), DropReason::ArpUnknown), Ok(()));

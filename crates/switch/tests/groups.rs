@@ -16,6 +16,7 @@ use fibula_switch::groups::{COPIES_PER_SECOND, FRAMES_PER_SECOND};
 use fibula_switch::shim::INITIAL_HOPS;
 use fibula_switch::source::CheckSource;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 const PORT: u16 = 5353;
@@ -82,6 +83,8 @@ fn a_question_for_a_known_address_is_answered_and_one_for_another_is_heard() {
     assert!(answered.len() == 1 && answered[0].0 == HOST_1, "{answered:?}");
     let heard = sorted(rig.exchange(HOST_1, &question(ip(9))));
     assert_eq!(heard.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [HOST_2, TRUNK_8]);
+    let reply = frames::arp(2, (1, ip(1)), ip(9));
+    rig.assert_dropped(HOST_1, &reply, DropReason::ArpUnknown);
     // An announcement of one's own needs no answer and no hearers.
     rig.assert_dropped(HOST_1, &question(ip(1)), DropReason::ArpOwn);
 }
@@ -186,6 +189,20 @@ fn a_switch_that_tracks_connections_carries_nothing_to_everybody() {
     rig.monitor.groups().set([(7, [1, 2].map(mac_bytes).to_vec())]);
     assert!(rig.exchange(HOST_1, &from(1, ALL)).is_empty());
     assert_eq!(rig.counts().originated, 0);
+}
+
+#[test]
+fn what_is_in_flight_when_a_worker_stops_is_copied() {
+    let mut rig = rig();
+    // A full burst, whose check of sources waits for the next one.
+    (0..31).for_each(|_| rig.send(HOST_1, &between(1, 2)));
+    rig.send(HOST_1, &from(1, ALL));
+    rig.worker.poll_once();
+    assert_eq!(rig.counts().groups, 0);
+    rig.worker.run(&AtomicBool::new(true), 0).unwrap();
+    let counts = rig.counts();
+    assert_eq!((counts.received, counts.sent, counts.groups, counts.copies), (32, 33, 1, 2));
+    rig.run();
 }
 
 #[test]

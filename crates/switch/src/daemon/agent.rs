@@ -541,8 +541,6 @@ async fn session<T: Tables>(
         status.connects += 1;
     }
     tracing::info!(switch, controller, "connected to the controller");
-    // This controller says who hears whom, unless it is of an earlier version.
-    shared.groups.set([]);
 
     let mut following = Following::default();
     // While it may not hold what it is sent: when it reports again.

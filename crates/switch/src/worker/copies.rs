@@ -53,14 +53,13 @@ impl Copies {
 
     /// Keeps a frame that came in at a port, until its copies are made, and lends it.
     /// # Errors
-    /// The frame, if too many wait already, so many copies may not be made, or its sender is no member any more.
+    /// The frame, if too many wait already or its sender is no member any more.
     #[cold]
     pub(super) fn keep(&mut self, groups: &Groups, entry: usize, frame: Packet) -> Result<&Packet, Packet> {
         let group = sender(frame.frame()).and_then(|sender| Some((sender, groups.of(sender)?)));
         let n_of_port = self.waiting.iter().filter(|waiting| waiting.entry == entry).count();
         let has_room = self.waiting.len() < MOST_WAITING && n_of_port < MOST_OF_A_PORT;
-        let group = group.filter(|(_, tenant)| has_room && self.may_copy(tenant, Instant::now()));
-        let Some((sender, tenant)) = group else { return Err(frame) };
+        let Some((sender, tenant)) = group.filter(|_| has_room) else { return Err(frame) };
         self.waiting.push_back(Waiting { entry, frame, sender, tenant, next: 0 });
         Ok(&self.waiting[self.waiting.len() - 1].frame)
     }
@@ -69,7 +68,8 @@ impl Copies {
     fn may_copy(&mut self, tenant: &Tenant, now: Instant) -> bool {
         let n = tenant.names.len();
         let of_tenant = self.budgets.entry(tenant.id).or_insert_with(|| Budget::full(COPIES_PER_SECOND, now));
-        of_tenant.take_many(n, now) && self.of_all.take_many(n, now)
+        let may = of_tenant.has(n, now) && self.of_all.has(n, now);
+        may && of_tenant.take_many(n, now) && self.of_all.take_many(n, now)
     }
 }
 
@@ -93,6 +93,10 @@ impl<T: Table> Worker<T> {
         let refusal = match &hasher {
             None => Some(DropReason::NoFib),
             Some(_) if !is_here(&waiting.sender) => Some(DropReason::SourceMac),
+            // Only now is it known that its tenant is to pay for it.
+            Some(_) if waiting.next == 0 && !self.copies.may_copy(&waiting.tenant, Instant::now()) => {
+                Some(DropReason::GroupRate)
+            }
             Some(_) => None,
         };
         if let Some(reason) = refusal {
@@ -161,5 +165,8 @@ impl<T: Table> Worker<T> {
     /// Makes all copies that wait.
     pub(super) fn finish_copies(&mut self) {
         while !self.copies.is_empty() && self.make_copies() > 0 {}
+        while let Some(waiting) = self.copies.waiting.pop_front() {
+            self.end_copies(waiting, Some(DropReason::GroupRate));
+        }
     }
 }

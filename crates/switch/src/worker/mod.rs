@@ -218,7 +218,8 @@ impl<T: Table> Worker<T> {
         self.waiter.waker()
     }
 
-    /// Receives at most one burst of every port; returns the frames received. Full bursts may stay in flight: one for
+    /// Receives at most one burst of every port, and makes at most a burst of copies of what is for everybody; returns how many
+    /// frames that were. Full bursts may stay in flight: one for
     /// names, one for flows if connections are tracked, and one for sources if these are checked. A call that receives
     /// nothing finishes them. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
@@ -274,6 +275,8 @@ impl<T: Table> Worker<T> {
                 self.sleep(None)?;
             }
         }
+        // What is in flight may be for everybody, and copies may stay in flight.
+        self.finish();
         self.finish_copies();
         self.finish();
         Ok(())
@@ -284,11 +287,11 @@ impl<T: Table> Worker<T> {
     /// See [`Worker::run`].
     pub fn sleep(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         self.finish();
-        if !self.copies.is_empty() {
-            return Ok(());
-        }
         if let Some(table) = &mut self.table {
             table.reader().offline();
+        }
+        if !self.copies.is_empty() {
+            return Ok(());
         }
         self.counters.sleeps.add(1);
         let revival = self.next_revival.map(|at| at.saturating_duration_since(Instant::now()));
