@@ -92,9 +92,10 @@ pub struct Load {
     /// Whether each value means all ports of exit as ways, instead of one. Then the flows decide where frames go. At most
     /// [`MAX_WAYS`](fib::action::MAX_WAYS) ports.
     pub spread: bool,
-    /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns and notes who sends, if its sources
-    /// are checked.
+    /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns, if its sources are checked.
     pub watched: bool,
+    /// Whether it also notes who sends, as a port that forgets does.
+    pub forgets: bool,
     /// Workers, each on its own thread.
     pub workers: usize,
     /// Frames that each worker receives in the measured time, rounded up to a burst.
@@ -227,7 +228,7 @@ fn forward<T: Table + 'static>(
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
             learns: load.watched,
-            notes_true: load.watched,
+            notes_true: load.forgets,
             dhcp: None,
             group_frames_per_second: FRAMES_PER_SECOND,
             driver: "memory".to_owned().into(),
@@ -398,6 +399,7 @@ mod tests {
             n_exits: 4,
             spread: false,
             watched: false,
+            forgets: false,
             workers,
             frames: 6400,
             connections: None,
@@ -447,7 +449,7 @@ mod tests {
         for (place, wiring) in CASES {
             let (load, hasher, fib, valid) = load(place, wiring, 1);
             let exits = |watched| {
-                let load = Load { watched, check_source: CheckSource::Mac, ..load.clone() };
+                let load = Load { watched, forgets: watched, check_source: CheckSource::Mac, ..load.clone() };
                 let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
                 assert_eq!(measured.counts.dropped_total(), 0);
                 (measured.exits, measured.counts.originated)

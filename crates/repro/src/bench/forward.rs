@@ -274,6 +274,10 @@ fn run_size(
                     Some((text, checked)) => (checked.clone(), format!("{text}, hellos, learning")),
                     None => (load.clone(), ", hellos".to_owned()),
                 };
+                let forgets = Load { watched: true, forgets: true, ..watched.clone() };
+                if is_gateway {
+                    loads.push((format!("{text}, forgetting"), forgets));
+                }
                 loads.push((text, Load { watched: true, ..watched }));
             }
             let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
@@ -324,6 +328,7 @@ fn plain_load(options: &Options, place: Place, destinations: &Arc<[u64]>, worker
         n_exits: EXITS,
         spread: false,
         watched: false,
+        forgets: false,
         workers: workers as usize,
         frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
         connections: None,

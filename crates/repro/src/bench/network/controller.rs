@@ -86,16 +86,14 @@ impl Controller {
         self.directory.path().join(PAGES)
     }
 
-    /// Processor time that it has used.
+    /// Processor time that it has used, with that of threads that have ended.
     pub(super) fn processor_time(&self) -> Result<Duration, BenchError> {
-        let nanos = |entry: fs::DirEntry| {
-            // A thread that ends meanwhile has none.
-            let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
-        };
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
-        let tasks = tasks.map_err(|error| failed("reading processor times", &error))?;
-        Ok(Duration::from_nanos(tasks.flatten().filter_map(nanos).sum()))
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.0.id()));
+        let text = text.map_err(|error| failed("reading the processor time of a process", &error))?;
+        // Behind the name, which may have spaces: user and system time are fields 14 and 15, in hundredths of a second.
+        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        let hundredths: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(10 * hundredths))
     }
 
     pub(super) fn kill(&mut self) {
