@@ -218,6 +218,7 @@ fn machines_that_disagree_stand_beside_each_other_the_worse_first() {
     let results = |y, cpu: &str| {
         let mut stored = stored(y);
         stored.record.machine.cpu = cpu.into();
+        stored.record.steps[0].notes = vec![format!("Half of it on {cpu}.")];
         let of_steps = steps(&papers[0].figures[0], Mode::Quick, 1).expect("steps");
         let step = |digest| StepRecord { digest, ..stored.record.steps[0].clone() };
         stored.record.steps = of_steps.into_iter().map(|of| step(of.digest)).collect();
@@ -238,7 +239,10 @@ fn machines_that_disagree_stand_beside_each_other_the_worse_first() {
     };
     let both = page(&papers);
     let row = "missed: 1.5× at names = 2000, unmet at 1 of 2 places (at least 2) [2]; met: 2.1× at names = 2000 (at least 2) [1]";
-    assert!(both.contains(row) && both.contains("| reproduced in part: smaller |"), "{both}");
+    assert!(
+        both.contains(row) && both.contains("in part: smaller. [1] Half of it on a-good. [2] Half of it on b-bad |"),
+        "{both}"
+    );
     assert!(
         both.contains("`a-good-quick`, quick run, a-good") && both.contains("`b-bad-quick`, quick run, b-bad"),
         "{both}"

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::report::Entry;
+use super::store::Stored;
 use super::verdict::{Outcome, Run, Status, finding, number, x_text};
 use super::{Figure, Paper};
 
@@ -111,7 +112,7 @@ fn values(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> (
     (theirs.join("<br>"), ours.join("<br>"))
 }
 
-/// The worst status that a source gives, and what is to be said of it: the difference in setting.
+/// The worst status that a source gives, and what is to be said of it: the difference in setting, and that of a source.
 fn status(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> String {
     let worst = measured.iter().map(|(_, entry)| entry.finding.status).max_by_key(|status| status.rank());
     let status = worst.unwrap_or_else(|| finding(paper, figure, None, &Run::new()).status);
@@ -121,7 +122,16 @@ fn status(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> S
         Status::Nothing => &figure.why,
         Status::Reproduced | Status::NotRun | Status::NotMeasured => "",
     };
-    if note.is_empty() { status.to_string() } else { format!("{status}: {}", note.trim_end_matches('.')) }
+    let mut text = status.to_string();
+    if !note.is_empty() {
+        text += &format!(": {}", note.trim_end_matches('.'));
+    }
+    for (source, entry) in measured {
+        for note in entry.stored.iter().flat_map(Stored::notes) {
+            text += &format!(". [{source}] {}", note.trim_end_matches('.'));
+        }
+    }
+    text
 }
 
 /// Text within a cell of a table.
