@@ -397,7 +397,7 @@ fn memory(n_processes: u64, listener: &mut dyn Listener) -> Vec<String> {
         listener.say(&format!(
             "DPDK's memory is on small pages: `scripts/with-huge-pages {mib} COMMAND` reserves huge ones"
         ));
-        &["--no-huge", "-m", "160", "--single-file-segments"]
+        &["--no-huge", "-m", "256", "--single-file-segments"]
     };
     arguments.iter().map(|&argument| argument.to_owned()).collect()
 }
