@@ -3,7 +3,7 @@
 //! A network of flat names has no flooding. What hosts say to everybody and what must be heard all the same (mDNS, DHCP, a question
 //! for an address that no name has) is copied where it comes in: in each copy the Ethernet destination is the name of one member, so
 //! it is forwarded, checked at ingress and egress, and counted like any other frame. Nothing on the way knows of groups. There is no
-//! tree to keep, nothing can loop, and no copy reaches a host that is not of the tenant.
+//! tree to keep, nothing can loop, and a copy reaches nobody but a name that the controller counts to the tenant.
 //!
 //! Hosts take an IP multicast or broadcast in a unicast frame; access points and Linux's bridge (`multicast_to_unicast`) do the
 //! same. Members are told by the controller, and kept while it is away.

@@ -100,6 +100,21 @@ fn without_a_check_of_sources_a_name_speaks_to_all_from_its_own_port_alone() {
 }
 
 #[test]
+fn nobody_spends_the_copies_of_another_tenant() {
+    // Sources are not checked: whoever is at port 2 sends as name 1, which is at port 1, and whose tenant has 1,000 names.
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(1), 1);
+    rig.add(&mac(2), 3);
+    let many = (1..=2).chain(1000..1998).map(mac_bytes).collect();
+    rig.monitor.groups().set([(7, many)]);
+    for _ in 0..20 {
+        rig.assert_dropped(HOST_2, &from(1, ALL), DropReason::SourceMac);
+    }
+    assert_eq!(rig.exchange(HOST_1, &from(1, ALL)).len(), 1, "name 2 hears it");
+    assert_eq!((rig.counts().groups, rig.counts().copies), (1, 999));
+}
+
+#[test]
 fn a_storm_stays_within_the_port_and_the_tenant() {
     let mut rig = rig();
     let (n, begun) = (u64::from(FRAMES_PER_SECOND), Instant::now());
