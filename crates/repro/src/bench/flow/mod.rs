@@ -249,6 +249,12 @@ fn fill_by(
     Ok(elapsed)
 }
 
+/// A contestant with the way in which it inserts, where it has two.
+fn label((name, in_batches): (&str, bool)) -> String {
+    let suffix = if in_batches || !sides::inserts_batches(name) { "" } else { ONE_BY_ONE };
+    format!("{name}{suffix}")
+}
+
 fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
     let names = options.chosen().into_iter().filter(|&name| name != "floor");
     // In both ways, where a table has both.
@@ -273,8 +279,7 @@ fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
             let elapsed = match filled {
                 Ok(elapsed) => elapsed,
                 Err(error) => {
-                    let of_both = sides::inserts_batches(name) && !in_batches;
-                    without(options, &format!("{name}{}", if of_both { ONE_BY_ONE } else { "" }), error, listener)?;
+                    without(options, &label(way), error, listener)?;
                     ways.retain(|&other| other != way);
                     rows.retain(|row| row.0 != way);
                     continue;
@@ -288,8 +293,7 @@ fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
         }
     }
     let rows = rows.into_iter().map(|((name, in_batches), samples, bits)| {
-        let suffix = if in_batches || !sides::inserts_batches(name) { "" } else { ONE_BY_ONE };
-        let mut row = options.row("flow/insert".into(), &format!("{name}{suffix}"), setting, 1, samples);
+        let mut row = options.row("flow/insert".into(), &label((name, in_batches)), setting, 1, samples);
         row.batch = if in_batches { MAX_BATCH as u32 } else { 1 };
         row.bits_per_name = Some(bits);
         row

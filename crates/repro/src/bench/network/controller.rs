@@ -91,9 +91,12 @@ impl Controller {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.0.id()));
         let text = text.map_err(|error| failed("reading the processor time of a process", &error))?;
         // Behind the name, which may have spaces: user and system time are fields 14 and 15, in hundredths of a second.
-        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-        let hundredths: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(10 * hundredths))
+        let mut fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11);
+        let mut hundredths = || fields.next()?.parse::<u64>().ok();
+        let (Some(user), Some(system)) = (hundredths(), hundredths()) else {
+            return Err(BenchError::Setting("/proc has no processor time of the controller's process".to_owned()));
+        };
+        Ok(Duration::from_millis(10 * (user + system)))
     }
 
     pub(super) fn kill(&mut self) {
