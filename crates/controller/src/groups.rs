@@ -7,19 +7,19 @@
 //! Cost: while the network changes, one pass over all names every half second, in turns of the writer of [`PAGE`] names, or less
 //! often where a pass takes more than a tenth of the time.
 
-use crate::change::State;
 use crate::events::Level;
 use crate::shared::Shared;
 use crate::writer::Job;
 use api::v1;
 use bytes::Bytes;
 use fib::name::Name;
+use fib::rib::Attachment;
 use fib::topology::NodeId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// How often it is looked whether anything changed.
 const EVERY: Duration = Duration::from_millis(500);
@@ -102,7 +102,7 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
             return;
         }
         if !settings.tenants.is_empty() && next <= Instant::now() {
-            let Some(change) = read(&jobs, |state| state.network.change()).await else { return };
+            let Some(change) = Job::ask(&jobs, |state| state.network.change()).await else { return };
             if known != Some(change) {
                 let start = Instant::now();
                 let Some(found) = gather(&settings, &jobs).await else { return };
@@ -128,26 +128,15 @@ fn groups_of(members: &ByTenant, node: NodeId) -> v1::Groups {
     v1::Groups { groups: members.iter().filter(is_here).map(group).collect() }
 }
 
-async fn read<T: Send + 'static>(
-    jobs: &mpsc::Sender<Job>,
-    read: impl FnOnce(&State) -> T + Send + 'static,
-) -> Option<T> {
-    let (reply, answer) = oneshot::channel();
-    jobs.send(Job::Read(Box::new(move |state| _ = reply.send(read(state))))).await.ok()?;
-    answer.await.ok()
-}
-
 /// All members, page by page: names that come and go meanwhile may be missed, and change the network again.
 async fn gather(settings: &Arc<Settings>, jobs: &mpsc::Sender<Job>) -> Option<ByTenant> {
     let mut members: ByTenant = settings.tenants.iter().map(|&tenant| (tenant, Members::default())).collect();
     let mut after: Option<Name> = None;
     loop {
         let (from, settings_there) = (after.take(), Arc::clone(settings));
-        let page = read(jobs, move |state| {
-            let mut last = None;
-            let page = state.network.rib().page(from.as_ref(), PAGE).inspect(|(name, _)| last = Some(name.clone()));
-            let of_tenants = page.filter(|(_, attachment)| settings_there.tenants.contains(&attachment.tenant));
-            (of_tenants.collect::<Vec<_>>(), last)
+        let page = Job::ask(jobs, move |state| {
+            let is_wanted = |attachment: &Attachment| settings_there.tenants.contains(&attachment.tenant);
+            state.network.rib().page_where(from.as_ref(), PAGE, is_wanted)
         });
         let (found, last) = page.await?;
         for (name, attachment) in found {

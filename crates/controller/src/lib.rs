@@ -160,9 +160,7 @@ impl Pulse {
     /// Returns true when the writer has committed what waited before this question; false, when it has ended. A writer that
     /// hangs, at a disk for example, never answers.
     pub async fn beat(&self) -> bool {
-        let (reply, answered) = oneshot::channel();
-        let question = Job::Read(Box::new(move |_| _ = reply.send(())));
-        self.jobs.send(question).await.is_ok() && answered.await.is_ok()
+        Job::ask(&self.jobs, |_| ()).await.is_some()
     }
 }
 

@@ -88,10 +88,7 @@ impl North {
     ) -> Result<T, Status> {
         // While etcd does not answer, what is known here is better than nothing.
         let _ = self.shared.up_to_date(READ_PATIENCE).await;
-        let (reply, answer) = oneshot::channel();
-        let job = Job::Read(Box::new(move |state| _ = reply.send(read(state))));
-        self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
-        answer.await.map_err(|_| status_of(&Refusal::Stopping))
+        Job::ask(&self.jobs, read).await.ok_or_else(|| status_of(&Refusal::Stopping))
     }
 
     async fn page(&self, after: String, limit: usize, learnt: bool) -> Result<v1::NamePage, Status> {

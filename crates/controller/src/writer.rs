@@ -152,6 +152,18 @@ pub(crate) enum Job {
     Stop,
 }
 
+impl Job {
+    /// Asks the writer, in its turn; none if it has ended.
+    pub(crate) async fn ask<T: Send + 'static>(
+        jobs: &mpsc::Sender<Job>,
+        read: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        jobs.send(Job::Read(Box::new(move |state| _ = reply.send(read(state))))).await.ok()?;
+        answer.await.ok()
+    }
+}
+
 /// A switch's stream, ready to be served.
 pub(crate) struct Attached {
     pub(crate) session: Arc<Session>,

@@ -258,6 +258,19 @@ impl Rib {
         numbers.map(|number| (self.entries.name(number), self.entries.attachment(number)))
     }
 
+    /// Those names of a [page](Rib::page) whose attachment is wanted, and the last name of the page; none of an empty one.
+    pub fn page_where(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+        is_wanted: impl Fn(&Attachment) -> bool,
+    ) -> (Vec<(Name, Attachment)>, Option<Name>) {
+        let mut last = None;
+        let page = self.page(after, limit).inspect(|(name, _)| last = Some(name.clone()));
+        let wanted = page.filter(|(_, attachment)| is_wanted(attachment)).collect();
+        (wanted, last)
+    }
+
     /// As [`Rib::iter`] after a name, with the numbers of the names and without their digests.
     pub(crate) fn numbered(&self, after: Option<&Name>) -> impl Iterator<Item = (u32, Name, Attachment)> {
         let numbers = self.order.after(&self.entries, after);

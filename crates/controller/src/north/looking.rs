@@ -7,6 +7,7 @@ use crate::trace::{self, Doubts};
 use api::seam::now;
 use api::v1;
 use fib::name::{Name, clip};
+use fib::rib::Attachment;
 use fib::search::search;
 use fib::topology::NodeId;
 use std::sync::Arc;
@@ -54,10 +55,8 @@ impl North {
         while names.len() <= limit && names.len() < n_names {
             let from = after.take();
             let read = self.read(move |state| {
-                let mut last = None;
-                let page =
-                    state.network.rib().page(from.as_ref(), SCAN_NAMES).inspect(|(name, _)| last = Some(name.clone()));
-                let here: Vec<_> = page.filter(|(_, attachment)| attachment.end() == end).collect();
+                let at_end = |attachment: &Attachment| attachment.end() == end;
+                let (here, last) = state.network.rib().page_where(from.as_ref(), SCAN_NAMES, at_end);
                 (here.iter().map(|(name, attachment)| listed(state, name, attachment)).collect::<Vec<_>>(), last)
             });
             let (here, last) = read.await?;
