@@ -31,6 +31,7 @@ const PER_CPU_ARRAY: u32 = 6;
 const DEVMAP: u32 = 14;
 const XSKMAP: u32 = 17;
 const ARENA: u32 = 33;
+const FLAG_NO_PREALLOC: u32 = 1;
 const FLAG_READ_ONLY: u32 = 1 << 7;
 const FLAG_MAPPABLE: u32 = 1 << 10;
 
@@ -232,11 +233,18 @@ impl Map {
         Self::new(ARENA, 0, pages, FLAG_MAPPABLE)
     }
 
-    /// A hash map with keys of 64 bits.
+    /// A hash map with keys of 64 bits. All memory is taken at once.
     /// # Errors
     /// As for [`Map::array`].
     pub fn hash(value_bytes: usize, entries: u32) -> io::Result<Self> {
         Self::new(HASH, value_bytes, entries, 0)
+    }
+
+    /// As [`Map::hash`], with memory for the entries that there are.
+    /// # Errors
+    /// As for [`Map::array`].
+    pub fn growing_hash(value_bytes: usize, entries: u32) -> io::Result<Self> {
+        Self::new(HASH, value_bytes, entries, FLAG_NO_PREALLOC)
     }
 
     /// As [`Map::set`], in a [hash](Map::hash).
@@ -247,6 +255,13 @@ impl Map {
     pub fn set_hashed(&self, key: u64, value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value_bytes, "the value of a map");
         self.element(MAP_UPDATE, (&raw const key).addr(), value.as_ptr().addr()).map(drop)
+    }
+
+    /// As [`Map::remove`], from a [hash](Map::hash).
+    /// # Errors
+    /// The error of the operating system.
+    pub fn remove_hashed(&self, key: u64) -> io::Result<()> {
+        self.delete((&raw const key).addr())
     }
 
     /// Puts a value, of the size of values.
@@ -263,7 +278,12 @@ impl Map {
     /// # Errors
     /// The error of the operating system.
     pub fn remove(&self, key: u32) -> io::Result<()> {
-        match self.element(MAP_DELETE, (&raw const key).addr(), 0) {
+        self.delete((&raw const key).addr())
+    }
+
+    /// `key` is the address of a key.
+    fn delete(&self, key: usize) -> io::Result<()> {
+        match self.element(MAP_DELETE, key, 0) {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(()),
         }

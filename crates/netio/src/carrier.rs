@@ -2,6 +2,7 @@
 //!
 //! Of the network namespace of the thread that opens it. Interfaces are known by name; one that is deleted has no carrier.
 
+use crate::netlink::{MESSAGE_HEADER, attribute, messages, u16_at, u32_at};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -22,10 +23,8 @@ const DUMP: u16 = 0x301;
 const HAS_CARRIER: u32 = 1 | 1 << 16;
 /// The attribute with the name.
 const IFNAME: u16 = 3;
-/// Bytes of the headers: of the message, of the interface in it, of an attribute.
-const MESSAGE_HEADER: usize = 16;
+/// Bytes of the header of the interface in a message.
 const LINK_HEADER: usize = 16;
-const ATTRIBUTE_HEADER: usize = 4;
 
 /// Bytes that the kernel says at one time.
 const AT_ONCE: usize = 64 << 10;
@@ -86,11 +85,8 @@ impl Carriers {
 }
 
 /// Adds what messages say. Malformed ones, which the kernel does not send, end it.
-fn parse(mut messages: &[u8], changes: &mut Vec<(String, bool)>) {
-    while let Some((message, rest)) = split(messages, 0, |bytes| u32_at(bytes, 0).map(|len| len as usize)) {
-        changes.extend(change_in(message));
-        messages = rest;
-    }
+fn parse(bytes: &[u8], changes: &mut Vec<(String, bool)>) {
+    changes.extend(messages(bytes).filter_map(change_in));
 }
 
 fn change_in(message: &[u8]) -> Option<(String, bool)> {
@@ -99,36 +95,16 @@ fn change_in(message: &[u8]) -> Option<(String, bool)> {
     if kind != NEW_LINK && kind != DELETED_LINK {
         return None;
     }
-    let mut attributes = message.get(MESSAGE_HEADER + LINK_HEADER..)?;
-    while let Some((attribute, rest)) = split(attributes, ATTRIBUTE_HEADER, |bytes| u16_at(bytes, 0).map(usize::from)) {
-        if u16_at(attribute, 2) == Some(IFNAME) {
-            let name = attribute[ATTRIBUTE_HEADER..].split(|byte| *byte == 0).next()?;
-            let has_carrier = kind == NEW_LINK && flags & HAS_CARRIER == HAS_CARRIER;
-            return Some((String::from_utf8_lossy(name).into_owned(), has_carrier));
-        }
-        attributes = rest;
-    }
-    None
-}
-
-/// The first record of those that begin with their length, and what follows it, which is at a multiple of 4 bytes.
-fn split(bytes: &[u8], least: usize, len: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], &[u8])> {
-    let len = len(bytes).filter(|len| *len >= least.max(1))?;
-    let record = bytes.get(..len)?;
-    Some((record, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    let name = attribute(message.get(MESSAGE_HEADER + LINK_HEADER..)?, IFNAME)?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    let has_carrier = kind == NEW_LINK && flags & HAS_CARRIER == HAS_CARRIER;
+    Some((String::from_utf8_lossy(name).into_owned(), has_carrier))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::ATTRIBUTE_HEADER;
 
     fn message(kind: u16, flags: u32, name: &[u8]) -> Vec<u8> {
         let mut attributes = Vec::new();

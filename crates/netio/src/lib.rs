@@ -20,8 +20,10 @@ pub mod checksum;
 mod counters;
 mod device;
 pub mod namespace;
+mod netlink;
 mod packet;
 pub mod pcapng;
+pub mod takers;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod wait;

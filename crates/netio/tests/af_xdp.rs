@@ -5,8 +5,11 @@ mod common;
 use common::{PATIENCE, all_sizes_arrive, frame, ip, numbered_frames_arrive, receive, send, veth, veth_with};
 use fibula_netio::backend::af_packet::{self, AfPacket};
 use fibula_netio::backend::af_xdp::{AfXdp, Options};
+use fibula_netio::takers::Takers;
 use fibula_netio::testkit::in_namespace;
 use fibula_netio::{Burst, Device, NetError, Packet, Pool};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 use std::time::Instant;
 
 fn few() -> Options {
@@ -42,6 +45,29 @@ fn frames_pass_for_longer_than_the_rings_are() {
         let (mut a, mut b) = (open("west"), open("east"));
         assert!(a.mode().is_some(), "it says how frames come");
         numbered_frames_arrive(&mut *a, &mut *b, 20_000);
+    });
+}
+
+fn a_veth_takes_redirected_frames_while_its_other_end_has_a_program() {
+    in_namespace(|| {
+        veth("west", "east");
+        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        let index = |name: &str| name_to_index(&socket, name).unwrap();
+        let Some(takers) = Takers::open().unwrap() else {
+            println!("this kernel does not say; Linux 6.3 does");
+            return;
+        };
+        assert!(!takers.takes(index("west")).unwrap());
+        let other_end = open("east");
+        assert!(takers.takes(index("west")).unwrap() && !takers.takes(index("east")).unwrap());
+        drop(other_end);
+        // The last descriptor is closed a moment later.
+        let began = Instant::now();
+        while takers.takes(index("west")).unwrap() {
+            assert!(began.elapsed() < PATIENCE, "nobody is at the other end");
+        }
+        let error = takers.takes(1 << 30).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{error}");
     });
 }
 
@@ -200,6 +226,7 @@ fibula_netio::tests! {
     namespaces: [
         frames_of_all_sizes_arrive_whole_and_in_order,
         frames_pass_for_longer_than_the_rings_are,
+        a_veth_takes_redirected_frames_while_its_other_end_has_a_program,
         frames_that_cannot_be_sent_are_refused_and_the_others_of_the_burst_go,
         a_burst_into_full_rings_waits_and_is_sent_later,
         every_worker_needs_a_queue,
