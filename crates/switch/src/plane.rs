@@ -267,6 +267,7 @@ impl<T> PlaneWriter<T> {
         let spread_seed = SecretKey::random().derive(Purpose::Structure, 0);
         let epoch = AtomicU32::new(1);
         let shared = Arc::new(Shared { plane, neighbours, links, learner, groups, taps, epoch, spread_seed });
+        let kernel = shown_to.kernel().cloned();
         let writer = Self {
             shared: shared.clone(),
             n_workers,
@@ -276,7 +277,7 @@ impl<T> PlaneWriter<T> {
             field_error: None,
             shown_to,
             valid: ValidNames::new(shared.clone(), valid),
-            local: LocalNames::new(shared.clone(), local),
+            local: LocalNames::new(shared.clone(), local, kernel),
         };
         (shared, writer)
     }

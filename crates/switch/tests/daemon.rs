@@ -17,7 +17,9 @@ use fibula_switch::daemon::saved::SavedImage;
 use fibula_switch::daemon::{StartError, Switch};
 use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::SecretKey;
+use netio::backend::af_packet::enable_gro;
 use netio::testkit::in_namespace;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -158,7 +160,7 @@ fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
         let status = daemon.json();
         assert_eq!(status["name_kind"], "fixed:6");
         assert!(status["field_error"].is_null(), "{status:#}");
-        assert_eq!(status["workers"], serde_json::json!({"configured": 1, "running": 1}));
+        assert_eq!(status["workers"], json!({"configured": 1, "running": 1}));
         // So small a table is in the near caches.
         let lookups = format!("{}, prefetch off, 2 in flight", lookup::base::processor::Kernel::get());
         assert_eq!(status["lookups"], lookups);
@@ -227,7 +229,7 @@ fn a_port_that_comes_late_takes_af_xdp_if_it_can_and_else_packet_sockets() {
     });
 }
 
-fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() {
+fn the_kernel_forwards_from_trunks_and_leaves_the_rest_to_the_workers() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
         veth("sw-trunk", "trunk", 1504);
@@ -242,6 +244,8 @@ fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() 
         let mut host = open("host");
         let kernel = |daemon: &Daemon| daemon.json()["kernel"].clone();
         assert!(kernel(&daemon)["error"].is_null(), "{}", kernel(&daemon));
+        // It looks every second. At the other end of the host's port is neither a program nor GRO.
+        daemon.wait("trunks take frames", |status| status["kernel"]["not_taking"] == json!([HOST_1]));
         let to = |name: &Name, hops: u8| with_shim(&ethernet(bytes_of(name), mac_bytes(70), 0x9999, &[0; 50]), hops);
         for (name, hops) in [(&beyond, 9), (&beyond, 2)] {
             send(&mut trunk, &to(name, hops));
@@ -273,7 +277,12 @@ fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() 
         let counts = [TRUNK_8, TRUNK_9].map(|id| ["rx_frames", "tx_frames"].map(|of| port(id)["counters"][of].clone()));
         assert_eq!(counts, [[6, 1], [2, 3]], "{status:#}");
         assert!(port(TRUNK_8)["driver"].as_str().unwrap().starts_with("xdp, "), "{status:#}");
-        assert!(port(HOST_1)["driver"].as_str().unwrap().starts_with("af_xdp, "), "{status:#}");
+        assert!(port(HOST_1)["driver"].as_str().unwrap().starts_with("xdp, "), "{status:#}");
+        enable_gro("host").unwrap();
+        daemon.wait("the host takes frames, too", |status| status["kernel"]["not_taking"] == json!([]));
+        send(&mut trunk, &to(&here, 9));
+        assert_eq!(receive(&mut host), ethernet(bytes_of(&here), mac_bytes(70), 0x9999, &[0; 50]));
+        assert_eq!(kernel(&daemon)["forwarded"], 4, "{}", kernel(&daemon));
         daemon.stop();
         // With connection tracking the workers must see every frame, and the status says so.
         site.toml += "[flow]\n";
@@ -552,7 +561,7 @@ netio::tests! {
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
         frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets,
         a_port_that_comes_late_takes_af_xdp_if_it_can_and_else_packet_sockets,
-        the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers,
+        the_kernel_forwards_from_trunks_and_leaves_the_rest_to_the_workers,
         frames_come_through_dpdk_where_that_is_built_in,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,

@@ -5,11 +5,12 @@
 
 mod common;
 
-use common::netns::{ip, veth};
+use common::netns::{ip, open_af_xdp, veth};
 use common::{HOST_1, PATIENCE, ethernet, mac, mac_bytes, with_shim};
 use fib::action::PortId;
 use fib::designs::Design;
 use fib::durable::Tenants;
+use fib::messages::ValueMode;
 use fib::name::{Name, NameKind};
 use fib::network::{Network, Settings};
 use fib::replica::{Limits, Replica};
@@ -29,6 +30,8 @@ use std::time::Instant;
 
 /// The trunks of the switch, each to another switch.
 const TRUNKS: [u16; 4] = [8, 9, 10, 11];
+/// Its port for hosts.
+const HOST: u16 = HOST_1;
 /// Names that are always there, and those that come and go: so few that most changes write where most names are read.
 const N_STAYING: u64 = 60;
 const N_PASSING: u64 = 60;
@@ -36,7 +39,7 @@ const N_PASSING: u64 = 60;
 const REPEAT: u32 = 250;
 const REDIRECT: u32 = 4;
 
-/// A network whose switch `s1` has no hosts, with a replica of `s1` that the kernel forwards by.
+/// A network with a replica of its switch `s1` that the kernel forwards by. Names are at others, unless a test says so.
 struct Rig {
     network: Network,
     s1: NodeId,
@@ -44,6 +47,15 @@ struct Rig {
     replica: Replica<PlaneWriter>,
     kernel: Arc<Kernel>,
     devices: Vec<AfXdp>,
+    /// The other ends: with programs, so that these ports take what the kernel sends.
+    ends: Vec<AfXdp>,
+}
+
+/// The wire of a port, and its other end.
+fn wire(port: u16) -> AfXdp {
+    let far = format!("far{port}");
+    veth(&interface(port), &far, 1504);
+    open_af_xdp(&far)
 }
 
 fn interface(port: u16) -> String {
@@ -55,16 +67,19 @@ impl Rig {
         // A program for arrays that does not look whether it was overtaken: with it, tests beside a writer must fail.
         let mutant = std::env::var_os("FIBULA_KERNEL_MUTANT").map(|path| std::fs::read(path).unwrap());
         let memory = if mutant.is_some() { Memory::Array } else { memory };
-        let kernel = Kernel::with_program(TRUNKS.map(PortId).to_vec(), memory, mutant).unwrap();
-        let devices = TRUNKS.map(|port| {
-            veth(&interface(port), &format!("far{port}"), 1504);
+        let kernel = Kernel::with_program(&TRUNKS.map(PortId), &[PortId(HOST)], memory, mutant).unwrap();
+        let mut ends = vec![];
+        let devices = [&TRUNKS[..], &[HOST]].concat().into_iter().map(|port| {
+            ends.push(wire(port));
             let options =
                 Options { ring_frames: 64, ahead: Some(kernel.place(PortId(port)).unwrap()), ..Options::default() };
             AfXdp::open(&interface(port), &options).unwrap()
         });
+        let devices = devices.collect();
         let mut network = Network::new(settings, 1).unwrap();
         let (s1, _) = network.add_switch("s1", Tenants::All).unwrap();
         let end = |node, port| End { node, port: PortId(port) };
+        network.add_host_port(end(s1, HOST)).unwrap();
         let others = TRUNKS.map(|port| {
             let (other, _) = network.add_switch(&format!("s{port}"), Tenants::All).unwrap();
             network.add_link(end(s1, port), end(other, 1), 1).unwrap();
@@ -75,7 +90,7 @@ impl Rig {
             dataplane::Settings { shown_to: ShownTo::Kernel(kernel.clone()), ..dataplane::Settings::default() };
         let (_workers, _monitor, writer) = build(&with_kernel, Vec::new()).unwrap();
         let replica = Replica::new(Limits::default(), writer);
-        Self { network, s1, others: others.to_vec(), replica, kernel, devices: devices.into() }
+        Self { network, s1, others: others.to_vec(), replica, kernel, devices, ends }
     }
 
     fn attach(&mut self) {
@@ -312,7 +327,7 @@ fn a_trunk_that_is_deleted_and_made_again_forwards_again() {
             }
             assert!(began.elapsed() < PATIENCE, "frames are sent to an interface that is gone");
         }
-        veth(&interface(8), "far8", 1504);
+        let _end = wire(8);
         rig.devices[0].revive().unwrap();
         let before = sent(&rig.kernel);
         assert_eq!(to_8(&rig).0, REDIRECT);
@@ -346,6 +361,86 @@ fn a_table_that_is_made_anew_takes_the_place_of_the_one_before() {
     });
 }
 
+/// At which port frames to a name leave, how often, and how they look then.
+fn left(rig: &Rig, name: &Name) -> (Vec<(u16, u64)>, Vec<u8>) {
+    let inner = ethernet(name.as_bytes().try_into().unwrap(), mac_bytes(70), 0x9999, &[0; 50]);
+    let ports = [&[HOST][..], &TRUNKS].concat();
+    let counts = || ports.iter().map(|&port| rig.kernel.counters(PortId(port)).unwrap().tx_frames).collect::<Vec<_>>();
+    let before = counts();
+    let (_, frame, _) = rig.kernel.try_frame(PortId(9), &with_shim(&inner, 9), 1).unwrap().unwrap();
+    let sent = counts().into_iter().zip(before).map(|(now, before)| now - before);
+    (ports.iter().copied().zip(sent).filter(|(_, n)| *n > 0).collect(), frame)
+}
+
+fn hosts_get_frames_of_their_names_alone() {
+    let seed = testkit::seed();
+    for mode in [ValueMode::Egress, ValueMode::Port] {
+        in_namespace(|| {
+            let settings = Settings { mode, ..settings("concise", seed) };
+            let mut rig = Rig::new(settings, Memory::Best);
+            rig.attach();
+            let here = Attachment::new(rig.s1, PortId(HOST));
+            let add = |rig: &mut Rig, number| {
+                let effects = rig.network.add_name(&mac(number), here).unwrap();
+                rig.follow(effects);
+            };
+            (0..20).for_each(|number| add(&mut rig, number));
+            (20..40).for_each(|number| rig.add(number));
+            for number in 0..20 {
+                let (sent, frame) = left(&rig, &mac(number));
+                assert_eq!(sent, [(HOST, 1)], "seed {seed}, {mode:?}: {number}");
+                let bare = ethernet(mac_bytes(number), mac_bytes(70), 0x9999, &[0; 50]);
+                assert_eq!(frame, bare, "without the shim");
+            }
+            // One that leaves is for the workers, at once; so is one that nobody has, whatever the table says of it.
+            rig.remove(3);
+            assert_eq!(left(&rig, &mac(3)).0, [], "seed {seed}");
+            for number in 1000..3000 {
+                let (sent, _) = left(&rig, &mac(number));
+                assert!(sent.iter().all(|(port, _)| *port != HOST), "seed {seed}: {number} is nobody's");
+            }
+            // A name of a frame that is longer than the port takes, and one of a port that is down.
+            let long = with_shim(&ethernet(mac_bytes(4), mac_bytes(70), 0x9999, &[0; 1600]), 9);
+            let before = rig.kernel.counters(PortId(HOST)).unwrap().tx_frames;
+            rig.kernel.try_frame(PortId(9), &long, 1).unwrap();
+            rig.kernel.set_up(PortId(HOST), false);
+            assert_eq!(left(&rig, &mac(4)).0, [], "the port is down");
+            assert_eq!(rig.kernel.counters(PortId(HOST)).unwrap().tx_frames, before, "the port takes 1,518 bytes");
+            rig.kernel.set_up(PortId(HOST), true);
+            // A fresh report: all local names come anew.
+            rig.network.rekey(SecretKey::from_seed(seed ^ 1)).unwrap();
+            rig.attach();
+            assert_eq!(left(&rig, &mac(4)).0, [(HOST, 1)], "seed {seed}");
+            assert_eq!(left(&rig, &mac(3)).0, [], "seed {seed}");
+        });
+    }
+}
+
+fn a_port_that_takes_nothing_from_the_kernel_is_for_the_workers() {
+    let seed = testkit::seed();
+    in_namespace(|| {
+        let mut rig = Rig::new(settings("concise", seed), Memory::Best);
+        rig.attach();
+        rig.add(0);
+        assert_eq!(left(&rig, &mac(0)).0, [(8, 1)]);
+        assert_eq!(rig.kernel.status().not_taking, []);
+        // The other end of port 8 has neither a program nor GRO any more.
+        rig.ends.remove(0);
+        let began = Instant::now();
+        loop {
+            rig.kernel.set_up(PortId(8), true);
+            if rig.kernel.status().not_taking == [PortId(8)] {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "port 8 takes frames: {:?}", rig.kernel.status());
+        }
+        assert_eq!(left(&rig, &mac(0)).0, []);
+        let _end = open_af_xdp("far8");
+        rig.kernel.set_up(PortId(8), true);
+        assert_eq!(left(&rig, &mac(0)).0, [(8, 1)]);
+    });
+}
+
 fn what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason() {
     let seed = testkit::seed();
     for (settings, reason) in [
@@ -363,7 +458,7 @@ fn what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason() {
     }
 }
 
-fn nothing_of_it_stays_when_it_ends() {
+fn nothing_of_it_stays_when_itends() {
     let seed = testkit::seed();
     in_namespace(|| {
         let mut rig = Rig::new(settings("concise", seed), Memory::Best);
@@ -372,7 +467,8 @@ fn nothing_of_it_stays_when_it_ends() {
             let output = std::process::Command::new("ip").args(["-o", "link"]).output().unwrap();
             String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(" xdp")).count()
         };
-        assert_eq!(listed(), TRUNKS.len());
+        // Those of the other ends, too.
+        assert_eq!(listed(), 2 * (TRUNKS.len() + 1));
         drop(rig);
         let began = Instant::now();
         while listed() > 0 {
@@ -390,9 +486,11 @@ netio::tests! {
         ipv4_names_are_found_behind_the_shim_and_odd_packets_are_left,
         a_trunk_that_is_down_gets_no_frames_from_the_kernel,
         a_trunk_that_is_deleted_and_made_again_forwards_again,
+        hosts_get_frames_of_their_names_alone,
+        a_port_that_takes_nothing_from_the_kernel_is_for_the_workers,
         a_table_that_is_made_anew_takes_the_place_of_the_one_before,
         what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason,
-        nothing_of_it_stays_when_it_ends,
+        nothing_of_it_stays_when_itends,
     ],
     anywhere: []
 }

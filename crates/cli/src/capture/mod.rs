@@ -113,7 +113,7 @@ impl Session {
         let ports: Vec<String> = in_kernel.map(|port| format!("{} ({})", port.port, port.device)).collect();
         (!ports.is_empty()).then(|| {
             format!(
-                "the kernel forwards frames from trunk to trunk by itself (driver xdp), and these are not seen, at ports {}",
+                "the kernel forwards frames from trunks by itself (driver xdp), and these are not seen, at ports {}",
                 ports.join(", ")
             )
         })

@@ -80,8 +80,8 @@ pub(crate) struct Args {
     /// FIB design of the switches with hosts [default: that of all]
     #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
     gateway_design: Option<&'static Design>,
-    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from trunk to
-    /// trunk in the kernel, or DPDK over AF_XDP sockets
+    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from
+    /// trunks in the kernel, or DPDK over AF_XDP sockets
     #[arg(long, value_parser = driver(), default_value_t, conflicts_with = "in_process")]
     driver: Driver,
     /// Controllers, on one etcd; of several, one that follows and the one that leads are killed while names change

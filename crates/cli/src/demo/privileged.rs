@@ -84,7 +84,7 @@ pub(super) fn run(
     let files =
         config::write(directory, layout, sizes, max_names).context("writing configuration files and certificates")?;
     let silent = layout.topology.redundant_links().get(1).copied().filter(|_| sizes.undeclared);
-    let wires = Wires::build(layout, silent)?;
+    let wires = Wires::build(layout, silent, sizes.driver == Driver::Xdp)?;
     // From here on, processes and sockets of this thread belong to the switches' namespace.
     netns::enter(&wires.fabric())?;
     let n_pairs = n_pairs(layout) + usize::from(silent.is_some());

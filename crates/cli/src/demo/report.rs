@@ -322,7 +322,7 @@ impl Report {
             ));
         }
         if let Some(n) = self.forwarded_in_kernel {
-            lines.push(("forwarded in the kernel", format!("{} frames, from trunk to trunk", grouped(n))));
+            lines.push(("forwarded in the kernel", format!("{} frames, from trunks to trunks and hosts", grouped(n))));
         }
         let drops: Vec<String> = self.drops.iter().map(|(why, &n)| format!("{} {why}", grouped(n))).collect();
         lines.push(("dropped by switches", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }));

@@ -49,7 +49,7 @@ fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
         return;
     }
     let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
-    let wires = Wires::build(&layout, None).unwrap();
+    let wires = Wires::build(&layout, None, false).unwrap();
     for (index, host) in layout.hosts.iter().enumerate() {
         wires.set_address(index, host.ip).unwrap();
     }

@@ -39,8 +39,8 @@ pub(super) struct Wires {
 impl Wires {
     /// Builds the network of `layout`. Takes about 10 ms per interface pair. Hosts have no addresses yet.
     ///
-    /// `bridged`: the trunk that can fail silently.
-    pub(super) fn build(layout: &Layout, bridged: Option<usize>) -> Result<Self, NetnsError> {
+    /// `bridged`: the trunk that can fail silently. `in_kernel`: hosts' interfaces take what a program in the kernel sends.
+    pub(super) fn build(layout: &Layout, bridged: Option<usize>, in_kernel: bool) -> Result<Self, NetnsError> {
         let roles: Vec<String> = (0..layout.hosts.len()).map(host_role).collect();
         let namespaces = Namespaces::create(roles.iter().map(String::as_str).chain(["fabric", "far"]))?;
         let wires = Self { namespaces };
@@ -65,7 +65,10 @@ impl Wires {
             ip_batch(Some(&wires.host(index)), &script)?;
             // A veth leaves checksums blank and segments large; a switch of raw frames would forward them that way.
             netns::within(&wires.host(index), || {
-                ["eth0", "eth1"].iter().try_for_each(|eth| disable_offloads(eth).map_err(io::Error::other))
+                ["eth0", "eth1"].iter().try_for_each(|eth| {
+                    disable_offloads(eth).map_err(io::Error::other)?;
+                    if in_kernel { enable_gro(eth).map_err(io::Error::other) } else { Ok(()) }
+                })
             })?;
         }
         let far_up: String = (0..layout.n_gateways()).map(|s| format!("link set far{s} up\n")).collect();

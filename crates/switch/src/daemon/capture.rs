@@ -74,7 +74,7 @@ struct Running {
 }
 
 impl Control {
-    /// `in_kernel`: ports whose frames to other trunks the kernel forwards.
+    /// `in_kernel`: ports that the kernel forwards from or to by itself.
     pub(super) fn new(
         switch: String,
         fixed_offset: Option<usize>,

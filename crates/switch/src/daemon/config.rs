@@ -390,9 +390,17 @@ impl Config {
     /// The trunks whose frames the kernel is to forward. None if connections are tracked, for which the workers must see
     /// every frame.
     pub fn kernel_ports(&self) -> Vec<PortId> {
-        let is_for = |port: &&Port| port.role == Role::Trunk && self.driver_of(port) == Driver::Xdp;
-        let ports = self.ports.iter().filter(is_for).map(|port| port.id);
-        if self.flow.is_some() { Vec::new() } else { ports.collect() }
+        if self.flow.is_some() { Vec::new() } else { self.xdp_ports(Role::Trunk) }
+    }
+
+    /// The ports of hosts that the kernel is to send frames to, if it forwards from any trunk.
+    pub fn kernel_hosts(&self) -> Vec<PortId> {
+        self.xdp_ports(Role::Host)
+    }
+
+    fn xdp_ports(&self, role: Role) -> Vec<PortId> {
+        let is_for = |port: &&Port| port.role == role && self.driver_of(port) == Driver::Xdp;
+        self.ports.iter().filter(is_for).map(|port| port.id).collect()
     }
 
     /// What becomes of frames to names that the network does not know.

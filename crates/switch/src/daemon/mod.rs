@@ -195,7 +195,10 @@ impl Switch {
         };
         let control_address = match &config.control {
             Some(address) => {
-                let in_kernel = if kernel.is_some() { config.kernel_ports() } else { vec![] };
+                let in_kernel = match &kernel {
+                    Some(_) => [config.kernel_ports(), config.kernel_hosts()].concat(),
+                    None => vec![],
+                };
                 let name = config.name.clone();
                 let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, audit);
                 let bound = api::capture::serve(address, &gate, control).await;

@@ -21,7 +21,7 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
     let kernel = if trunks.is_empty() {
         None
     } else {
-        Some(Kernel::new(trunks, Memory::Best).map_err(|error| error.to_string()))
+        Some(Kernel::new(&trunks, &config.kernel_hosts(), Memory::Best).map_err(|error| error.to_string()))
     };
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
@@ -72,6 +72,10 @@ fn open_devices(
             Some(Err(error)) => reason = fallen("xdp", "af_xdp", error),
             None => reason = fallen("xdp", "af_xdp", "the workers track connections, so they must see every frame"),
         }
+    }
+    if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Host {
+        let kernel = kernel.and_then(|kernel| kernel.as_ref().ok());
+        ahead = kernel.and_then(|kernel| kernel.place(port.id)).map(|place| place as Arc<dyn Ahead>);
     }
     let in_kernel = ahead.is_some();
     if config.driver_of(port) != Driver::AfPacket {

@@ -228,8 +228,10 @@ impl StatusSource for Page {
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
-            if let Some(KernelStatus { memory, error, forwarded }) = plane.kernel {
-                status["kernel"] = json!({"table": memory, "forwarded": forwarded, "error": error});
+            if let Some(KernelStatus { memory, error, forwarded, not_taking }) = plane.kernel {
+                let not_taking: Vec<u16> = not_taking.iter().map(|port| port.0).collect();
+                status["kernel"] =
+                    json!({"table": memory, "forwarded": forwarded, "error": error, "not_taking": not_taking});
             }
             let trunks = self.shared.trunks();
             let link_of = |port: &PortStatus| trunks.iter().find(|trunk| trunk.port == port.id);
@@ -296,7 +298,7 @@ impl StatusSource for Page {
         text.counter("fibula_frames_aliens_total", "Frames to unknown names that were sent all the same.", aliens);
         if let Some(KernelStatus { memory, forwarded, .. }) = &plane.kernel {
             let is_on = plain(memory.is_some().into());
-            text.gauge("fibula_kernel_forwarding", "1: the kernel forwards between trunks by the table.", is_on);
+            text.gauge("fibula_kernel_forwarding", "1: the kernel forwards from trunks by the table.", is_on);
             text.counter("fibula_kernel_frames_total", "Frames forwarded in the kernel.", plain(*forwarded));
         }
         let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));

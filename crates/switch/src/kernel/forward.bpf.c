@@ -1,10 +1,11 @@
-/* The kernel half of a switch: sends frames from trunk to trunk, and hands all others to the workers.
+/* The kernel half of a switch: sends frames from trunks to other trunks and to hosts, and hands all others to the workers.
  *
- *     frame from a trunk ─► shim? unicast? hops left? ─► name ─► table ─► lead of the value ─► another trunk: redirect
- *                               │ no                                │ none, or the writer was met four times
- *                               └───────────────► AF_XDP socket of the receive queue ◄┘
+ *     frame from a trunk ─► shim? unicast? hops left? ─► name ─► table ─► lead of the value ─┬► another trunk ──────► redirect
+ *                               │ no                                │ none, or the writer    └► local: exact map ─► host: shim off,
+ *                               │                                   │ was met four times               │ no             redirect
+ *                               └───────────────► AF_XDP socket of the receive queue ◄────────────────┘
  *
- * Whatever is dropped, answered, checked exactly or counted by a reason is decided in user space, in one place.
+ * Whatever is dropped, answered, counted by a reason, or comes from a host is decided in user space, in one place.
  * scripts/kernel-program translates this into forward-arena.bpf and forward-array.bpf, which the switch loads: machines
  * that build or run it need no compiler for BPF. The maps are made by the switch (mod.rs); here they are names only.
  */
@@ -22,6 +23,7 @@
 #include "fibula_bpf.h"
 
 #define SHIM_TYPE 0xb588     /* 0x88b5, as this machine reads it */
+#define SHIM_BYTES 4
 #define IPV4_TYPE 0x0008
 enum { MAC = 1, IPV4 = 2 };  /* names */
 
@@ -34,10 +36,15 @@ const volatile struct settings {
 
 #define MAP(name) extern char name SEC(".maps")
 MAP(table);
-MAP(leads);                  /* array: for each value the slot of a trunk and 1, and its longest frame; 0: for the workers */
+MAP(leads);                  /* array: for each value a way, see below; 0: for the workers */
+MAP(local);                  /* hash: the way to the host of each local name */
 MAP(counts);                 /* array per processor: by slot */
-MAP(devices);                /* the interfaces of trunks, by slot */
+MAP(devices);                /* the interfaces of trunks and hosts, by slot */
 MAP(sockets);                /* of this trunk, by receive queue */
+
+/* A way: a slot and 1, and in the upper half the longest frame of its interface, which would lose a longer one. To a host
+ * the way of a value has this bit, and no slot if it is any local port: the exact map says which, and must agree. */
+#define TO_HOST 0x80000000u
 
 struct count {
 	__u64 rx_frames, rx_bytes, tx_frames, tx_bytes;
@@ -79,9 +86,20 @@ int forward(struct xdp_md *frame)
 	__u64 *lead = value == FIBULA_BPF_BUSY ? 0 : bpf_map_lookup_elem(&leads, &value);
 	if (!lead)
 		return up(frame);
-	/* One load: the slot and 1, and above it the longest frame of that trunk, which the kernel would lose a longer one at. */
-	__u64 way = *(volatile __u64 *)lead, bytes = end - at;
-	if (bytes > way >> 32)
+	/* One load, and the lead may change beside it. */
+	__u64 way = *(volatile __u64 *)lead, bytes = end - at, out_bytes = bytes;
+	__u32 is_to_host = (__u32)way & TO_HOST;
+	if (is_to_host) {
+		__u64 *host = bpf_map_lookup_elem(&local, &name);
+		__u32 led = (__u32)way & ~TO_HOST;
+		if (!host)
+			return up(frame);
+		way = *(volatile __u64 *)host;
+		if (led && led != (__u32)way)
+			return up(frame);
+		out_bytes -= SHIM_BYTES;
+	}
+	if (out_bytes > way >> 32)
 		return up(frame);
 	__u32 slot = settings.slot, to = (__u32)way - 1;
 	struct count *in = bpf_map_lookup_elem(&counts, &slot), *out = bpf_map_lookup_elem(&counts, &to);
@@ -89,14 +107,27 @@ int forward(struct xdp_md *frame)
 	if (to == slot || !in || !out)
 		return up(frame);
 	long sent = bpf_redirect_map(&devices, to, 0);
-	/* The interface is down or missing; the workers count it. */
+	/* The interface is down, missing, or takes no frames from here; the workers count it. */
 	if (sent != XDP_REDIRECT)
 		return up(frame);
-	at[14]--;
+	if (is_to_host) {
+		/* The addresses move over the shim. The frame has 18 bytes, so it is never too short for that. */
+		__u64 first = *(__u64 *)at;
+		__u32 last = *(__u32 *)(at + 8);
+		if (bpf_xdp_adjust_head(frame, SHIM_BYTES))
+			return XDP_ABORTED;
+		at = (void *)(long)frame->data, end = (void *)(long)frame->data_end;
+		if (at + 14 > end)
+			return XDP_ABORTED;
+		*(__u64 *)at = first;
+		*(__u32 *)(at + 8) = last;
+	} else {
+		at[14]--;
+	}
 	in->rx_frames++;
 	in->rx_bytes += bytes;
 	out->tx_frames++;
-	out->tx_bytes += bytes;
+	out->tx_bytes += out_bytes;
 	return (int)sent;
 }
 

@@ -1,12 +1,19 @@
-//! The kernel half of a switch: a program before the sockets of trunks that forwards frames to other trunks by the switch's
-//! own table. What it does not decide comes to the workers, as with AF_XDP: `forward.bpf.c`.
+//! The kernel half of a switch: a program before the sockets of trunks that forwards frames to other trunks and to hosts by
+//! the switch's own table. What it does not decide comes to the workers, as with AF_XDP: `forward.bpf.c`.
 //!
 //! ```text
 //!  replica ─► table in an arena of BPF ◄─ workers
 //!                     ▲
-//!  trunk ─► program ──┴─► lead of the value ─► devmap ─► another trunk
+//!  trunk ─► program ──┴─► lead of the value ─┬──────────────────► devmap ─► another trunk
+//!              │                             └─► map of local names ─┴────► the host that has the name
 //!              └─► AF_XDP ─► worker
 //! ```
+//! **Exact at hosts.** A frame leaves for a host only if the exact map of local names has its name at that very port: the check
+//! that the workers make. What comes from hosts is the workers' (`docs/decisions/0021-kernel-half.md` says why).
+//!
+//! **Ports that take frames.** An interface may take no frames that a program sends there, and then loses them without a
+//! count. The kernel says which do ([`netio::takers`]); to the others the workers send.
+//!
 //! **One table.** The arena of the table is memory that the kernel shares with this process: a BPF arena, or, before Linux
 //! 6.9, the one value of an array. The writer treats the program as every reader outside
 //! (`docs/formats/table-in-memory.md`): it waits for none, and the program notices that it was overtaken. After four
@@ -18,16 +25,21 @@
 //! Names: MAC addresses and IPv4 addresses, hashed by muladd. Designs: those that other programs can read. Without connection
 //! tracking, which must see every frame.
 
+mod local;
+mod settings;
+
 use fib::action::{Action, PortId};
 use fib::designs::{Spec, Table};
-use fib::name::NameKind;
+use fib::name::{Name, NameKind};
+use local::Local;
 use lookup::base::arena::Arena;
-use lookup::base::root::Form;
 use lookup::base::shown;
 use lookup::traits::ShareError;
 use netio::DeviceSnapshot;
 use netio::backend::af_xdp::{Ahead, Attached};
 use netio::bpf::{Map, Program, Words};
+use netio::takers::Takers;
+use settings::{SETTINGS_BYTES, Settings};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -45,64 +57,11 @@ const MOST_OF_ARENA: usize = (4 << 30) - (2 << 20);
 const LEAST_OF_ARRAY: usize = 16 << 20;
 const MOST_OF_ARRAY: usize = 512 << 20;
 
-/// Words of what is counted of a trunk.
+/// What the way of a value says of a host: TO_HOST of `forward.bpf.c`.
+const TO_HOST: u64 = 1 << 31;
+
+/// Words of what is counted of a port.
 const COUNTS: usize = 4;
-
-/// What a program takes for constants: `struct settings` of `forward.bpf.c`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Settings {
-    a: [u64; 2],
-    addend: u64,
-    per_word: u64,
-    /// The address of the arena, or the mask of an array's words.
-    place: u64,
-    is_line: u32,
-    value_bits: u32,
-    cell_bits: u32,
-    cells_a_word: u32,
-    parts: u32,
-    starts: [u16; 6],
-    kind: u32,
-    slot: u32,
-}
-
-const SETTINGS_BYTES: usize = size_of::<Settings>();
-
-impl Settings {
-    fn bytes(&self) -> [u8; SETTINGS_BYTES] {
-        let mut bytes = Vec::with_capacity(SETTINGS_BYTES);
-        for word in [self.a[0], self.a[1], self.addend, self.per_word, self.place] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        for half in [self.is_line, self.value_bits, self.cell_bits, self.cells_a_word, self.parts] {
-            bytes.extend(half.to_ne_bytes());
-        }
-        self.starts.iter().for_each(|start| bytes.extend(start.to_ne_bytes()));
-        bytes.extend(self.kind.to_ne_bytes());
-        bytes.extend(self.slot.to_ne_bytes());
-        bytes.try_into().expect("the fields leave no gap")
-    }
-
-    /// What follows from the form of a table, as in `fibula.h`.
-    fn with_form(mut self, form: Form) -> Self {
-        let Form { structure, value_bits, fingerprint_bits, cells_of_name } = form;
-        let cell_bits = u32::from(value_bits) + u32::from(fingerprint_bits);
-        (self.is_line, self.value_bits, self.cell_bits) = ((structure == 1).into(), value_bits.into(), cell_bits);
-        (self.cells_a_word, self.parts) = (64 / cell_bits, cells_of_name.into());
-        self.per_word = (1 << 37) / u64::from(self.cells_a_word) + 1;
-        if structure == 1 {
-            // The header takes the first slots of a bucket.
-            let first = 16_u32.div_ceil(value_bits.into());
-            let words = if value_bits <= 8 { 8 } else { 16 };
-            let n = words * self.cells_a_word - first;
-            for (j, start) in (0..=self.parts).zip(&mut self.starts) {
-                *start = (first + n * j / self.parts) as u16;
-            }
-        }
-        self
-    }
-}
 
 /// Why the kernel does not forward.
 #[derive(Debug, thiserror::Error)]
@@ -159,9 +118,9 @@ struct InKernel {
     settings: [u8; SETTINGS_BYTES],
 }
 
-/// A trunk whose frames the kernel may forward.
+/// A port that the kernel may send frames to, and, if it is a trunk, whose frames it forwards.
 #[derive(Debug)]
-struct Trunk {
+struct Exit {
     id: PortId,
     attached: Weak<Attached>,
     /// What is attached there, unless everything is handed on.
@@ -170,9 +129,11 @@ struct Trunk {
     is_up: bool,
     /// Whether its link carries frames.
     is_linked: bool,
+    /// Whether its interface takes what a program sends there.
+    takes: bool,
 }
 
-impl Trunk {
+impl Exit {
     /// Whether frames may be sent there.
     fn is_open(&self) -> bool {
         self.is_up && self.is_linked
@@ -182,9 +143,10 @@ impl Trunk {
 #[derive(Debug)]
 struct State {
     /// By slot.
-    trunks: Vec<Trunk>,
+    exits: Vec<Exit>,
     table: Option<InKernel>,
     actions: Vec<Action>,
+    local: Local,
     error: Option<String>,
 }
 
@@ -203,10 +165,12 @@ pub struct Kernel {
     memory: Memory,
     /// Instead of the program for the memory.
     program: Option<Vec<u8>>,
-    /// The trunks, by slot.
+    /// By slot: the trunks, and then the hosts.
     ports: Vec<PortId>,
+    n_trunks: usize,
     counts: Map,
     interfaces: Map,
+    takers: Option<Takers>,
     state: Mutex<State>,
 }
 
@@ -217,11 +181,13 @@ pub struct KernelStatus {
     pub memory: Option<&'static str>,
     /// Why it does not, if there is a reason other than that there is no table yet.
     pub error: Option<String>,
-    /// Frames that it sent from trunk to trunk.
+    /// Frames that it sent, from trunks to other trunks and to hosts.
     pub forwarded: u64,
+    /// Ports that take none of them, so that the workers send.
+    pub not_taking: Vec<PortId>,
 }
 
-/// The place of a trunk in a [`Kernel`], which its device tells when its interface is there.
+/// The place of a port in a [`Kernel`], which its device tells when its interface is there.
 #[derive(Debug)]
 pub struct Place {
     kernel: Arc<Kernel>,
@@ -235,35 +201,44 @@ impl Ahead for Place {
 }
 
 impl Kernel {
-    /// For these trunks; none of them is there yet.
+    /// For these trunks, and ports of hosts; none of them is there yet.
     /// # Errors
     /// [`KernelError::Maps`].
-    pub fn new(ports: Vec<PortId>, memory: Memory) -> Result<Arc<Self>, KernelError> {
-        Self::with_program(ports, memory, None)
+    pub fn new(trunks: &[PortId], hosts: &[PortId], memory: Memory) -> Result<Arc<Self>, KernelError> {
+        Self::with_program(trunks, hosts, memory, None)
     }
 
     /// As [`Kernel::new`], with another program, as `scripts/kernel-program` makes it: for tests of tests.
     /// # Errors
     /// [`KernelError::Maps`].
     pub fn with_program(
-        ports: Vec<PortId>,
+        trunks: &[PortId],
+        hosts: &[PortId],
         memory: Memory,
         program: Option<Vec<u8>>,
     ) -> Result<Arc<Self>, KernelError> {
+        let ports = [trunks, hosts].concat();
         let n = ports.len() as u32;
-        let trunk = |&id| Trunk { id, attached: Weak::new(), program: None, is_up: true, is_linked: true };
-        let trunks = ports.iter().map(trunk).collect();
+        let exit = |&id| Exit { id, attached: Weak::new(), program: None, is_up: true, is_linked: true, takes: true };
+        let exits = ports.iter().map(exit).collect();
+        let takers = Takers::open().unwrap_or_else(|error| {
+            tracing::warn!("the kernel does not say which ports take its frames; all are tried: {error}");
+            None
+        });
+        let local = Local::new().map_err(KernelError::Maps)?;
         Ok(Arc::new(Self {
             memory,
             program,
             ports,
+            n_trunks: trunks.len(),
             counts: Map::per_cpu(COUNTS * 8, n).map_err(KernelError::Maps)?,
             interfaces: Map::interfaces(n).map_err(KernelError::Maps)?,
-            state: Mutex::new(State { trunks, table: None, actions: Vec::new(), error: None }),
+            takers,
+            state: Mutex::new(State { exits, table: None, actions: Vec::new(), local, error: None }),
         }))
     }
 
-    /// What a trunk's device is opened with. None for another port.
+    /// What a port's device is opened with. None for another port.
     pub fn place(self: &Arc<Self>, id: PortId) -> Option<Arc<Place>> {
         let slot = self.slot(id)?;
         Some(Arc::new(Place { kernel: self.clone(), slot }))
@@ -279,56 +254,90 @@ impl Kernel {
 
     fn attached(&self, slot: u32, to: &Arc<Attached>) {
         let mut state = self.state();
-        let trunk = &mut state.trunks[slot as usize];
-        trunk.attached = Arc::downgrade(to);
-        if trunk.is_open()
-            && let Err(error) = self.interfaces.set(slot, &to.ifindex().to_ne_bytes())
-        {
-            tracing::warn!(port = %trunk.id, "the kernel sends no frames to this port, the workers do: {error}");
+        let exit = &mut state.exits[slot as usize];
+        exit.attached = Arc::downgrade(to);
+        exit.takes = self.takes(to);
+        self.set_interface(slot, exit);
+        state.ways_changed(self);
+        if slot as usize >= self.n_trunks {
+            return;
         }
-        if let Some(table) = &state.table {
-            let (lead, any) = (lead_to(slot, &state.trunks[slot as usize]), slot + 1);
-            let there = table.leads_words.iter().filter(|word| word.load(Ordering::Relaxed) as u32 == any);
-            there.for_each(|word| word.store(lead, Ordering::Relaxed));
-        }
-        let loaded = state.table.as_ref().map(|table| self.load(table, slot, to)).transpose();
+        let loaded = state.table.as_ref().map(|table| self.load(table, &state.local, slot, to)).transpose();
         match loaded {
-            Ok(program) => state.trunks[slot as usize].program = program,
+            Ok(program) => state.exits[slot as usize].program = program,
             Err(error) => state.failed(&error),
         }
     }
 
-    /// Has the kernel send frames to a trunk, or not while its device does not work: then to the alternates, if there are,
-    /// and to the workers, which count.
-    pub fn set_up(&self, id: PortId, is_up: bool) {
-        self.set(id, |trunk| trunk.is_up = is_up);
+    /// Whether an interface takes what the program sends there. One that is gone has nothing to say.
+    fn takes(&self, to: &Attached) -> bool {
+        self.takers.as_ref().is_none_or(|takers| takers.takes(to.ifindex()).unwrap_or(false))
     }
 
-    /// The same while its link carries no frames.
-    pub fn set_linked(&self, id: PortId, is_linked: bool) {
-        self.set(id, |trunk| trunk.is_linked = is_linked);
-    }
-
-    fn set(&self, id: PortId, set: impl FnOnce(&mut Trunk)) {
-        let Some(slot) = self.slot(id) else { return };
-        let mut state = self.state();
-        let trunk = &mut state.trunks[slot as usize];
-        let was_open = trunk.is_open();
-        set(trunk);
-        let is_open = trunk.is_open();
-        if is_open == was_open {
-            return;
-        }
-        let done = match trunk.attached.upgrade().filter(|_| is_open) {
+    /// Has the program send frames to a port, or leave them to the workers.
+    fn set_interface(&self, slot: u32, exit: &Exit) {
+        let done = match exit.attached.upgrade().filter(|_| exit.is_open() && exit.takes) {
             Some(attached) => self.interfaces.set(slot, &attached.ifindex().to_ne_bytes()),
             None => self.interfaces.remove(slot),
         };
         if let Err(error) = done {
-            tracing::warn!(port = %id, is_open, "the kernel was not told of the port: {error}");
+            tracing::warn!(port = %exit.id, "the kernel was not told of the port: {error}");
         }
-        if let Some(table) = &state.table {
-            self.lead(&table.leads_words, &state.actions, &state.trunks);
+    }
+
+    /// Looks at a port again: whether its device works now, and whether its interface takes frames. If not, these go to the
+    /// alternates, if there are, and to the workers, which count.
+    pub fn set_up(&self, id: PortId, is_up: bool) {
+        self.set(id, |exit| {
+            exit.is_up = is_up;
+            exit.takes = exit.attached.upgrade().is_none_or(|attached| self.takes(&attached));
+        });
+    }
+
+    /// The same while its link carries no frames.
+    pub fn set_linked(&self, id: PortId, is_linked: bool) {
+        self.set(id, |exit| exit.is_linked = is_linked);
+    }
+
+    fn set(&self, id: PortId, set: impl FnOnce(&mut Exit)) {
+        let Some(slot) = self.slot(id) else { return };
+        let mut state = self.state();
+        let exit = &mut state.exits[slot as usize];
+        let before = (exit.is_open(), exit.takes);
+        set(exit);
+        let now = (exit.is_open(), exit.takes);
+        if now == before {
+            return;
         }
+        self.set_interface(slot, exit);
+        if let Some(table) = state.table.as_ref().filter(|_| now.0 != before.0) {
+            self.lead(&table.leads_words, &state.actions, &state.exits);
+        }
+    }
+
+    /// A name has its host at a port of this switch.
+    pub fn put_local(&self, name: &Name, port: PortId) {
+        let mut state = self.state();
+        let State { local, exits, .. } = &mut *state;
+        local.put(name, port, &|port| self.way_to(port, exits));
+    }
+
+    /// A name has no host here any more.
+    pub fn remove_local(&self, name: &Name) {
+        self.state().local.remove(name);
+    }
+
+    /// These are all names with hosts here.
+    pub fn replace_local(&self, names: impl Iterator<Item = (Name, PortId)>) {
+        let mut state = self.state();
+        let State { local, exits, .. } = &mut *state;
+        local.replace(names, &|port| self.way_to(port, exits));
+    }
+
+    /// The way to a port of hosts. None to another port.
+    fn way_to(&self, id: PortId, exits: &[Exit]) -> Option<u64> {
+        let slot = self.slot(id).filter(|&slot| slot as usize >= self.n_trunks)?;
+        Some(way_to(slot, &exits[slot as usize]))
     }
 
     /// Moves a table that has no reader yet to where the kernel reads it, and has it forward by it. What goes wrong is
@@ -336,10 +345,17 @@ impl Kernel {
     pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
         let mut state = self.state();
         state.actions = actions.to_vec();
-        let shown = self.move_table(spec, actions, fib, &state.trunks).and_then(|table| {
-            for (slot, trunk) in (0..).zip(&mut state.trunks) {
+        if !state.local.is_of(spec.kind) {
+            // Names of another kind may have the same bytes, so no program reads them meanwhile.
+            state.detach();
+            let State { local, exits, .. } = &mut *state;
+            local.show(spec.kind, &|port| self.way_to(port, exits));
+        }
+        let shown = self.move_table(spec, actions, fib, &state).and_then(|table| {
+            let State { local, exits, .. } = &mut *state;
+            for (slot, trunk) in (0..).zip(&mut exits[..self.n_trunks]) {
                 if let Some(attached) = trunk.attached.upgrade() {
-                    trunk.program = Some(self.load(&table, slot, &attached)?);
+                    trunk.program = Some(self.load(&table, local, slot, &attached)?);
                 }
             }
             Ok(table)
@@ -356,7 +372,7 @@ impl Kernel {
         let mut state = self.state();
         state.actions = actions.to_vec();
         if let Some(table) = &state.table {
-            self.lead(&table.leads_words, actions, &state.trunks);
+            self.lead(&table.leads_words, actions, &state.exits);
         }
     }
 
@@ -365,7 +381,7 @@ impl Kernel {
         spec: &Spec,
         actions: &[Action],
         fib: &mut dyn Table,
-        trunks: &[Trunk],
+        state: &State,
     ) -> Result<InKernel, KernelError> {
         let names = match spec.kind {
             NameKind::Mac => Some((1, 6)),
@@ -373,7 +389,7 @@ impl Kernel {
             _ => None,
         };
         let constants = names.and_then(|(kind, len)| Some((kind, spec.hasher().constants(len)?)));
-        let Some((kind, [low, high, addend])) = constants else {
+        let Some((kind, constants)) = constants else {
             return Err(KernelError::Names { kind: spec.kind, family: spec.family.to_string() });
         };
         let failed = |source| KernelError::Table { design: spec.design.name, source };
@@ -391,15 +407,20 @@ impl Kernel {
         let (memory, is_arena, place) = memory.expect("the table was moved");
         let leads = Map::array(8, VALUES).map_err(KernelError::Maps)?;
         let leads_words = leads.words().map_err(KernelError::Maps)?;
-        self.lead(&leads_words, actions, trunks);
-        let settings = Settings { a: [low, high], addend, place, kind, ..Settings::default() }.with_form(form);
+        self.lead(&leads_words, actions, &state.exits);
+        let settings = Settings::new(kind, constants, place, form);
         Ok(InKernel { memory, is_arena, leads, leads_words, settings: settings.bytes() })
     }
 
     /// Says where values lead.
-    fn lead(&self, leads: &Words, actions: &[Action], trunks: &[Trunk]) {
-        let to = |id: PortId| self.slot(id).map_or(0, |slot| lead_to(slot, &trunks[slot as usize]));
-        let is_open = |id: PortId| self.slot(id).is_some_and(|slot| trunks[slot as usize].is_open());
+    fn lead(&self, leads: &Words, actions: &[Action], exits: &[Exit]) {
+        let is_trunk = |slot: u32| (slot as usize) < self.n_trunks;
+        let to = |id: PortId| match self.slot(id) {
+            Some(slot) if is_trunk(slot) => way_to(slot, &exits[slot as usize]),
+            Some(slot) => TO_HOST | way_to(slot, &exits[slot as usize]),
+            None => 0,
+        };
+        let is_open = |id: PortId| self.slot(id).is_some_and(|slot| exits[slot as usize].is_open());
         let lead = |(value, action): (usize, &Action)| match action {
             Action::Port(id) => to(*id),
             Action::Protected { port, alternate } => {
@@ -411,20 +432,21 @@ impl Kernel {
                 let open = turned.clone().chain(alternate).find(|port| is_open(**port));
                 open.or(turned.clone().next()).map_or(0, |port| to(*port))
             }
-            Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
+            Action::Local => TO_HOST,
+            Action::Drop | Action::Tunnel { .. } | Action::Punt => 0,
         };
         let of_actions = actions.iter().enumerate().map(lead).chain(std::iter::repeat(0));
         leads.iter().zip(of_actions).for_each(|(word, lead)| word.store(lead, Ordering::Relaxed));
     }
 
     /// Loads the program of a trunk, and attaches it in the place of the one before.
-    fn load(&self, table: &InKernel, slot: u32, to: &Attached) -> Result<Program, KernelError> {
+    fn load(&self, table: &InKernel, local: &Local, slot: u32, to: &Attached) -> Result<Program, KernelError> {
         let port = self.ports[slot as usize];
         let mut settings = table.settings;
         settings[SETTINGS_BYTES - 4..].copy_from_slice(&slot.to_ne_bytes());
         let settings = Map::constant(&settings).map_err(KernelError::Maps)?;
         // In the order of scripts/kernel-program.
-        let maps = [&table.memory, &table.leads, &self.counts, &self.interfaces, to.sockets(), &settings];
+        let maps = [&table.memory, &table.leads, local.map(), &self.counts, &self.interfaces, to.sockets(), &settings];
         let program = self.program.as_deref().unwrap_or(if table.is_arena { IN_ARENA } else { IN_ARRAY });
         let program = Program::load(program, &maps.map(|map| map.as_fd()))
             .map_err(|source| KernelError::Program { port, source })?;
@@ -438,7 +460,7 @@ impl Kernel {
     /// The error of the operating system.
     pub fn try_frame(&self, id: PortId, frame: &[u8], repeat: u32) -> io::Result<Option<(u32, Vec<u8>, u32)>> {
         let state = self.state();
-        let program = state.trunks.iter().find(|trunk| trunk.id == id).and_then(|trunk| trunk.program.as_ref());
+        let program = state.exits.iter().find(|trunk| trunk.id == id).and_then(|trunk| trunk.program.as_ref());
         program.map(|program| program.run(frame, repeat)).transpose()
     }
 
@@ -448,10 +470,12 @@ impl Kernel {
         let forwarded = self.ports.iter().map(received).sum();
         let state = self.state();
         let memory = state.table.as_ref().map(|table| if table.is_arena { "arena" } else { "array" });
-        KernelStatus { memory, error: state.error.clone(), forwarded }
+        let is_not_taking = |exit: &&Exit| !exit.takes && exit.attached.strong_count() > 0;
+        let not_taking = state.exits.iter().filter(is_not_taking).map(|exit| exit.id).collect();
+        KernelStatus { memory, error: state.error.clone(), forwarded, not_taking }
     }
 
-    /// What it received from a trunk and sent to it. None for another port.
+    /// What it received from a port and sent to it. None for another port.
     pub fn counters(&self, id: PortId) -> Option<DeviceSnapshot> {
         let words = self.counts.words_of_cpus(self.slot(id)?).unwrap_or_default();
         let sum = |at: usize| words.iter().skip(at).step_by(COUNTS).sum();
@@ -466,23 +490,36 @@ impl Kernel {
 }
 
 impl State {
+    /// A port sends longer frames than before, or there is one.
+    fn ways_changed(&mut self, kernel: &Kernel) {
+        let Self { exits, table, actions, local, .. } = self;
+        if let Some(table) = table {
+            kernel.lead(&table.leads_words, actions, exits);
+        }
+        local.ways_changed(&|port| kernel.way_to(port, exits));
+    }
+
     /// No trunk goes on by a table of before.
-    fn failed(&mut self, error: &KernelError) {
-        tracing::warn!("the kernel does not forward, the workers do: {error}");
-        for trunk in &mut self.trunks {
+    fn detach(&mut self) {
+        for trunk in &mut self.exits {
             trunk.program = None;
             if let Some(Err(error)) = trunk.attached.upgrade().map(|attached| attached.replace(None)) {
                 tracing::error!(port = %trunk.id, "frames may be forwarded by an old table: {error}; restart the switch");
             }
         }
+    }
+
+    fn failed(&mut self, error: &KernelError) {
+        tracing::warn!("the kernel does not forward, the workers do: {error}");
+        self.detach();
         (self.table, self.error) = (None, Some(error.to_string()));
     }
 }
 
-/// What the program reads for a value that leads to a trunk: its slot and 1, and above it the longest frame that it takes, 0
-/// as long as it is not there.
-fn lead_to(slot: u32, trunk: &Trunk) -> u64 {
-    let longest = trunk.attached.upgrade().map_or(0, |attached| attached.longest());
+/// What the program reads of a way to a port: its slot and 1, and above it the longest frame that it takes, 0 as long as it is
+/// not there.
+fn way_to(slot: u32, exit: &Exit) -> u64 {
+    let longest = exit.attached.upgrade().map_or(0, |attached| attached.longest());
     (u64::from(slot) + 1) | ((longest as u64) << 32)
 }
 

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter, LoadingEntries, Others, value_of_address};
+use crate::kernel::Kernel;
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
@@ -184,11 +185,13 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
 pub struct LocalNames<T> {
     shared: Arc<Shared<T>>,
     names: Entries<PortId>,
+    /// Who sends to them, too.
+    kernel: Option<Arc<Kernel>>,
 }
 
 impl<T> LocalNames<T> {
-    pub(super) fn new(shared: Arc<Shared<T>>, names: Entries<PortId>) -> Self {
-        Self { shared, names }
+    pub(super) fn new(shared: Arc<Shared<T>>, names: Entries<PortId>, kernel: Option<Arc<Kernel>>) -> Self {
+        Self { shared, names, kernel }
     }
 
     /// The number of names.
@@ -225,6 +228,9 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn put(&mut self, name: Name, port: PortId) {
+        if let Some(kernel) = &self.kernel {
+            kernel.put_local(&name, port);
+        }
         if let Some(table) = self.names.put(name, port) {
             self.shared.publish(|plane| plane.local = table);
         }
@@ -232,6 +238,9 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn remove(&mut self, name: &Name) {
+        if let Some(kernel) = &self.kernel {
+            kernel.remove_local(name);
+        }
         self.names.remove(name);
         self.shared.changed();
     }
@@ -246,6 +255,11 @@ impl<T> Exact<PortId> for LocalNames<T> {
 
     fn replace(&mut self, loading: Self::Loading) {
         let table = self.names.replace(loading);
+        if let Some(kernel) = &self.kernel {
+            let mut all = Vec::with_capacity(self.names.len());
+            self.names.for_each(&mut |name: &Name, port| all.push((name.clone(), port)));
+            kernel.replace_local(all.into_iter());
+        }
         self.shared.publish(|plane| plane.local = table);
     }
 

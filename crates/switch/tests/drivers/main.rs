@@ -64,9 +64,9 @@ fn every_fixture(driver: Driver) {
             all.extend(wrong(&scene, &mut rig));
             n += scene.fixtures.len();
             if driver == Driver::Xdp {
-                let between_trunks = scene.fixtures.iter().filter(|fixture| fixture.is_between_trunks()).count();
+                let for_kernel = scene.fixtures.iter().filter(|fixture| fixture.is_for_kernel()).count();
                 let reads = matches!(scene.kind, fib::name::NameKind::Mac | fib::name::NameKind::Ipv4);
-                let expected = if reads { between_trunks - scene.left_to_workers } else { 0 };
+                let expected = if reads { for_kernel - scene.left_to_workers } else { 0 };
                 assert_eq!(rig.totals().in_kernel, expected as u64, "{}: sent by the kernel", scene.what);
             }
         });

@@ -40,7 +40,7 @@ pub(crate) enum Driver {
     Memory,
     AfPacket,
     AfXdp,
-    /// AF_XDP, and the kernel forwards from trunk to trunk.
+    /// AF_XDP, and the kernel forwards from trunks.
     Xdp,
     /// DPDK's driver for packet sockets.
     Dpdk,
@@ -54,7 +54,7 @@ pub(crate) type At = (u16, Vec<u8>);
 pub(crate) struct Totals {
     /// Of the workers and the kernel together.
     pub(crate) all: Counts,
-    /// Frames that the kernel sent from trunk to trunk.
+    /// Frames that the kernel sent.
     pub(crate) in_kernel: u64,
     pub(crate) devices: DeviceSnapshot,
 }
@@ -103,8 +103,8 @@ impl Rig {
             std::fs::write(&path, rules).unwrap();
             AccessList::open(&path).unwrap()
         });
-        let trunks = [TRUNK_8, TRUNK_9].map(PortId);
-        let kernel = (driver == Driver::Xdp).then(|| Kernel::new(trunks.to_vec(), Memory::Best).unwrap());
+        let (hosts, trunks) = ([HOST_1, HOST_2].map(PortId), [TRUNK_8, TRUNK_9].map(PortId));
+        let kernel = (driver == Driver::Xdp).then(|| Kernel::new(&trunks, &hosts, Memory::Best).unwrap());
         if driver != Driver::Memory {
             for (port, mtu) in PORTS.into_iter().zip(scene.mtus) {
                 veth(&near(port), &far(port), mtu);
@@ -118,6 +118,10 @@ impl Rig {
             let (check_source, acl) = (scene.check, acl.clone());
             specs.push(PortSpec { check_source, acl, ..PortSpec::with(PortId(port), role, wrapped(device)) });
             ends.push((port, end));
+        }
+        // The far ends have programs now, so the ports take what the kernel sends.
+        if let Some(kernel) = &kernel {
+            PORTS.into_iter().for_each(|port| kernel.set_up(PortId(port), true));
         }
         let settings = dataplane::Settings {
             shown_to: kernel.clone().map_or(ShownTo::Nobody, ShownTo::Kernel),

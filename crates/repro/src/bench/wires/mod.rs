@@ -8,7 +8,8 @@
 //! have wires of their own in one network namespace, and take turns. A switch in the kernel runs on the processor of the
 //! frames; one with workers has the other processors, too.
 //!
-//! Figures are of frames with a shim, 68 bytes, from trunk to trunk. Needs root, `ip` and `bridge`.
+//! Figures are of frames with a shim, 68 bytes, from trunk to trunk, or to hosts, where they leave without it: a switch with
+//! hosts has some of the names, and frames are to these. Needs root, `ip` and `bridge`.
 
 use super::{Listener, Options, failed, millions_per_second};
 use crate::BenchError;
@@ -17,6 +18,7 @@ use crate::report::{Row, Setting};
 use fib::action::{Action, PortId};
 use fib::designs::{self, Design, Spec, Table};
 use fib::name::{Name, NameKind};
+use fib::replica::Exact;
 use lookup::hash::Hasher;
 use netio::backend::af_packet::{self, AfPacket};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
@@ -38,7 +40,7 @@ use switch::port::Role;
 use switch::table::FibTable;
 
 /// The contestants, all of which run when none are named.
-pub const CONTESTANTS: [(&str, &str); 8] = [
+pub const CONTESTANTS: [(&str, &str); 11] = [
     ("drop", "no switch: frames are dropped at the end of the first wire"),
     ("redirect", "in the kernel without a lookup: frames say by themselves where they leave"),
     ("xdp", "a switch with driver = \"xdp\", design concise"),
@@ -47,14 +49,21 @@ pub const CONTESTANTS: [(&str, &str); 8] = [
     ("af_xdp", "a switch with driver = \"af_xdp\", design concise"),
     ("af_packet", "a switch with driver = \"af_packet\", design concise"),
     ("bridge", "a Linux bridge with the names as static entries; up to 1M"),
+    ("xdp-hosts", "driver = \"xdp\", to 4,096 hosts at its own ports"),
+    ("af_xdp-hosts", "driver = \"af_xdp\", to the same"),
+    ("af_packet-hosts", "driver = \"af_packet\", to the same"),
 ];
 
+/// How contestants end whose switch has hosts.
+const TO_HOSTS: &str = "-hosts";
 /// Exits of a switch.
 const EXITS: u64 = 2;
 /// Frames that the kernel makes in one call.
 const FRAMES: u32 = 1 << 16;
 /// How long a sample takes.
 const SAMPLE: Duration = Duration::from_millis(500);
+/// Names with hosts at a switch that has hosts.
+const LOCAL: usize = 4096;
 /// A bridge takes its entries one by one, and seconds for a million.
 const MOST_IN_BRIDGE: usize = 1 << 20;
 
@@ -195,8 +204,10 @@ impl Wires {
         for (slot, name) in [(0, end("i", 0)), (1, end("a", 0)), (2, end("b", 0))] {
             devices.set(slot, &index(&name)?.to_ne_bytes()).map_err(io("naming an interface"))?;
         }
+        let to_hosts = contestant.ends_with(TO_HOSTS);
+        let (n_met, taken) = if to_hosts { (n.min(LOCAL as u32), switch::shim::LEN as u32) } else { (n, 0) };
         let load = |program: &[u8], exit: u32| -> Result<Program, BenchError> {
-            let settings: Vec<u8> = [n - 1, exit].into_iter().flat_map(u32::to_ne_bytes).collect();
+            let settings: Vec<u8> = [n_met - 1, exit, taken].into_iter().flat_map(u32::to_ne_bytes).collect();
             let settings = Map::constant(&settings).map_err(io("making maps for frames"))?;
             let maps = [&words, &hash, &counts, &devices, &state, &settings];
             Program::load(program, &maps.map(|map| map.as_fd())).map_err(|error| failed("loading a program", &error))
@@ -215,7 +226,7 @@ impl Wires {
             "redirect" => Some(REDIRECT),
             "bpf-hash" => Some(HASH),
             // A veth takes no redirected frames without a program.
-            "af_packet" | "bridge" => Some(PASS),
+            "af_packet" | "af_packet-hosts" | "bridge" => Some(PASS),
             _ => None,
         };
         if let Some(program) = alone {
@@ -250,10 +261,8 @@ impl Wires {
 
     /// Millions of frames a second, as they come out.
     fn measure(&self, contestant: &str) -> Result<f64, BenchError> {
-        let mut frame = [0; 68];
-        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
-        frame[12..14].copy_from_slice(&switch::shim::ETHER_TYPE);
-        frame[16..18].copy_from_slice(&[0x99, 0x99]);
+        // The source writes what is in it.
+        let frame = [0; 68];
         let live = || self.source.run_live(&frame, FRAMES).map_err(|error| failed("making live frames", &error));
         let all = rustix::thread::sched_getaffinity(None).map_err(|error| failed("reading the processors", &error))?;
         let mut first = CpuSet::new();
@@ -286,17 +295,21 @@ impl Wires {
 
 /// A switch with these ports.
 fn switch(contestant: &str, ports: &[String; 3], names: &Names<'_>) -> Result<Box<dyn Any>, BenchError> {
-    let (driver, design) = match contestant.split_once('-') {
-        Some((driver, design)) => (driver, design),
-        None => (contestant, "concise"),
+    let (driver, to_hosts) = match contestant.strip_suffix(TO_HOSTS) {
+        Some(driver) => (driver, true),
+        None => (contestant, false),
     };
+    let (driver, design) = driver.split_once('-').unwrap_or((driver, "concise"));
     let (spec, mut table, hasher) = names.table(design)?;
     let ids = [1, 2, 3].map(PortId);
     let actions: Vec<Action> =
         std::iter::once(Action::Drop).chain(ids[1..].iter().copied().map(Action::Port)).collect();
     let opened = |error: NetError| failed("opening a port", &error);
     let kernel = match driver {
-        "xdp" => Some(Kernel::new(ids.to_vec(), Memory::Best).map_err(|error| failed("xdp", &error))?),
+        "xdp" => {
+            let (trunks, hosts) = ids.split_at(if to_hosts { 1 } else { ids.len() });
+            Some(Kernel::new(trunks, hosts, Memory::Best).map_err(|error| failed("xdp", &error))?)
+        }
         _ => None,
     };
     let mut specs = Vec::new();
@@ -307,7 +320,8 @@ fn switch(contestant: &str, ports: &[String; 3], names: &Names<'_>) -> Result<Bo
             let ahead = kernel.as_ref().and_then(|kernel| kernel.place(id)).map(|place| place as Arc<dyn Ahead>);
             Box::new(AfXdp::open(name, &af_xdp::Options { ahead, ..af_xdp::Options::default() }).map_err(opened)?)
         };
-        specs.push(PortSpec::with(id, Role::Trunk, device));
+        let role = if to_hosts && id != ids[0] { Role::Host } else { Role::Trunk };
+        specs.push(PortSpec::with(id, role, device));
     }
     let shown_to = kernel.clone().map_or(ShownTo::Nobody, ShownTo::Kernel);
     let settings = Settings { shown_to, ..Settings::default() };
@@ -318,6 +332,13 @@ fn switch(contestant: &str, ports: &[String; 3], names: &Names<'_>) -> Result<Bo
         kernel.show(&spec, &actions, &mut *table);
         if let Some(error) = kernel.status().error {
             return Err(failed("xdp", &error));
+        }
+    }
+    if to_hosts {
+        for (name, &exit) in names.words.iter().zip(&names.exits).take(LOCAL) {
+            let name =
+                Name::from_bytes(NameKind::Mac, &name.to_le_bytes()[..6]).map_err(|error| failed("a name", &error))?;
+            writer.local().put(name, ids[usize::from(exit)]);
         }
     }
     writer.set_table(NameKind::Mac, &hasher, || FibTable::new(NameKind::Mac, hasher.clone(), table.reader()));
