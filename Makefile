@@ -149,11 +149,14 @@ xdp: ## Lookups in the kernel: the switch's program, golden images, two hosts th
 	@scripts/setup xdp
 	scripts/kernel-program --check
 	FIBULA_DEEP=1 cargo test -p fibula-switch --test kernel
-	@scripts/kernel-program --mutant $(TARGET)/mutant.bpf
-	@FIBULA_DEEP=1 FIBULA_KERNEL_MUTANT=$(abspath $(TARGET)/mutant.bpf) \
-	  cargo test -q -p fibula-switch --test kernel -- beside > $(TARGET)/mutant.out 2>&1 || true
-	@grep -m1 'was sent to trunk' $(TARGET)/mutant.out \
-	  || { echo "the tests do not find a program without the check of counters: $(TARGET)/mutant.out"; exit 1; }
+	@for mutant in 'counters beside was_sent_to_trunk' 'entries entry it_reads_what_is_of'; do \
+	  set -- $$mutant; what="$${3//_/ }"; \
+	  scripts/kernel-program --mutant $$1 $(TARGET)/mutant.bpf; \
+	  FIBULA_DEEP=1 FIBULA_KERNEL_MUTANT=$(abspath $(TARGET)/mutant.bpf) \
+	    cargo test -q -p fibula-switch --test kernel -- $$2 > $(TARGET)/mutant.out 2>&1 || true; \
+	  grep -m1 "$$what" $(TARGET)/mutant.out \
+	    || { echo "the tests do not find a program without the check of $$1: $(TARGET)/mutant.out"; exit 1; }; \
+	done
 	cargo build --release -p fibula-cli
 	examples/xdp/test
 

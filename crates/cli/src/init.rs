@@ -394,7 +394,16 @@ mod tests {
     fn ports_are_none_that_this_machine_is_reached_by() {
         let interface = |name: &str, has_routes, is_ethernet| {
             let name = name.to_owned();
-            Interface { name, mtu: 1500, is_up: true, has_carrier: true, receive_queues: 1, has_routes, is_ethernet }
+            Interface {
+                name,
+                index: 1,
+                mtu: 1500,
+                is_up: true,
+                has_carrier: true,
+                receive_queues: 1,
+                has_routes,
+                is_ethernet,
+            }
         };
         let all = [interface("eth0", true, true), interface("eth1", false, true), interface("lo", false, false)];
         assert_eq!(candidates(&all), [interface("eth1", false, true)]);

@@ -71,6 +71,8 @@ pub(crate) fn room(path: &Path) -> io::Result<(u64, u64)> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
+    /// The kernel's number for it.
+    pub(crate) index: u32,
     pub(crate) mtu: u32,
     /// Whether it is set up (`ip link set NAME up`).
     pub(crate) is_up: bool,
@@ -103,6 +105,7 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
         && !directory.join("master").exists();
     Some(Interface {
         name: name.to_owned(),
+        index: read("ifindex").ok()?.parse().ok()?,
         mtu: read("mtu").ok()?.parse().ok()?,
         is_up: flags & 1 != 0,
         has_carrier: read("carrier").is_ok_and(|carrier| carrier == "1"),

@@ -19,6 +19,7 @@ const MAP_CREATE: c_int = 0;
 const MAP_LOOKUP: c_int = 1;
 const MAP_UPDATE: c_int = 2;
 const MAP_DELETE: c_int = 3;
+const MAP_NEXT_KEY: c_int = 4;
 const PROG_LOAD: c_int = 5;
 const PROG_TEST_RUN: c_int = 10;
 const MAP_FREEZE: c_int = 22;
@@ -262,6 +263,36 @@ impl Map {
     /// The error of the operating system.
     pub fn remove_hashed(&self, key: u64) -> io::Result<()> {
         self.delete((&raw const key).addr())
+    }
+
+    /// The word that a [hash](Map::hash) with values of one word has for a key.
+    /// # Errors
+    /// The error of the operating system.
+    /// # Panics
+    /// If values have another size.
+    pub fn hashed(&self, key: u64) -> io::Result<Option<u64>> {
+        assert_eq!(self.value_bytes, size_of::<u64>(), "the value of a map");
+        let mut word = 0_u64;
+        match self.element(MAP_LOOKUP, (&raw const key).addr(), (&raw mut word).addr()) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            found => found.map(|_| Some(word)),
+        }
+    }
+
+    /// The keys of a [hash](Map::hash), while this process alone changes it.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn hashed_keys(&self) -> io::Result<Vec<u64>> {
+        let mut keys: Vec<u64> = Vec::new();
+        loop {
+            let (last, mut next) = (keys.last().copied(), 0_u64);
+            let key = last.as_ref().map_or(0, |last| std::ptr::from_ref(last).addr());
+            match self.element(MAP_NEXT_KEY, key, (&raw mut next).addr()) {
+                Ok(_) => keys.push(next),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(keys),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Puts a value, of the size of values.

@@ -2,6 +2,8 @@
 //! Linux 6.3). One that does not, such as a veth whose other end has neither a program nor GRO, loses them, and nobody
 //! counts them.
 //!
+//! This is so of a program in the driver: one in front of the stack sends to any interface.
+//!
 //! Of the network namespace of the thread that opens it.
 
 use crate::netlink::{ATTRIBUTE_HEADER, MESSAGE_HEADER, attribute, messages, u16_at, u32_at};
@@ -34,6 +36,8 @@ const AT_ONCE: usize = 8 << 10;
 pub struct Takers {
     socket: OwnedFd,
     family: u16,
+    /// Of the last question.
+    sequence: u32,
 }
 
 impl Takers {
@@ -44,7 +48,7 @@ impl Takers {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(GENERIC))?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-        let mut takers = Self { socket, family: CONTROLLER };
+        let mut takers = Self { socket, family: CONTROLLER, sequence: 0 };
         let answer = match takers.ask(GET_FAMILY, FAMILY_NAME, b"netdev\0") {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             answer => answer?,
@@ -57,7 +61,7 @@ impl Takers {
     /// Whether an interface takes redirected frames now.
     /// # Errors
     /// The error of the operating system; `ENODEV` without such an interface.
-    pub fn takes(&self, ifindex: u32) -> io::Result<bool> {
+    pub fn takes(&mut self, ifindex: u32) -> io::Result<bool> {
         let answer = self.ask(GET_DEVICE, INTERFACE, &ifindex.to_ne_bytes())?;
         let features = attribute(&answer, FEATURES).and_then(|features| features.first_chunk());
         let features = features.ok_or_else(|| io::Error::other("the kernel does not say what the interface can"))?;
@@ -65,12 +69,14 @@ impl Takers {
     }
 
     /// Asks with one attribute, and returns the attributes of the answer, which has come when the question is sent.
-    fn ask(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    fn ask(&mut self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
         let len = ATTRIBUTE_HEADER + value.len();
         let mut question = Vec::with_capacity(MESSAGE_HEADER + GENERIC_HEADER + len + 3);
         question.extend(((MESSAGE_HEADER + GENERIC_HEADER + len.next_multiple_of(4)) as u32).to_ne_bytes());
         question.extend(self.family.to_ne_bytes());
         question.extend(REQUEST.to_ne_bytes());
+        self.sequence = self.sequence.wrapping_add(1);
+        question.extend(self.sequence.to_ne_bytes());
         question.resize(MESSAGE_HEADER, 0);
         // The command, the version of the family, and two spare bytes.
         question.extend([command, 1, 0, 0]);
@@ -80,12 +86,17 @@ impl Takers {
         question.resize(question.len().next_multiple_of(4), 0);
         rustix::net::send(&self.socket, &question, SendFlags::empty())?;
         let mut answer = vec![0; AT_ONCE];
-        let (_, n) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
-        let message = messages(&answer[..n.min(AT_ONCE)]).next().ok_or(io::ErrorKind::InvalidData)?;
-        if u16_at(message, 4) == Some(ERROR) {
-            let error = u32_at(message, MESSAGE_HEADER).unwrap_or_default() as i32;
-            return Err(io::Error::from_raw_os_error(-error));
+        loop {
+            let (_, n) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            // One that was late is of another question.
+            let mut ours =
+                messages(&answer[..n.min(AT_ONCE)]).filter(|message| u32_at(message, 8) == Some(self.sequence));
+            let Some(message) = ours.next() else { continue };
+            if u16_at(message, 4) == Some(ERROR) {
+                let error = u32_at(message, MESSAGE_HEADER).unwrap_or_default() as i32;
+                return Err(io::Error::from_raw_os_error(-error));
+            }
+            return Ok(message.get(MESSAGE_HEADER + GENERIC_HEADER..).unwrap_or_default().to_vec());
         }
-        Ok(message.get(MESSAGE_HEADER + GENERIC_HEADER..).unwrap_or_default().to_vec())
     }
 }

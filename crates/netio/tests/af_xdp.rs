@@ -53,7 +53,7 @@ fn a_veth_takes_redirected_frames_while_its_other_end_has_a_program() {
         veth("west", "east");
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let index = |name: &str| name_to_index(&socket, name).unwrap();
-        let Some(takers) = Takers::open().unwrap() else {
+        let Some(mut takers) = Takers::open().unwrap() else {
             println!("this kernel does not say; Linux 6.3 does");
             return;
         };

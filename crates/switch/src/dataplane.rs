@@ -346,7 +346,7 @@ pub struct Status {
     pub total: Counts,
     /// Counts a worker.
     pub workers: Vec<Counts>,
-    /// What forwards between trunks in the kernel, if anything is to.
+    /// What forwards in the kernel, if anything is to.
     pub kernel: Option<KernelStatus>,
     /// What was noted at ports that learn.
     pub learnt: learn::Counts,

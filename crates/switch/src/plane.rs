@@ -206,7 +206,7 @@ pub enum ShownTo {
     Nobody,
     /// Other programs, in a file that they map.
     Programs(Share),
-    /// The kernel, which forwards between trunks by it.
+    /// The kernel, which forwards from trunks by it.
     Kernel(Arc<Kernel>),
 }
 

@@ -6,7 +6,7 @@
 mod common;
 
 use common::netns::{ip, open_af_xdp, veth};
-use common::{HOST_1, PATIENCE, ethernet, mac, mac_bytes, with_shim};
+use common::{HOST_1, HOST_2, PATIENCE, ethernet, mac, mac_bytes, with_shim};
 use fib::action::PortId;
 use fib::designs::Design;
 use fib::durable::Tenants;
@@ -30,8 +30,8 @@ use std::time::Instant;
 
 /// The trunks of the switch, each to another switch.
 const TRUNKS: [u16; 4] = [8, 9, 10, 11];
-/// Its port for hosts.
-const HOST: u16 = HOST_1;
+/// Its ports for hosts.
+const HOSTS: [u16; 2] = [HOST_1, HOST_2];
 /// Names that are always there, and those that come and go: so few that most changes write where most names are read.
 const N_STAYING: u64 = 60;
 const N_PASSING: u64 = 60;
@@ -67,9 +67,9 @@ impl Rig {
         // A program for arrays that does not look whether it was overtaken: with it, tests beside a writer must fail.
         let mutant = std::env::var_os("FIBULA_KERNEL_MUTANT").map(|path| std::fs::read(path).unwrap());
         let memory = if mutant.is_some() { Memory::Array } else { memory };
-        let kernel = Kernel::with_program(&TRUNKS.map(PortId), &[PortId(HOST)], memory, mutant).unwrap();
+        let kernel = Kernel::with_program(&TRUNKS.map(PortId), &HOSTS.map(PortId), memory, mutant).unwrap();
         let mut ends = vec![];
-        let devices = [&TRUNKS[..], &[HOST]].concat().into_iter().map(|port| {
+        let devices = [&TRUNKS[..], &HOSTS].concat().into_iter().map(|port| {
             ends.push(wire(port));
             let options =
                 Options { ring_frames: 64, ahead: Some(kernel.place(PortId(port)).unwrap()), ..Options::default() };
@@ -79,7 +79,9 @@ impl Rig {
         let mut network = Network::new(settings, 1).unwrap();
         let (s1, _) = network.add_switch("s1", Tenants::All).unwrap();
         let end = |node, port| End { node, port: PortId(port) };
-        network.add_host_port(end(s1, HOST)).unwrap();
+        for port in HOSTS {
+            network.add_host_port(end(s1, port)).unwrap();
+        }
         let others = TRUNKS.map(|port| {
             let (other, _) = network.add_switch(&format!("s{port}"), Tenants::All).unwrap();
             network.add_link(end(s1, port), end(other, 1), 1).unwrap();
@@ -300,10 +302,10 @@ fn a_trunk_that_is_down_gets_no_frames_from_the_kernel() {
         rig.add(0);
         let run = |rig: &Rig| rig.kernel.try_frame(PortId(9), &frame_to(0), 1).unwrap().unwrap().0;
         assert_eq!((run(&rig), sent(&rig.kernel)[0]), (REDIRECT, 1));
-        rig.kernel.set_up(PortId(8), false);
+        rig.kernel.look_at(PortId(8), false);
         run(&rig);
         assert_eq!(sent(&rig.kernel)[0], 1, "the workers count it");
-        rig.kernel.set_up(PortId(8), true);
+        rig.kernel.look_at(PortId(8), true);
         assert_eq!((run(&rig), sent(&rig.kernel)[0]), (REDIRECT, 2));
     });
 }
@@ -361,59 +363,110 @@ fn a_table_that_is_made_anew_takes_the_place_of_the_one_before() {
     });
 }
 
-/// At which port frames to a name leave, how often, and how they look then.
-fn left(rig: &Rig, name: &Name) -> (Vec<(u16, u64)>, Vec<u8>) {
-    let inner = ethernet(name.as_bytes().try_into().unwrap(), mac_bytes(70), 0x9999, &[0; 50]);
-    let ports = [&[HOST][..], &TRUNKS].concat();
+/// At which port a frame to a name leaves, and how it looks then.
+fn left_with(rig: &Rig, name: &Name, payload: &[u8]) -> (Option<u16>, Vec<u8>) {
+    let inner = ethernet(name.as_bytes().try_into().unwrap(), mac_bytes(70), 0x9999, payload);
+    let ports = [&HOSTS[..], &TRUNKS].concat();
     let counts = || ports.iter().map(|&port| rig.kernel.counters(PortId(port)).unwrap().tx_frames).collect::<Vec<_>>();
     let before = counts();
     let (_, frame, _) = rig.kernel.try_frame(PortId(9), &with_shim(&inner, 9), 1).unwrap().unwrap();
-    let sent = counts().into_iter().zip(before).map(|(now, before)| now - before);
-    (ports.iter().copied().zip(sent).filter(|(_, n)| *n > 0).collect(), frame)
+    let sent: Vec<u64> = counts().into_iter().zip(before).map(|(now, before)| now - before).collect();
+    assert!(sent.iter().sum::<u64>() <= 1, "one frame leaves once: {sent:?}");
+    (sent.iter().position(|&n| n == 1).map(|at| ports[at]), frame)
+}
+
+fn left(rig: &Rig, name: &Name) -> Option<u16> {
+    left_with(rig, name, &[0; 50]).0
+}
+
+impl Rig {
+    /// With names 0 to 19 at its first port for hosts, and 20 to 39 elsewhere.
+    fn with_hosts(settings: Settings) -> Self {
+        let mut rig = Self::new(settings, Memory::Best);
+        rig.attach();
+        (0..20).for_each(|number| rig.add_at(number, HOSTS[0]));
+        (20..40).for_each(|number| rig.add(number));
+        rig
+    }
+
+    /// Adds a name at a port for hosts.
+    fn add_at(&mut self, number: u64, port: u16) {
+        let effects = self.network.add_name(&mac(number), Attachment::new(self.s1, PortId(port))).unwrap();
+        self.follow(effects);
+    }
 }
 
 fn hosts_get_frames_of_their_names_alone() {
     let seed = testkit::seed();
     for mode in [ValueMode::Egress, ValueMode::Port] {
         in_namespace(|| {
-            let settings = Settings { mode, ..settings("concise", seed) };
-            let mut rig = Rig::new(settings, Memory::Best);
-            rig.attach();
-            let here = Attachment::new(rig.s1, PortId(HOST));
-            let add = |rig: &mut Rig, number| {
-                let effects = rig.network.add_name(&mac(number), here).unwrap();
-                rig.follow(effects);
-            };
-            (0..20).for_each(|number| add(&mut rig, number));
-            (20..40).for_each(|number| rig.add(number));
+            let mut rig = Rig::with_hosts(Settings { mode, ..settings("concise", seed) });
             for number in 0..20 {
-                let (sent, frame) = left(&rig, &mac(number));
-                assert_eq!(sent, [(HOST, 1)], "seed {seed}, {mode:?}: {number}");
-                let bare = ethernet(mac_bytes(number), mac_bytes(70), 0x9999, &[0; 50]);
-                assert_eq!(frame, bare, "without the shim");
+                let (port, frame) = left_with(&rig, &mac(number), &[7; 50]);
+                assert_eq!(port, Some(HOSTS[0]), "seed {seed}, {mode:?}: {number}");
+                assert_eq!(frame, ethernet(mac_bytes(number), mac_bytes(70), 0x9999, &[7; 50]), "without the shim");
             }
-            // One that leaves is for the workers, at once; so is one that nobody has, whatever the table says of it.
+            // One that leaves, and one that moves.
             rig.remove(3);
-            assert_eq!(left(&rig, &mac(3)).0, [], "seed {seed}");
+            rig.remove(4);
+            rig.add_at(4, HOSTS[1]);
+            assert_eq!([3, 4].map(|number| left(&rig, &mac(number))), [None, Some(HOSTS[1])], "seed {seed}, {mode:?}");
+            // Names that nobody has, whatever the table says of them.
             for number in 1000..3000 {
-                let (sent, _) = left(&rig, &mac(number));
-                assert!(sent.iter().all(|(port, _)| *port != HOST), "seed {seed}: {number} is nobody's");
+                let port = left(&rig, &mac(number));
+                assert!(!port.is_some_and(|port| HOSTS.contains(&port)), "seed {seed}: {number} is nobody's");
             }
-            // A name of a frame that is longer than the port takes, and one of a port that is down.
-            let long = with_shim(&ethernet(mac_bytes(4), mac_bytes(70), 0x9999, &[0; 1600]), 9);
-            let before = rig.kernel.counters(PortId(HOST)).unwrap().tx_frames;
-            rig.kernel.try_frame(PortId(9), &long, 1).unwrap();
-            rig.kernel.set_up(PortId(HOST), false);
-            assert_eq!(left(&rig, &mac(4)).0, [], "the port is down");
-            assert_eq!(rig.kernel.counters(PortId(HOST)).unwrap().tx_frames, before, "the port takes 1,518 bytes");
-            rig.kernel.set_up(PortId(HOST), true);
-            // A fresh report: all local names come anew.
+            // All local names come anew.
             rig.network.rekey(SecretKey::from_seed(seed ^ 1)).unwrap();
             rig.attach();
-            assert_eq!(left(&rig, &mac(4)).0, [(HOST, 1)], "seed {seed}");
-            assert_eq!(left(&rig, &mac(3)).0, [], "seed {seed}");
+            let now = [4, 5].map(|number| left(&rig, &mac(number)));
+            assert_eq!(now, [Some(HOSTS[1]), Some(HOSTS[0])], "seed {seed}, {mode:?}");
+            assert!(!left(&rig, &mac(3)).is_some_and(|port| HOSTS.contains(&port)), "seed {seed}: it is nobody's now");
         });
     }
+}
+
+fn an_entry_of_another_name_or_of_another_port_than_the_tables_is_for_the_workers() {
+    let seed = testkit::seed();
+    for mode in [ValueMode::Egress, ValueMode::Port] {
+        in_namespace(|| {
+            let mut rig = Rig::with_hosts(Settings { mode, ..settings("concise", seed) });
+            rig.add_at(50, HOSTS[1]);
+            // As if the memory of 5 had been used for 6, which is at the same port, or for 50.
+            for read in [6, 50] {
+                rig.kernel.mistake_entry(&mac(5), &mac(read)).unwrap();
+                assert_eq!(left(&rig, &mac(5)), None, "{mode:?}: it reads what is of {read}");
+            }
+            // The exact map says another port than the table.
+            rig.kernel.put_local(&mac(7), Some(PortId(HOSTS[1])));
+            let expected = if mode == ValueMode::Port { None } else { Some(HOSTS[1]) };
+            assert_eq!(left(&rig, &mac(7)), expected, "{mode:?}");
+        });
+    }
+}
+
+fn a_host_gets_frames_as_long_as_its_port_takes_while_that_is_up() {
+    let seed = testkit::seed();
+    in_namespace(|| {
+        let mut rig = Rig::with_hosts(settings("concise", seed));
+        // The MTU of all ports is 1504, and a frame may have a tag.
+        for (len, expected) in [(1504 + 4, Some(HOSTS[0])), (1504 + 5, None)] {
+            assert_eq!(left_with(&rig, &mac(4), &vec![1; len]).0, expected, "{len} bytes behind the header");
+        }
+        rig.kernel.look_at(PortId(HOSTS[0]), false);
+        assert_eq!(left(&rig, &mac(4)), None, "the port is down");
+        rig.kernel.look_at(PortId(HOSTS[0]), true);
+        assert_eq!(left(&rig, &mac(4)), Some(HOSTS[0]));
+        // It is deleted and made again, with a smaller MTU.
+        ip(&format!("link del {}", interface(HOSTS[0])));
+        let far = format!("far{}", HOSTS[0]);
+        veth(&interface(HOSTS[0]), &far, 1300);
+        let _end = open_af_xdp(&far);
+        rig.devices[TRUNKS.len()].revive().unwrap();
+        for (len, expected) in [(1304, Some(HOSTS[0])), (1305, None)] {
+            assert_eq!(left_with(&rig, &mac(4), &vec![1; len]).0, expected, "{len} bytes behind the header");
+        }
+    });
 }
 
 fn a_port_that_takes_nothing_from_the_kernel_is_for_the_workers() {
@@ -422,22 +475,22 @@ fn a_port_that_takes_nothing_from_the_kernel_is_for_the_workers() {
         let mut rig = Rig::new(settings("concise", seed), Memory::Best);
         rig.attach();
         rig.add(0);
-        assert_eq!(left(&rig, &mac(0)).0, [(8, 1)]);
+        assert_eq!(left(&rig, &mac(0)), Some(8));
         assert_eq!(rig.kernel.status().not_taking, []);
         // The other end of port 8 has neither a program nor GRO any more.
         rig.ends.remove(0);
         let began = Instant::now();
         loop {
-            rig.kernel.set_up(PortId(8), true);
+            rig.kernel.look_at(PortId(8), true);
             if rig.kernel.status().not_taking == [PortId(8)] {
                 break;
             }
             assert!(began.elapsed() < PATIENCE, "port 8 takes frames: {:?}", rig.kernel.status());
         }
-        assert_eq!(left(&rig, &mac(0)).0, []);
+        assert_eq!(left(&rig, &mac(0)), None);
         let _end = open_af_xdp("far8");
-        rig.kernel.set_up(PortId(8), true);
-        assert_eq!(left(&rig, &mac(0)).0, [(8, 1)]);
+        rig.kernel.look_at(PortId(8), true);
+        assert_eq!(left(&rig, &mac(0)), Some(8));
     });
 }
 
@@ -458,7 +511,7 @@ fn what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason() {
     }
 }
 
-fn nothing_of_it_stays_when_itends() {
+fn nothing_of_it_stays_when_it_ends() {
     let seed = testkit::seed();
     in_namespace(|| {
         let mut rig = Rig::new(settings("concise", seed), Memory::Best);
@@ -468,7 +521,7 @@ fn nothing_of_it_stays_when_itends() {
             String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(" xdp")).count()
         };
         // Those of the other ends, too.
-        assert_eq!(listed(), 2 * (TRUNKS.len() + 1));
+        assert_eq!(listed(), 2 * (TRUNKS.len() + HOSTS.len()));
         drop(rig);
         let began = Instant::now();
         while listed() > 0 {
@@ -487,10 +540,12 @@ netio::tests! {
         a_trunk_that_is_down_gets_no_frames_from_the_kernel,
         a_trunk_that_is_deleted_and_made_again_forwards_again,
         hosts_get_frames_of_their_names_alone,
+        an_entry_of_another_name_or_of_another_port_than_the_tables_is_for_the_workers,
+        a_host_gets_frames_as_long_as_its_port_takes_while_that_is_up,
         a_port_that_takes_nothing_from_the_kernel_is_for_the_workers,
         a_table_that_is_made_anew_takes_the_place_of_the_one_before,
         what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason,
-        nothing_of_it_stays_when_itends,
+        nothing_of_it_stays_when_it_ends,
     ],
     anywhere: []
 }

@@ -93,7 +93,7 @@ pub(super) struct Report {
     pub(super) undeclared: Option<Undeclared>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
-    /// Frames that the kernel sent from trunk to trunk, if it is to.
+    /// Frames that the kernel sent, if it is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) forwarded_in_kernel: Option<u64>,
     /// Frames that did not fit the promiscuous sockets' buffers, and so were not judged.

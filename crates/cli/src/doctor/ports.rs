@@ -3,6 +3,7 @@
 use super::Findings;
 use crate::machine::{self, BPF, Capability, Interface, NET_ADMIN, NET_RAW, PERFMON};
 use netio::backend::af_packet::joining_offloads;
+use netio::takers::Takers;
 use switch::daemon::config::{Config, Driver, Port, Role};
 use switch::shim;
 
@@ -88,6 +89,13 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
     }
     if matches!(config.driver_of(port), Driver::AfXdp | Driver::Xdp) {
         look_at_xdp(config, &what, interface, findings);
+    }
+    let takes = || Takers::open().ok().flatten().and_then(|mut takers| takers.takes(interface.index).ok());
+    if config.driver_of(port) == Driver::Xdp && takes() == Some(false) {
+        findings.warn(
+            &what,
+            format!("{name} takes no frames from a program in the kernel now, so the workers send there; if it is a veth: ethtool -K IF gro on at its other end, unless a switch with driver = \"xdp\" will be there"),
+        );
     }
 }
 

@@ -368,7 +368,7 @@ impl Config {
                 config.name
             ));
         }
-        if config.share.is_some() && !config.kernel_ports().is_empty() {
+        if config.share.is_some() && !config.kernel_ports()[0].is_empty() {
             let why = "share and driver = \"xdp\" both say where the table is, and there is one; remove one of them";
             return Err(why.to_owned());
         }
@@ -387,20 +387,15 @@ impl Config {
         port.driver.unwrap_or(self.driver)
     }
 
-    /// The trunks whose frames the kernel is to forward. None if connections are tracked, for which the workers must see
-    /// every frame.
-    pub fn kernel_ports(&self) -> Vec<PortId> {
-        if self.flow.is_some() { Vec::new() } else { self.xdp_ports(Role::Trunk) }
-    }
-
-    /// The ports of hosts that the kernel is to send frames to, if it forwards from any trunk.
-    pub fn kernel_hosts(&self) -> Vec<PortId> {
-        self.xdp_ports(Role::Host)
-    }
-
-    fn xdp_ports(&self, role: Role) -> Vec<PortId> {
-        let is_for = |port: &&Port| port.role == role && self.driver_of(port) == Driver::Xdp;
-        self.ports.iter().filter(is_for).map(|port| port.id).collect()
+    /// The trunks whose frames the kernel is to forward, and the ports of hosts that it is to send them to. None if there is
+    /// no such trunk, or if connections are tracked, for which the workers must see every frame.
+    pub fn kernel_ports(&self) -> [Vec<PortId>; 2] {
+        let of = |role| {
+            let is_for = |port: &&Port| port.role == role && self.driver_of(port) == Driver::Xdp;
+            self.ports.iter().filter(is_for).map(|port| port.id).collect::<Vec<_>>()
+        };
+        let [trunks, hosts] = [Role::Trunk, Role::Host].map(of);
+        if self.flow.is_some() || trunks.is_empty() { Default::default() } else { [trunks, hosts] }
     }
 
     /// What becomes of frames to names that the network does not know.

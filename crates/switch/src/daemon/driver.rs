@@ -13,7 +13,7 @@ pub enum Driver {
     AfPacket,
     /// Through AF_XDP sockets, before the kernel's stack; through packet sockets where that cannot be.
     AfXdp,
-    /// From trunk to trunk in the kernel, by the switch's own table; otherwise as with `af_xdp`.
+    /// From trunks in the kernel, by the switch's own table; otherwise as with `af_xdp`.
     Xdp,
     /// Through DPDK, in a binary that has it.
     Dpdk,

@@ -195,10 +195,7 @@ impl Switch {
         };
         let control_address = match &config.control {
             Some(address) => {
-                let in_kernel = match &kernel {
-                    Some(_) => [config.kernel_ports(), config.kernel_hosts()].concat(),
-                    None => vec![],
-                };
+                let in_kernel = if kernel.is_some() { config.kernel_ports().concat() } else { vec![] };
                 let name = config.name.clone();
                 let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, audit);
                 let bound = api::capture::serve(address, &gate, control).await;
@@ -395,7 +392,7 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<
         }
         for PortStatus { id, device, up, last_failure, .. } in plane.status().ports {
             if let Some(kernel) = &kernel {
-                kernel.set_up(id, up);
+                kernel.look_at(id, up);
             }
             let now = if up { None } else { last_failure };
             let before = reasons.insert(id, now.as_ref().map(|failure| failure.error.clone())).flatten();

@@ -15,13 +15,13 @@ use std::sync::Arc;
 /// A device for each worker of a port, and how its frames come.
 type Opened = (Vec<Box<dyn Device>>, DriverText);
 
-/// The ports, and what forwards between trunks in the kernel, if anything is to.
+/// The ports, and what forwards in the kernel, if anything is to.
 pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec>, Option<Arc<Kernel>>), NetError> {
-    let trunks = config.kernel_ports();
+    let [trunks, hosts] = config.kernel_ports();
     let kernel = if trunks.is_empty() {
         None
     } else {
-        Some(Kernel::new(&trunks, &config.kernel_hosts(), Memory::Best).map_err(|error| error.to_string()))
+        Some(Kernel::new(&trunks, &hosts, Memory::Best).map_err(|error| error.to_string()))
     };
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
@@ -66,16 +66,15 @@ fn open_devices(
         return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver.into()));
     }
     let (mut ahead, mut reason) = (None, String::new());
-    if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Trunk {
+    if config.driver_of(port) == Driver::Xdp && port.role != config::Role::Outside {
         match kernel {
             Some(Ok(kernel)) => ahead = kernel.place(port.id).map(|place| place as Arc<dyn Ahead>),
             Some(Err(error)) => reason = fallen("xdp", "af_xdp", error),
-            None => reason = fallen("xdp", "af_xdp", "the workers track connections, so they must see every frame"),
+            None if config.flow.is_some() => {
+                reason = fallen("xdp", "af_xdp", "the workers track connections, so they must see every frame");
+            }
+            None => reason = fallen("xdp", "af_xdp", "no trunk has it, and the kernel forwards from trunks"),
         }
-    }
-    if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Host {
-        let kernel = kernel.and_then(|kernel| kernel.as_ref().ok());
-        ahead = kernel.and_then(|kernel| kernel.place(port.id)).map(|place| place as Arc<dyn Ahead>);
     }
     let in_kernel = ahead.is_some();
     if config.driver_of(port) != Driver::AfPacket {

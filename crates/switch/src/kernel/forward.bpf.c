@@ -27,7 +27,7 @@
 #define IPV4_TYPE 0x0008
 enum { MAC = 1, IPV4 = 2 };  /* names */
 
-/* What the switch writes before it loads the program; the verifier takes it for constants. `settings` in mod.rs. */
+/* What the switch writes before it loads the program; the verifier takes it for constants. settings.rs. */
 const volatile struct settings {
 	struct fibula_bpf_form form;
 	__u32 kind;
@@ -37,13 +37,14 @@ const volatile struct settings {
 #define MAP(name) extern char name SEC(".maps")
 MAP(table);
 MAP(leads);                  /* array: for each value a way, see below; 0: for the workers */
-MAP(local);                  /* hash: the way to the host of each local name */
+MAP(local);                  /* hash: for each local name this name (48 bits), and the slot of its port and 1 (16 bits) */
+MAP(longest);                /* array: the longest frame of a port, by slot: its interface would lose a longer one */
 MAP(counts);                 /* array per processor: by slot */
 MAP(devices);                /* the interfaces of trunks and hosts, by slot */
 MAP(sockets);                /* of this trunk, by receive queue */
 
-/* A way: a slot and 1, and in the upper half the longest frame of its interface, which would lose a longer one. To a host
- * the way of a value has this bit, and no slot if it is any local port: the exact map says which, and must agree. */
+/* A way: a slot and 1. To a host it has this bit, and no slot if it is any local port: the exact map says which, and must
+ * agree. */
 #define TO_HOST 0x80000000u
 
 struct count {
@@ -87,21 +88,25 @@ int forward(struct xdp_md *frame)
 	if (!lead)
 		return up(frame);
 	/* One load, and the lead may change beside it. */
-	__u64 way = *(volatile __u64 *)lead, bytes = end - at, out_bytes = bytes;
-	__u32 is_to_host = (__u32)way & TO_HOST;
+	__u32 way = *(volatile __u64 *)lead, is_to_host = way & TO_HOST;
+	__u64 bytes = end - at, out_bytes = bytes;
 	if (is_to_host) {
-		__u64 *host = bpf_map_lookup_elem(&local, &name);
-		__u32 led = (__u32)way & ~TO_HOST;
-		if (!host)
+		/* One load, too. The memory of a name that is removed is used for another at once: so the value says whose it is. */
+		__u64 *host = bpf_map_lookup_elem(&local, &name), entry = host ? *(volatile __u64 *)host : 0;
+		__u32 led = way & ~TO_HOST;
+		way = entry & 0xffff;
+#ifndef FIBULA_KERNEL_TRUSTS_ENTRIES
+		if (entry >> 16 != name)
 			return up(frame);
-		way = *(volatile __u64 *)host;
-		if (led && led != (__u32)way)
+#endif
+		if (!way || (led && led != way))
 			return up(frame);
 		out_bytes -= SHIM_BYTES;
 	}
-	if (out_bytes > way >> 32)
+	__u32 slot = settings.slot, to = way - 1;
+	__u64 *most = bpf_map_lookup_elem(&longest, &to);
+	if (!most || out_bytes > *(volatile __u64 *)most)
 		return up(frame);
-	__u32 slot = settings.slot, to = (__u32)way - 1;
 	struct count *in = bpf_map_lookup_elem(&counts, &slot), *out = bpf_map_lookup_elem(&counts, &to);
 	/* A frame never leaves by the port of entry; the workers count it. */
 	if (to == slot || !in || !out)

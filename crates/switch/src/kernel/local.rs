@@ -1,111 +1,118 @@
 //! The names of hosts at this switch, in an exact map that the program in the kernel reads.
+//!
+//! A value has the name besides the port: the kernel uses the memory of a name that is removed for another one at once, so
+//! that a program which had found it may read the value of the other. It compares.
+//!
+//! One writer, that of the workers' local names, which has them all. Cost: a system call a change; some 70 bytes a name, of
+//! the kernel's memory.
 
-use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use netio::bpf::Map;
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names that the map has room for. Frames to others are the workers'.
 const MOST: u32 = 1 << 20;
-
-/// Gives the way to a port, if the program sends there.
-pub(super) type Ways<'a> = dyn Fn(PortId) -> Option<u64> + 'a;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Local {
     map: Map,
-    /// All that there are of kinds that the program reads, by their bytes.
-    names: HashMap<(NameKind, u64), PortId>,
-    /// The kind of those in the map: bytes of another kind may be the same.
-    kind: Option<NameKind>,
+    /// The kind of the names: bytes of another kind may be the same.
+    kind: Mutex<Option<NameKind>>,
+    /// Whether it was emptied for another kind, and names of that are missing.
+    lacks: AtomicBool,
     /// Whether it was said that not all fit.
     is_said: AtomicBool,
 }
 
 impl Local {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            map: Map::growing_hash(8, MOST)?,
-            names: HashMap::new(),
-            kind: None,
-            is_said: AtomicBool::new(false),
-        })
+        let map = Map::growing_hash(8, MOST)?;
+        Ok(Self { map, kind: Mutex::new(None), lacks: AtomicBool::new(false), is_said: AtomicBool::new(false) })
     }
 
     pub(super) fn map(&self) -> &Map {
         &self.map
     }
 
-    pub(super) fn put(&mut self, name: &Name, port: PortId, ways: &Ways<'_>) {
-        if let Some(key) = key_of(name) {
-            self.names.insert(key, port);
-            self.write(key, ways(port));
-        }
-    }
-
-    pub(super) fn remove(&mut self, name: &Name) {
-        if let Some(key) = key_of(name) {
-            self.names.remove(&key);
-            self.write(key, None);
-        }
-    }
-
-    /// Takes these for all names. Those that stay are found all the time.
-    pub(super) fn replace(&mut self, names: impl Iterator<Item = (Name, PortId)>, ways: &Ways<'_>) {
-        let new = names.filter_map(|(name, port)| Some((key_of(&name)?, port))).collect();
-        let old = std::mem::replace(&mut self.names, new);
-        old.keys().filter(|key| !self.names.contains_key(key)).for_each(|&key| self.write(key, None));
-        let changed = self.names.iter().filter(|(key, port)| old.get(key) != Some(port));
-        changed.for_each(|(&key, &port)| self.write(key, ways(port)));
+    fn kind(&self) -> MutexGuard<'_, Option<NameKind>> {
+        self.kind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the map is of this kind.
     pub(super) fn is_of(&self, kind: NameKind) -> bool {
-        self.kind == Some(kind)
+        *self.kind() == Some(kind)
     }
 
-    /// The program reads names of this kind from now on; none reads the map at this moment.
-    pub(super) fn show(&mut self, kind: NameKind, ways: &Ways<'_>) {
-        self.names.keys().for_each(|&key| self.write(key, None));
-        self.kind = Some(kind);
-        self.ways_changed(ways);
+    /// Empties the map, for names of another kind.
+    /// # Errors
+    /// Names of before may still be there.
+    pub(super) fn begin(&self, new: NameKind) -> io::Result<()> {
+        let mut kind = self.kind();
+        *kind = Some(new);
+        self.lacks.store(true, Ordering::Relaxed);
+        self.map.hashed_keys()?.into_iter().try_for_each(|key| self.map.remove_hashed(key))
     }
 
-    /// Ways are others than before.
-    pub(super) fn ways_changed(&self, ways: &Ways<'_>) {
-        self.names.iter().for_each(|(&key, &port)| self.write(key, ways(port)));
+    /// Whether all names are to be put.
+    pub(super) fn lacks_names(&self) -> bool {
+        self.lacks.swap(false, Ordering::Relaxed)
     }
 
-    /// Writes the way of a name, or removes it.
-    fn write(&self, (kind, key): (NameKind, u64), way: Option<u64>) {
-        if self.kind != Some(kind) {
-            return;
+    /// Puts the slot of a name's port; none to remove it. Names of other kinds are none of the program's.
+    /// # Errors
+    /// The name may still be there with its slot of before.
+    pub(super) fn put(&self, name: &Name, slot: Option<u32>) -> io::Result<()> {
+        let kind = self.kind();
+        match key_of(name).filter(|_| *kind == Some(name.kind())) {
+            Some(key) => self.write(key, slot),
+            None => Ok(()),
         }
-        let done = match way {
-            Some(way) => self.map.set_hashed(key, &way.to_ne_bytes()),
-            None => self.map.remove_hashed(key),
+    }
+
+    /// Gives every name that is there the slot that it has now, or removes it.
+    /// # Errors
+    /// As for [`Local::put`].
+    pub(super) fn put_again(&self, slot_of: impl Fn(&Name) -> Option<u32>) -> io::Result<()> {
+        let kind = self.kind();
+        let Some(kind) = *kind else { return Ok(()) };
+        let n_bytes = if kind == NameKind::Mac { 6 } else { 4 };
+        self.map.hashed_keys()?.into_iter().try_for_each(|key| {
+            let name = Name::from_bytes(kind, &key.to_le_bytes()[..n_bytes]);
+            self.write(key, name.ok().and_then(|name| slot_of(&name)))
+        })
+    }
+
+    /// Gives a name the entry of another, which has one.
+    pub(super) fn mistake(&self, found: &Name, read: &Name) -> io::Result<()> {
+        let (Some(found), Some(read)) = (key_of(found), key_of(read)) else { return Ok(()) };
+        self.map.set_hashed(found, &self.map.hashed(read)?.unwrap_or_default().to_ne_bytes())
+    }
+
+    fn write(&self, key: u64, slot: Option<u32>) -> io::Result<()> {
+        let Some(slot) = slot else { return self.map.remove_hashed(key) };
+        let Err(error) = self.map.set_hashed(key, &((key << 16) | (u64::from(slot) + 1)).to_ne_bytes()) else {
+            return Ok(());
         };
-        let Err(error) = done else { return };
-        // What is not there is for the workers. What stays is not.
-        if way.is_none() || self.map.remove_hashed(key).is_err() {
-            tracing::error!("the kernel may send frames of a name to the port of before: {error}; restart the switch");
-        } else if !self.is_said.swap(true, Ordering::Relaxed) {
+        // What is not there is for the workers.
+        self.map.remove_hashed(key)?;
+        if !self.is_said.swap(true, Ordering::Relaxed) {
             tracing::warn!("the kernel does not take all local names; the workers send frames of the others: {error}");
         }
+        Ok(())
     }
 }
 
-/// The name as the program reads it from a frame. None if it does not read such names.
-fn key_of(name: &Name) -> Option<(NameKind, u64)> {
+/// The name as the program reads it from a frame: up to 48 bits. None if it does not read such names.
+fn key_of(name: &Name) -> Option<u64> {
     let mut bytes = [0; 8];
     match (name.kind(), name.as_bytes()) {
-        (NameKind::Mac | NameKind::Ipv4, of @ (&[_, _, _, _] | &[_, _, _, _, _, _])) => {
+        (NameKind::Mac, of @ &[_, _, _, _, _, _]) | (NameKind::Ipv4, of @ &[_, _, _, _]) => {
             bytes[..of.len()].copy_from_slice(of)
         }
         _ => return None,
     }
-    Some((name.kind(), u64::from_le_bytes(bytes)))
+    Some(u64::from_le_bytes(bytes))
 }

@@ -12,7 +12,7 @@
 //! that the workers make. What comes from hosts is the workers' (`docs/decisions/0021-kernel-half.md` says why).
 //!
 //! **Ports that take frames.** An interface may take no frames that a program sends there, and then loses them without a
-//! count. The kernel says which do ([`netio::takers`]); to the others the workers send.
+//! count, if the program is in a driver. The kernel says which do ([`netio::takers`]); to the others the workers send.
 //!
 //! **One table.** The arena of the table is memory that the kernel shares with this process: a BPF arena, or, before Linux
 //! 6.9, the one value of an array. The writer treats the program as every reader outside
@@ -98,6 +98,12 @@ pub enum KernelError {
         /// Why.
         source: netio::bpf::LoadError,
     },
+    /// The map of local names may have a name that is at another port now, or at none.
+    #[error("the map of local names was not changed: {source}; restart the switch to have the kernel forward again")]
+    Local {
+        /// Why.
+        source: io::Error,
+    },
     /// The program is not attached.
     #[error("the program cannot be attached at port {port}: {source}")]
     Attach {
@@ -129,7 +135,7 @@ struct Exit {
     is_up: bool,
     /// Whether its link carries frames.
     is_linked: bool,
-    /// Whether its interface takes what a program sends there.
+    /// Whether its interface takes what a program in a driver sends there.
     takes: bool,
 }
 
@@ -137,6 +143,10 @@ impl Exit {
     /// Whether frames may be sent there.
     fn is_open(&self) -> bool {
         self.is_up && self.is_linked
+    }
+
+    fn is_there(&self) -> bool {
+        self.attached.strong_count() > 0
     }
 }
 
@@ -146,7 +156,6 @@ struct State {
     exits: Vec<Exit>,
     table: Option<InKernel>,
     actions: Vec<Action>,
-    local: Local,
     error: Option<String>,
 }
 
@@ -169,8 +178,12 @@ pub struct Kernel {
     ports: Vec<PortId>,
     n_trunks: usize,
     counts: Map,
-    interfaces: Map,
-    takers: Option<Takers>,
+    longest: Map,
+    longest_words: Words,
+    /// For programs in a driver, which not every interface takes frames from, and for those in front of the stack.
+    interfaces: [Map; 2],
+    local: Local,
+    takers: Mutex<Option<Takers>>,
     state: Mutex<State>,
 }
 
@@ -225,16 +238,20 @@ impl Kernel {
             tracing::warn!("the kernel does not say which ports take its frames; all are tried: {error}");
             None
         });
-        let local = Local::new().map_err(KernelError::Maps)?;
+        let interfaces = || Map::interfaces(n).map_err(KernelError::Maps);
+        let longest = Map::array(8, n).map_err(KernelError::Maps)?;
         Ok(Arc::new(Self {
             memory,
             program,
             ports,
             n_trunks: trunks.len(),
             counts: Map::per_cpu(COUNTS * 8, n).map_err(KernelError::Maps)?,
-            interfaces: Map::interfaces(n).map_err(KernelError::Maps)?,
-            takers,
-            state: Mutex::new(State { exits, table: None, actions: Vec::new(), local, error: None }),
+            longest_words: longest.words().map_err(KernelError::Maps)?,
+            longest,
+            interfaces: [interfaces()?, interfaces()?],
+            local: Local::new().map_err(KernelError::Maps)?,
+            takers: Mutex::new(takers),
+            state: Mutex::new(State { exits, table: None, actions: Vec::new(), error: None }),
         }))
     }
 
@@ -253,109 +270,131 @@ impl Kernel {
     }
 
     fn attached(&self, slot: u32, to: &Arc<Attached>) {
+        let takes = self.takes(to);
+        self.longest_words[slot as usize].store(to.longest() as u64, Ordering::Relaxed);
         let mut state = self.state();
         let exit = &mut state.exits[slot as usize];
-        exit.attached = Arc::downgrade(to);
-        exit.takes = self.takes(to);
+        (exit.attached, exit.takes) = (Arc::downgrade(to), takes);
         self.set_interface(slot, exit);
-        state.ways_changed(self);
         if slot as usize >= self.n_trunks {
             return;
         }
-        let loaded = state.table.as_ref().map(|table| self.load(table, &state.local, slot, to)).transpose();
+        let loaded = state.table.as_ref().map(|table| self.load(table, slot, to)).transpose();
         match loaded {
             Ok(program) => state.exits[slot as usize].program = program,
-            Err(error) => state.failed(&error),
+            Err(error) => self.failed(&mut state, &error),
         }
     }
 
-    /// Whether an interface takes what the program sends there. One that is gone has nothing to say.
+    /// Whether an interface takes what a program in a driver sends there. One that is gone has nothing to say.
     fn takes(&self, to: &Attached) -> bool {
-        self.takers.as_ref().is_none_or(|takers| takers.takes(to.ifindex()).unwrap_or(false))
+        let mut takers = self.takers.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = takers.as_mut().map(|takers| takers.takes(to.ifindex()));
+        said.is_none_or(|said| said.inspect_err(|error| tracing::debug!("what a port takes: {error}")).unwrap_or(false))
     }
 
     /// Has the program send frames to a port, or leave them to the workers.
     fn set_interface(&self, slot: u32, exit: &Exit) {
-        let done = match exit.attached.upgrade().filter(|_| exit.is_open() && exit.takes) {
-            Some(attached) => self.interfaces.set(slot, &attached.ifindex().to_ne_bytes()),
-            None => self.interfaces.remove(slot),
-        };
-        if let Err(error) = done {
-            tracing::warn!(port = %exit.id, "the kernel was not told of the port: {error}");
+        let attached = exit.attached.upgrade().filter(|_| exit.is_open());
+        for (interfaces, takes) in self.interfaces.iter().zip([exit.takes, true]) {
+            let done = match attached.as_ref().filter(|_| takes) {
+                Some(attached) => interfaces.set(slot, &attached.ifindex().to_ne_bytes()),
+                None => interfaces.remove(slot),
+            };
+            if let Err(error) = done {
+                tracing::warn!(port = %exit.id, "the kernel was not told of the port: {error}");
+            }
         }
     }
 
     /// Looks at a port again: whether its device works now, and whether its interface takes frames. If not, these go to the
     /// alternates, if there are, and to the workers, which count.
-    pub fn set_up(&self, id: PortId, is_up: bool) {
-        self.set(id, |exit| {
-            exit.is_up = is_up;
-            exit.takes = exit.attached.upgrade().is_none_or(|attached| self.takes(&attached));
-        });
-    }
-
-    /// The same while its link carries no frames.
-    pub fn set_linked(&self, id: PortId, is_linked: bool) {
-        self.set(id, |exit| exit.is_linked = is_linked);
-    }
-
-    fn set(&self, id: PortId, set: impl FnOnce(&mut Exit)) {
+    pub fn look_at(&self, id: PortId, is_up: bool) {
         let Some(slot) = self.slot(id) else { return };
+        let attached = self.state().exits[slot as usize].attached.upgrade();
+        let takes = attached.is_some_and(|attached| self.takes(&attached));
+        self.set(slot, |exit| (exit.is_up, exit.takes) = (is_up, takes));
+    }
+
+    /// Has the kernel send frames to a trunk, or not while its link carries none.
+    pub fn set_linked(&self, id: PortId, is_linked: bool) {
+        if let Some(slot) = self.slot(id) {
+            self.set(slot, |exit| exit.is_linked = is_linked);
+        }
+    }
+
+    fn set(&self, slot: u32, set: impl FnOnce(&mut Exit)) {
         let mut state = self.state();
         let exit = &mut state.exits[slot as usize];
-        let before = (exit.is_open(), exit.takes);
+        let (was_open, took) = (exit.is_open(), exit.takes);
         set(exit);
-        let now = (exit.is_open(), exit.takes);
-        if now == before {
-            return;
+        let is_open = exit.is_open();
+        if (is_open, exit.takes) != (was_open, took) || !exit.is_there() {
+            self.set_interface(slot, exit);
         }
-        self.set_interface(slot, exit);
-        if let Some(table) = state.table.as_ref().filter(|_| now.0 != before.0) {
+        if let Some(table) = state.table.as_ref().filter(|_| is_open != was_open) {
             self.lead(&table.leads_words, &state.actions, &state.exits);
         }
     }
 
-    /// A name has its host at a port of this switch.
-    pub fn put_local(&self, name: &Name, port: PortId) {
-        let mut state = self.state();
-        let State { local, exits, .. } = &mut *state;
-        local.put(name, port, &|port| self.way_to(port, exits));
+    /// A name has its host at a port of this switch; at none, if there is no port.
+    pub fn put_local(&self, name: &Name, port: Option<PortId>) {
+        let put = self.local.put(name, port.and_then(|port| self.host_slot(port)));
+        self.check_local(put);
     }
 
-    /// A name has no host here any more.
-    pub fn remove_local(&self, name: &Name) {
-        self.state().local.remove(name);
+    /// The local names are others than before, and `port_of` knows the port of each: before those are put that come anew.
+    pub fn put_local_again(&self, port_of: impl Fn(&Name) -> Option<PortId>) {
+        let put = self.local.put_again(|name| port_of(name).and_then(|port| self.host_slot(port)));
+        self.check_local(put);
     }
 
-    /// These are all names with hosts here.
-    pub fn replace_local(&self, names: impl Iterator<Item = (Name, PortId)>) {
-        let mut state = self.state();
-        let State { local, exits, .. } = &mut *state;
-        local.replace(names, &|port| self.way_to(port, exits));
+    /// Whether all local names are to be put: names of frames are of another kind than before. Says so once.
+    pub fn lacks_local(&self) -> bool {
+        self.local.lacks_names()
     }
 
-    /// The way to a port of hosts. None to another port.
-    fn way_to(&self, id: PortId, exits: &[Exit]) -> Option<u64> {
-        let slot = self.slot(id).filter(|&slot| slot as usize >= self.n_trunks)?;
-        Some(way_to(slot, &exits[slot as usize]))
+    fn host_slot(&self, id: PortId) -> Option<u32> {
+        self.slot(id).filter(|&slot| slot as usize >= self.n_trunks)
+    }
+
+    /// No program goes on with an entry that is wrong.
+    fn check_local(&self, put: io::Result<()>) {
+        if let Err(source) = put {
+            self.failed(&mut self.state(), &KernelError::Local { source });
+        }
+    }
+
+    /// No trunk goes on by a table of before.
+    fn detach(&self, state: &mut State) {
+        for trunk in &mut state.exits[..self.n_trunks] {
+            trunk.program = None;
+            if let Some(Err(error)) = trunk.attached.upgrade().map(|attached| attached.replace(None)) {
+                tracing::error!(port = %trunk.id, "frames may be forwarded by an old table: {error}; restart the switch");
+            }
+        }
+    }
+
+    fn failed(&self, state: &mut State, error: &KernelError) {
+        tracing::warn!("the kernel does not forward, the workers do: {error}");
+        self.detach(state);
+        (state.table, state.error) = (None, Some(error.to_string()));
     }
 
     /// Moves a table that has no reader yet to where the kernel reads it, and has it forward by it. What goes wrong is
     /// logged, and said by the status; the workers forward then.
     pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
+        if !self.local.is_of(spec.kind) {
+            // Programs leave everything to the workers until they read names of this kind.
+            self.detach(&mut self.state());
+            self.check_local(self.local.begin(spec.kind));
+        }
         let mut state = self.state();
         state.actions = actions.to_vec();
-        if !state.local.is_of(spec.kind) {
-            // Names of another kind may have the same bytes, so no program reads them meanwhile.
-            state.detach();
-            let State { local, exits, .. } = &mut *state;
-            local.show(spec.kind, &|port| self.way_to(port, exits));
-        }
         let shown = self.move_table(spec, actions, fib, &state).and_then(|table| {
-            let State { local, exits, .. } = &mut *state;
-            for (slot, trunk) in (0..).zip(&mut exits[..self.n_trunks]) {
+            for (slot, trunk) in (0..).zip(&mut state.exits[..self.n_trunks]) {
                 if let Some(attached) = trunk.attached.upgrade() {
-                    trunk.program = Some(self.load(&table, local, slot, &attached)?);
+                    trunk.program = Some(self.load(&table, slot, &attached)?);
                 }
             }
             Ok(table)
@@ -363,7 +402,7 @@ impl Kernel {
         match shown {
             // The table of before is freed: no program reads it any more.
             Ok(table) => (state.table, state.error) = (Some(table), None),
-            Err(error) => state.failed(&error),
+            Err(error) => self.failed(&mut state, &error),
         }
     }
 
@@ -416,8 +455,8 @@ impl Kernel {
     fn lead(&self, leads: &Words, actions: &[Action], exits: &[Exit]) {
         let is_trunk = |slot: u32| (slot as usize) < self.n_trunks;
         let to = |id: PortId| match self.slot(id) {
-            Some(slot) if is_trunk(slot) => way_to(slot, &exits[slot as usize]),
-            Some(slot) => TO_HOST | way_to(slot, &exits[slot as usize]),
+            Some(slot) if is_trunk(slot) => u64::from(slot) + 1,
+            Some(slot) => TO_HOST | (u64::from(slot) + 1),
             None => 0,
         };
         let is_open = |id: PortId| self.slot(id).is_some_and(|slot| exits[slot as usize].is_open());
@@ -440,13 +479,23 @@ impl Kernel {
     }
 
     /// Loads the program of a trunk, and attaches it in the place of the one before.
-    fn load(&self, table: &InKernel, local: &Local, slot: u32, to: &Attached) -> Result<Program, KernelError> {
+    fn load(&self, table: &InKernel, slot: u32, to: &Attached) -> Result<Program, KernelError> {
         let port = self.ports[slot as usize];
         let mut settings = table.settings;
         settings[SETTINGS_BYTES - 4..].copy_from_slice(&slot.to_ne_bytes());
         let settings = Map::constant(&settings).map_err(KernelError::Maps)?;
         // In the order of scripts/kernel-program.
-        let maps = [&table.memory, &table.leads, local.map(), &self.counts, &self.interfaces, to.sockets(), &settings];
+        let [in_driver, before_stack] = &self.interfaces;
+        let maps = [
+            &table.memory,
+            &table.leads,
+            self.local.map(),
+            &self.longest,
+            &self.counts,
+            if to.is_in_driver() { in_driver } else { before_stack },
+            to.sockets(),
+            &settings,
+        ];
         let program = self.program.as_deref().unwrap_or(if table.is_arena { IN_ARENA } else { IN_ARRAY });
         let program = Program::load(program, &maps.map(|map| map.as_fd()))
             .map_err(|source| KernelError::Program { port, source })?;
@@ -464,13 +513,23 @@ impl Kernel {
         program.map(|program| program.run(frame, repeat)).transpose()
     }
 
+    /// Has a program find another name's port for a name, as one reads it whose entry was removed and its memory used again:
+    /// for tests.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn mistake_entry(&self, found: &Name, read: &Name) -> io::Result<()> {
+        self.local.mistake(found, read)
+    }
+
     /// How it goes.
     pub fn status(&self) -> KernelStatus {
         let received = |id: &PortId| self.counters(*id).map_or(0, |counts| counts.rx_frames);
         let forwarded = self.ports.iter().map(received).sum();
         let state = self.state();
         let memory = state.table.as_ref().map(|table| if table.is_arena { "arena" } else { "array" });
-        let is_not_taking = |exit: &&Exit| !exit.takes && exit.attached.strong_count() > 0;
+        let in_driver = |exit: &Exit| exit.attached.upgrade().is_some_and(|attached| attached.is_in_driver());
+        let is_asked = state.exits[..self.n_trunks].iter().any(in_driver);
+        let is_not_taking = |exit: &&Exit| is_asked && !exit.takes && exit.is_up && exit.is_there();
         let not_taking = state.exits.iter().filter(is_not_taking).map(|exit| exit.id).collect();
         KernelStatus { memory, error: state.error.clone(), forwarded, not_taking }
     }
@@ -487,40 +546,6 @@ impl Kernel {
             ..DeviceSnapshot::default()
         })
     }
-}
-
-impl State {
-    /// A port sends longer frames than before, or there is one.
-    fn ways_changed(&mut self, kernel: &Kernel) {
-        let Self { exits, table, actions, local, .. } = self;
-        if let Some(table) = table {
-            kernel.lead(&table.leads_words, actions, exits);
-        }
-        local.ways_changed(&|port| kernel.way_to(port, exits));
-    }
-
-    /// No trunk goes on by a table of before.
-    fn detach(&mut self) {
-        for trunk in &mut self.exits {
-            trunk.program = None;
-            if let Some(Err(error)) = trunk.attached.upgrade().map(|attached| attached.replace(None)) {
-                tracing::error!(port = %trunk.id, "frames may be forwarded by an old table: {error}; restart the switch");
-            }
-        }
-    }
-
-    fn failed(&mut self, error: &KernelError) {
-        tracing::warn!("the kernel does not forward, the workers do: {error}");
-        self.detach();
-        (self.table, self.error) = (None, Some(error.to_string()));
-    }
-}
-
-/// What the program reads of a way to a port: its slot and 1, and above it the longest frame that it takes, 0 as long as it is
-/// not there.
-fn way_to(slot: u32, exit: &Exit) -> u64 {
-    let longest = exit.attached.upgrade().map_or(0, |attached| attached.longest());
-    (u64::from(slot) + 1) | ((longest as u64) << 32)
 }
 
 /// Memory for a table that takes `bytes` now and `most` at any time.

@@ -216,7 +216,11 @@ impl<T> LocalNames<T> {
 
     /// Changes the hasher, and the kind of names that frames carry. The names stay.
     pub(super) fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
-        self.names.rekey(kind, hasher)
+        let table = self.names.rekey(kind, hasher);
+        if let Some(kernel) = self.kernel.as_ref().filter(|kernel| kernel.lacks_local()) {
+            self.names.for_each(&mut |name: &Name, port| kernel.put_local(name, Some(port)));
+        }
+        table
     }
 }
 
@@ -229,7 +233,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
 
     fn put(&mut self, name: Name, port: PortId) {
         if let Some(kernel) = &self.kernel {
-            kernel.put_local(&name, port);
+            kernel.put_local(&name, Some(port));
         }
         if let Some(table) = self.names.put(name, port) {
             self.shared.publish(|plane| plane.local = table);
@@ -239,7 +243,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
 
     fn remove(&mut self, name: &Name) {
         if let Some(kernel) = &self.kernel {
-            kernel.remove_local(name);
+            kernel.put_local(name, None);
         }
         self.names.remove(name);
         self.shared.changed();
@@ -256,9 +260,8 @@ impl<T> Exact<PortId> for LocalNames<T> {
     fn replace(&mut self, loading: Self::Loading) {
         let table = self.names.replace(loading);
         if let Some(kernel) = &self.kernel {
-            let mut all = Vec::with_capacity(self.names.len());
-            self.names.for_each(&mut |name: &Name, port| all.push((name.clone(), port)));
-            kernel.replace_local(all.into_iter());
+            kernel.put_local_again(|name| self.names.get(name));
+            self.names.for_each(&mut |name: &Name, port| kernel.put_local(name, Some(port)));
         }
         self.shared.publish(|plane| plane.local = table);
     }

@@ -121,7 +121,7 @@ impl Rig {
         }
         // The far ends have programs now, so the ports take what the kernel sends.
         if let Some(kernel) = &kernel {
-            PORTS.into_iter().for_each(|port| kernel.set_up(PortId(port), true));
+            PORTS.into_iter().for_each(|port| kernel.look_at(PortId(port), true));
         }
         let settings = dataplane::Settings {
             shown_to: kernel.clone().map_or(ShownTo::Nobody, ShownTo::Kernel),

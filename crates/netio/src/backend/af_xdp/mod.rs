@@ -210,7 +210,10 @@ impl Open {
         let program = {
             let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
             match &*group {
-                Some((of, program)) if *of == ifindex => program.clone(),
+                Some((of, program)) if *of == ifindex => {
+                    program.set_longest(max_frame + VLAN_TAG);
+                    program.clone()
+                }
                 _ => {
                     let attached = patiently(|| Attached::to(ifindex, max_frame + VLAN_TAG)).map_err(|e| match e.raw_os_error() {
                         Some(libc::EBUSY | libc::EEXIST) => bad(format!(
@@ -220,9 +223,6 @@ impl Open {
                     })?;
                     let program = Arc::new(attached);
                     *group = Some((ifindex, program.clone()));
-                    if let Some(ahead) = &options.ahead {
-                        ahead.attached(&program);
-                    }
                     program
                 }
             }
@@ -238,6 +238,9 @@ impl Open {
         socket.fill.publish();
         let free = chunks(options.ring_frames..2 * options.ring_frames).collect();
         program.set(*queue, socket.as_fd()).map_err(fail("hand frames to an AF_XDP socket"))?;
+        if let Some(ahead) = options.ahead.as_ref().filter(|_| *queue == 0) {
+            ahead.attached(&program);
+        }
         Ok(Self { free, socket, program, beside, ifindex, max_frame, lost: 0, since: 0 })
     }
 

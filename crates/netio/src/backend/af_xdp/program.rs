@@ -11,6 +11,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most receive queues of an interface.
 pub(super) const MAX_QUEUES: u32 = 64;
@@ -25,7 +26,7 @@ pub trait Ahead: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Attached {
     ifindex: u32,
-    longest: usize,
+    longest: AtomicUsize,
     sockets: Map,
     plain: Program,
     link: Link,
@@ -37,7 +38,7 @@ impl Attached {
         let sockets = Map::sockets(MAX_QUEUES)?;
         let plain = Program::load(&hand_on(), &[sockets.as_fd()]).map_err(|error| error.source)?;
         let link = Link::attach(ifindex, &plain)?;
-        Ok(Self { ifindex, longest, sockets, plain, link })
+        Ok(Self { ifindex, longest: AtomicUsize::new(longest), sockets, plain, link })
     }
 
     /// The interface.
@@ -47,7 +48,12 @@ impl Attached {
 
     /// The longest frame that it sends, in bytes, with a VLAN tag.
     pub fn longest(&self) -> usize {
-        self.longest
+        self.longest.load(Ordering::Relaxed)
+    }
+
+    /// Its MTU may have changed.
+    pub(super) fn set_longest(&self, longest: usize) {
+        self.longest.store(longest, Ordering::Relaxed);
     }
 
     /// The sockets of its workers, by receive queue: for what another program leaves.
@@ -62,7 +68,8 @@ impl Attached {
         self.link.replace(program.unwrap_or(&self.plain))
     }
 
-    pub(super) fn is_in_driver(&self) -> bool {
+    /// Whether its program runs in the driver, and not in front of the stack.
+    pub fn is_in_driver(&self) -> bool {
         self.link.is_in_driver()
     }
 
