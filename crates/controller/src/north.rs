@@ -229,13 +229,24 @@ impl Northbound for North {
         let mut batches = request.into_inner();
         let north = self.clone();
         let (progress, answers) = mpsc::channel(4);
+        // A batch is read while the one before it is committed.
+        let (read, mut changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(batch) = batches.next().await {
+                let change = batch.and_then(|batch| Ok((batch.names.len() as u64, Change::try_from(batch)?)));
+                let failed = change.is_err();
+                if read.send(change).await.is_err() || failed {
+                    return;
+                }
+            }
+        });
         tokio::spawn(async move {
             let mut committed = 0;
-            while let Some(batch) = batches.next().await {
+            while let Some(change) = changes.recv().await {
                 let imported = async {
-                    let batch = batch?;
-                    committed += batch.names.len() as u64;
-                    let changed = north.change(&peer, batch.try_into()?).await?;
+                    let (n_names, change) = change?;
+                    committed += n_names;
+                    let changed = north.change(&peer, change).await?;
                     Ok::<_, Status>(v1::ImportProgress { committed, changed: Some(changed) })
                 };
                 let imported = imported.await;

@@ -75,6 +75,9 @@ const WAITING_BYTES: usize = 8 << 20;
 /// Names that are read for answers to reports between two groups of changes: some 2 ms.
 const TURN_NAMES: usize = 8192;
 
+/// Holes that batches leave are given back this often at most: the next batch has to ask for the pages again.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
+
 /// Memory is counted this often at most.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
@@ -201,6 +204,8 @@ pub(crate) struct Writer {
     due: Instant,
     /// How often peers may do what.
     pace: Pace,
+    /// When holes were last given back.
+    gave_back: Option<Instant>,
     /// When memory was last counted.
     counted_at: Cell<Option<Instant>>,
 }
@@ -264,6 +269,7 @@ impl Writer {
             last_bulk: None,
             due,
             pace: Pace::new(rates),
+            gave_back: None,
             counted_at: Cell::new(None),
         }
     }
@@ -312,9 +318,11 @@ impl Writer {
             self.shared.end_sessions();
             return Err(error);
         }
-        if is_bulk {
-            // Between what stays, a batch leaves holes of a hundred bytes a name and more, in several arenas.
+        if is_bulk && self.gave_back.is_none_or(|at| now() - at >= GIVE_BACK_EVERY) {
+            // Between what stays, a batch leaves holes of a hundred bytes a name and more, in several arenas. What the last
+            // batches leave is given back when it is quiet (`api::memory::keep_small`).
             api::memory::give_back();
+            self.gave_back = Some(now());
         }
         self.answer_reports(n_names);
         self.go_on_with_copies(n_rows);

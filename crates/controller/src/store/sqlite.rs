@@ -27,6 +27,7 @@ use api::seam::{Mistake, mistaken};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -424,7 +425,10 @@ fn apply(connection: &Connection, changes: &[RowChange], sum: &Mutex<Sum>) -> ru
     )?;
     let mut delete = connection.prepare_cached("DELETE FROM rows WHERE kind = ? AND key = ? RETURNING value")?;
     let mut scratch = Vec::new();
-    for RowChange { kind, key, value } in changes {
+    // In the order of the tree, whose pages then come one after the other. Changes of one row keep their order.
+    let mut in_order: Vec<&RowChange> = changes.iter().collect();
+    in_order.sort_by_key(|change| (change.kind, &change.key));
+    for RowChange { kind, key, value } in in_order {
         match value {
             Some(value) => {
                 let hash = RowHash::of(*kind, key, value, &mut scratch);
@@ -446,8 +450,12 @@ fn apply(connection: &Connection, changes: &[RowChange], sum: &Mutex<Sum>) -> ru
 /// row costs no other search; `come` adds a row and returns its checksum.
 fn add_functions(connection: &Connection, sum: &Arc<Mutex<Sum>>) -> rusqlite::Result<()> {
     let hash = |context: &rusqlite::functions::Context<'_>| -> rusqlite::Result<RowHash> {
-        let (kind, key, value): (u8, Vec<u8>, Vec<u8>) = (context.get(0)?, context.get(1)?, context.get(2)?);
-        Ok(RowHash::of(kind, &key, &value, &mut Vec::new()))
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let (key, value) = (context.get_raw(1).as_blob()?, context.get_raw(2).as_blob()?);
+        let kind = context.get(0)?;
+        Ok(SCRATCH.with_borrow_mut(|scratch| RowHash::of(kind, key, value, scratch)))
     };
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
     let of_gone = Arc::clone(sum);
