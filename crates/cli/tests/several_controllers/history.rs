@@ -2,14 +2,16 @@
 //!
 //! Operators change a few names through controllers as processes, and write down when they asked, what, and what they were
 //! told. Meanwhile controllers are killed, stopped (SIGSTOP) and continued, ended (SIGTERM), cut off from etcd, some so that
-//! their requests arrive and the answers do not, and their dates are set forward and back. At the end each name's history must have an order in which every answer is
+//! their requests arrive and the answers do not, and their dates are set forward and back; and members of etcd, the one that
+//! leads them among them, are cut off from everybody. At the end each name's history must have an order in which every answer is
 //! right, no change comes before one that was answered before it was asked, and the last one gives what is found. (Wing and
 //! Gong, "Testing and verifying concurrent objects", 1993.)
 
+use crate::cables::{self, Cables};
 use crate::member::Cluster;
 use crate::proxy::{Passes, Proxy};
 use crate::site::{N_CONTROLLERS, Site, clock_library, signal};
-use crate::support::{Client, PATIENCE, add_full_mesh, mac, record};
+use crate::support::{Client, HOST_PORT, PATIENCE, mac, record};
 use api::v1;
 use lookup::testkit::{Rng, seed};
 use std::collections::{BTreeMap, HashSet};
@@ -238,13 +240,13 @@ async fn fault(rng: &mut Rng, site: &Arc<Mutex<Site>>, proxies: &[Vec<Proxy>], c
     *counts.faults.entry(what).or_default() += 1;
 }
 
-async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
+async fn run(seed: u64, members: Vec<String>) -> Result<Counts, String> {
     let mut rng = Rng::new(seed);
     let mut proxies = Vec::new();
     for _ in 0..N_CONTROLLERS {
         let mut of_one = Vec::new();
         for member in &members {
-            of_one.push(Proxy::new(*member).await);
+            of_one.push(Proxy::new(member.clone()).await);
         }
         proxies.push(of_one);
     }
@@ -258,8 +260,7 @@ async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
     let (kept, stop) = (Arc::clone(&site), Arc::clone(&ended));
     let keeper = tokio::spawn(async move { keep_running(&kept, stop).await });
 
-    let mut client = leader(&urls, &[]).await;
-    add_full_mesh(&mut client, 1).await;
+    set_up(&urls).await;
     let history = History::default();
     let (values, quiet) = (Arc::new(AtomicU32::new(1)), Arc::new(AtomicBool::new(false)));
     let mut operators = tokio::task::JoinSet::new();
@@ -283,13 +284,7 @@ async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
     quiet.store(true, Relaxed);
     while operators.join_next().await.is_some() {}
 
-    // Whoever commits now says what there is: what is still on the way comes too late.
-    let mut client = leader(&urls, &[record(N_NAMES, "h1")]).await;
-    let mut found = BTreeMap::new();
-    let mut batches = client.export_names(v1::ExportNamesRequest {}).await.map_err(|e| e.to_string())?.into_inner();
-    while let Some(batch) = batches.message().await.map_err(|e| e.to_string())? {
-        found.extend(batch.names.into_iter().map(|name| (name.name, name.tenant)));
-    }
+    let found = found(&urls).await;
     ended.store(true, Relaxed);
     keeper.await.unwrap();
     counts.misdated = misdated(&site.lock().unwrap());
@@ -302,6 +297,46 @@ async fn run(seed: u64, members: Vec<u16>) -> Result<Counts, String> {
         }
     }
     Ok(counts)
+}
+
+/// Adds a switch with a host, whoever leads meanwhile.
+async fn set_up(urls: &[String]) {
+    let began = Instant::now();
+    let is_there = |done: &Result<_, tonic::Status>| match done {
+        Ok(_) => true,
+        Err(status) => status.code() == Code::AlreadyExists,
+    };
+    loop {
+        let mut client = leader(urls, &[]).await;
+        let switch = client.add_switch(v1::AddSwitchRequest { name: "s1".to_owned(), tenants: vec![] }).await;
+        let host = v1::Host { name: "h1".to_owned(), switch: "s1".to_owned(), port: HOST_PORT, ..v1::Host::default() };
+        let host = client.add_host(host).await;
+        if is_there(&switch) && is_there(&host) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{switch:?}, {host:?}");
+        pause(50).await;
+    }
+}
+
+/// All names and their values in the end. Whoever commits now says what there is: what is still on the way comes too late.
+async fn found(urls: &[String]) -> BTreeMap<String, u32> {
+    let began = Instant::now();
+    loop {
+        let mut client = leader(urls, &[record(N_NAMES, "h1")]).await;
+        let exported = async {
+            let mut found = BTreeMap::new();
+            let mut batches = client.export_names(v1::ExportNamesRequest {}).await?.into_inner();
+            while let Some(batch) = batches.message().await? {
+                found.extend(batch.names.into_iter().map(|name| (name.name, name.tenant)));
+            }
+            Ok::<_, tonic::Status>(found)
+        };
+        match exported.await {
+            Ok(found) => return found,
+            Err(status) => assert!(began.elapsed() < PATIENCE, "{status}"),
+        }
+    }
 }
 
 /// Records of the controllers' audits that were not written in the last minutes, by their dates.
@@ -337,14 +372,40 @@ async fn leader(urls: &[String], names: &[v1::NameRecord]) -> Client {
     }
 }
 
+/// Members of etcd are cut off, one at a time, until this is aborted; `cuts` counts.
+async fn cut_members(mut rng: Rng, n_members: usize, cuts: Arc<AtomicU32>) {
+    loop {
+        pause(1000 + rng.below(4000)).await;
+        let member = rng.below(n_members as u64) as usize;
+        cables::set(member, false);
+        // Until the others have chosen another to lead them, and less.
+        pause(200 + rng.below(3000)).await;
+        cables::set(member, true);
+        cuts.fetch_add(1, Relaxed);
+    }
+}
+
 pub(crate) fn hold_over_many_seeds() {
+    if netio::testkit::may_make_namespaces() {
+        netio::testkit::in_namespace(|| hold_with(Some(&Cables::lay(3))));
+    } else {
+        println!("no member of etcd is cut off: that needs root");
+        hold_with(None);
+    }
+}
+
+fn hold_with(cables: Option<&Cables>) {
     let first = seed();
     println!("seed {first}");
     let n_runs = if std::env::var_os("FIBULA_DEEP").is_some() { 1000 } else { 20 };
-    let cluster = Cluster::start(3, &[]);
+    let cluster = match cables {
+        Some(cables) => Cluster::start_at(cables.places(), &[]),
+        None => Cluster::start(3, &[]),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let members = members_of(&cluster.address("any"));
+    let (members, cuts) = (cluster.members(), Arc::new(AtomicU32::new(0)));
     let sum = runtime.block_on(async {
+        let cutting = cutting(cables.is_some(), first, members.len(), &cuts);
         let (mut running, mut sum) = (tokio::task::JoinSet::new(), Counts::default());
         for i in 0..n_runs {
             if running.len() == AT_ONCE {
@@ -352,16 +413,19 @@ pub(crate) fn hold_over_many_seeds() {
             }
             running.spawn(run(first.wrapping_add(i), members.clone()));
             if i > 0 && i % 100 == 0 {
-                println!("{i} runs have begun: {sum:?}");
+                println!("{i} runs have begun: {sum:?}, members of etcd cut off: {}", cuts.load(Relaxed));
             }
         }
         while !running.is_empty() {
             add(&mut sum, running.join_next().await);
         }
+        cutting.abort();
         sum
     });
-    println!("{n_runs} runs: {sum:?}");
+    let cuts = cuts.load(Relaxed);
+    println!("{n_runs} runs: {sum:?}, members of etcd cut off: {cuts}");
     assert!(sum.answered as u64 > 20 * n_runs && sum.faults.len() as u64 == n_kinds(), "{sum:?}");
+    assert!(cables.is_none() || u64::from(cuts) > n_runs / 10, "members of etcd cut off: {cuts}");
     if n_kinds() == 6 {
         assert!(sum.misdated > 0, "no controller took the date that was set: {sum:?}");
     } else {
@@ -370,10 +434,13 @@ pub(crate) fn hold_over_many_seeds() {
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
-/// The ports in the address of a store.
-fn members_of(address: &str) -> Vec<u16> {
-    let members = address.strip_prefix("etcd://").and_then(|rest| rest.split('/').next()).unwrap();
-    members.split(',').map(|member| member.rsplit(':').next().unwrap().parse().unwrap()).collect()
+fn cutting(is_cut: bool, seed: u64, n_members: usize, cuts: &Arc<AtomicU32>) -> tokio::task::JoinHandle<()> {
+    let cuts = Arc::clone(cuts);
+    tokio::spawn(async move {
+        if is_cut {
+            cut_members(Rng::new(!seed), n_members, cuts).await;
+        }
+    })
 }
 
 fn add(sum: &mut Counts, done: Option<Result<Result<Counts, String>, tokio::task::JoinError>>) {

@@ -1,6 +1,7 @@
 //! Three controllers as processes on three members of etcd: the one that leads is killed while names change, and the others
 //! serve what is committed. Without etcd (Debian: etcd-server) the test counts as ignored.
 
+mod cables;
 mod history;
 #[path = "../../../controller/tests/etcd/member.rs"]
 mod member;

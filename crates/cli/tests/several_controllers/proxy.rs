@@ -15,23 +15,23 @@ pub(crate) enum Passes {
     Nothing,
 }
 
-/// Forwards connections to a port of this machine.
+/// Forwards connections to an address.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     passes: watch::Sender<Passes>,
 }
 
 impl Proxy {
-    pub(crate) async fn new(target: u16) -> Proxy {
+    pub(crate) async fn new(target: String) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let passes = watch::Sender::new(Passes::All);
         let state = Arc::new(passes.subscribe());
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let state = Arc::clone(&state);
+                let (state, target) = (Arc::clone(&state), target.clone());
                 tokio::spawn(async move {
-                    let Ok(far) = TcpStream::connect(("127.0.0.1", target)).await else { return };
+                    let Ok(far) = TcpStream::connect(&*target).await else { return };
                     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
                     let requests = (*state).clone();
                     tokio::spawn(forward(near_in, far_out, requests, |passes| *passes != Passes::Nothing));

@@ -10,9 +10,19 @@ pub(crate) fn is_installed() -> bool {
     Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// Where a member runs.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// Its address.
+    pub(crate) host: String,
+    /// The command that starts another one there, if it is not here.
+    pub(crate) enter: Vec<String>,
+}
+
 /// Members, each a process that ends with this.
 pub(crate) struct Cluster {
     pub(crate) directory: tempfile::TempDir,
+    places: Vec<Place>,
     /// For clients, and for the other members.
     pub(crate) ports: Vec<(u16, u16)>,
     members: Vec<Option<Child>>,
@@ -22,6 +32,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts so many members, and waits until they listen. `CLIENT` in a flag stands for a member's port for clients.
     pub(crate) fn start(n_members: usize, flags: &[&str]) -> Cluster {
+        let here = Place { host: "127.0.0.1".to_owned(), enter: vec![] };
+        Self::start_at(vec![here; n_members], flags)
+    }
+
+    /// As [`Cluster::start`], a member at each place.
+    pub(crate) fn start_at(places: Vec<Place>, flags: &[&str]) -> Cluster {
+        let n_members = places.len();
         // All at once, so that they differ.
         let sockets: Vec<_> = (0..2 * n_members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let port = |socket: &TcpListener| socket.local_addr().unwrap().port();
@@ -29,6 +46,7 @@ impl Cluster {
         drop(sockets);
         let mut cluster = Cluster {
             directory: tempfile::tempdir().unwrap(),
+            places,
             ports,
             members: (0..n_members).map(|_| None).collect(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
@@ -40,11 +58,13 @@ impl Cluster {
 
     /// Starts a member that does not run.
     pub(crate) fn run(&mut self, i: usize) {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let url = |i: usize, port: u16| format!("http://{}:{port}", self.places[i].host);
         let names: Vec<String> =
-            self.ports.iter().enumerate().map(|(i, (_, peer))| format!("m{i}={}", url(*peer))).collect();
-        let (client, peer) = self.ports[i];
-        let child = Command::new("etcd")
+            self.ports.iter().enumerate().map(|(i, (_, peer))| format!("m{i}={}", url(i, *peer))).collect();
+        let ((client, peer), url) = (self.ports[i], |port| url(i, port));
+        let words = [&self.places[i].enter[..], &["etcd".to_owned()]].concat();
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .args(["--name", &format!("m{i}"), "--initial-cluster", &names.join(",")])
             .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
             .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
@@ -62,7 +82,7 @@ impl Cluster {
     /// Whether it can write, with the others.
     fn is_healthy(&self, i: usize) -> bool {
         let ask = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.ports[i].0))?;
+            let mut stream = TcpStream::connect((&*self.places[i].host, self.ports[i].0))?;
             stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;
@@ -89,10 +109,14 @@ impl Cluster {
         }
     }
 
+    /// Where clients reach the members.
+    pub(crate) fn members(&self) -> Vec<String> {
+        self.places.iter().zip(&self.ports).map(|(place, (client, _))| format!("{}:{client}", place.host)).collect()
+    }
+
     /// The address of a store there.
     pub(crate) fn address(&self, prefix: &str) -> String {
-        let members: Vec<String> = self.ports.iter().map(|(client, _)| format!("127.0.0.1:{client}")).collect();
-        format!("etcd://{}/{prefix}", members.join(","))
+        format!("etcd://{}/{prefix}", self.members().join(","))
     }
 }
 
