@@ -20,6 +20,7 @@
 //! | [`port`] | the role of a port, and whether it works |
 //! | [`dhcp`] | broadcasts of DHCP, each to the one that it is for |
 //! | [`groups`] | frames to everybody: a copy for each other name of the sender's tenant |
+//! | [`subscriptions`] | which names want which multicast groups (IGMP, MLD), and the questions about it |
 //! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
 //! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
 //! | [`alien`] | what becomes of frames to names that the network does not know |
@@ -58,6 +59,7 @@ pub mod share;
 pub mod shim;
 pub mod source;
 mod spread;
+pub mod subscriptions;
 pub mod table;
 pub mod tap;
 pub mod worker;
