@@ -13,16 +13,19 @@ use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
 use lookup::hash::SecretKey;
 use netio::backend::loopback::{self, Loopback};
+use netio::checksum::{fold, sum};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 use switch::daemon::config::{self, Config};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::flow::{self, Flows};
 use switch::gateway;
+use switch::groups::{Snooping, Told, Wanted};
 use switch::links::Hello;
 use switch::plane::PlaneWriter;
 use switch::port::Role;
 use switch::shim;
+use switch::subscriptions::{Timing, query};
 use switch::table::FibTable;
 use switch::worker::Worker;
 
@@ -121,6 +124,12 @@ impl Rig {
             ends.push((0, far));
         }
         let (mut workers, monitor, writer) = build(&settings, specs).expect("the seed is a configuration");
+        if kind == NameKind::Mac {
+            let snooping = Snooping { timing: Timing::new(30), floods_unknown: false, mdns_for_all: true };
+            let by_group = [(IpAddr::from([239, 1, 2, 3]), vec![mac(2), mac(3)])].into();
+            let wanted = Some(Wanted { by_group, of_all: vec![] });
+            monitor.groups().tell(Some(snooping), [Told { id: 7, names: [1, 2, 3].map(mac).to_vec(), wanted }]);
+        }
         let mut replica = Replica::new(Limits::default(), writer);
         let (mut network, node) = wired(kind);
         for message in network.attach(node, &Report::default()).expect("the switch is known") {
@@ -129,7 +138,7 @@ impl Rig {
         Rig { worker: workers.remove(0), monitor, ends, _replica: replica }
     }
 
-    /// Runs the worker until nothing comes any more. Every frame is sent, a hello, or counted as dropped.
+    /// Runs the worker until nothing comes any more. Every frame is sent, copied, a hello, or counted as dropped.
     fn settle(&mut self) {
         while self.worker.poll_once() > 0 {}
         for (_, end) in &mut self.ends {
@@ -139,7 +148,7 @@ impl Rig {
         }
         let counts = self.monitor.status().total;
         let all = counts.received + counts.originated;
-        let went = counts.sent + counts.hellos + counts.dropped_total();
+        let went = counts.sent + counts.hellos + counts.groups + counts.dropped_total();
         assert_eq!(all, went, "a frame is not accounted for: {counts:?}");
         for (_, hello) in self.monitor.links().take_heard().0 {
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
@@ -216,7 +225,44 @@ fn frames() -> Vec<(u8, Vec<u8>)> {
         frame.extend([10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
         frames.push((port, frame));
     }
+    frames.extend(of_groups());
     frames
+}
+
+/// What hosts send to groups, and say and ask of them.
+fn of_groups() -> Vec<(u8, Vec<u8>)> {
+    let ip = PacketBuilder::ethernet2(mac(1), [1, 0, 0x5e, 1, 2, 3]).ipv4([10, 0, 0, 1], [239, 1, 2, 3], 9);
+    let mut data = Vec::new();
+    ip.udp(4000, 5000).write(&mut data, b"to those who want it").expect("a slice takes every byte");
+    let mut frames = vec![(0, data)];
+    let record = [4, 0, 0, 0, 239, 1, 2, 3, 6, 0, 0, 1, 239, 1, 2, 4, 10, 0, 0, 2];
+    let v3 = [&[0x22, 0, 0, 0, 0, 0, 0, 2][..], &record].concat();
+    for message in [&[0x16, 0, 0, 0, 239, 1, 2, 3][..], &[0x17, 0, 0, 0, 239, 1, 2, 3], &v3] {
+        let len = 20 + message.len() as u8;
+        let header = [0x45, 0, 0, len, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 1, 224, 0, 0, 22];
+        let head = [&[1, 0, 0x5e, 0, 0, 22][..], &mac(1), &[8, 0]].concat();
+        frames.push((0, [head, summed(&header, 10, 0), summed(message, 2, 0)].concat()));
+    }
+    let group = [0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+    let of_two = [&[143, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0][..], &group].concat();
+    for message in [[&[131, 0, 0, 0, 0, 0, 0, 0][..], &group].concat(), of_two] {
+        let addresses = [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], group].concat();
+        let more = sum(&addresses) + message.len() as u64 + 58;
+        let head = [&[0x33, 0x33, 0, 0, 0, 7][..], &mac(1), &[0x86, 0xdd, 0x60, 0, 0, 0, 0]].concat();
+        let lengths = vec![8 + message.len() as u8, 0, 1];
+        frames.push((0, [head, lengths, addresses, vec![58, 0, 5, 2, 0, 0, 1, 0], summed(&message, 2, more)].concat()));
+    }
+    frames.extend(query::general(Timing::new(30)).map(|mut frame| {
+        frame[6..12].copy_from_slice(&mac(1));
+        (0, frame)
+    }));
+    frames
+}
+
+fn summed(bytes: &[u8], at: usize, more: u64) -> Vec<u8> {
+    let (mut bytes, checksum) = (bytes.to_vec(), !fold(sum(bytes) + more));
+    bytes[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    bytes
 }
 
 /// The same with a VLAN tag, and as they look between switches.

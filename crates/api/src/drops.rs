@@ -1,7 +1,7 @@
 //! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
 
 /// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
-pub const REASONS: [(&str, &str); 46] = [
+pub const REASONS: [(&str, &str); 49] = [
     ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
     (
         "truncated",
@@ -95,7 +95,22 @@ pub const REASONS: [(&str, &str); 46] = [
     ),
     ("nd_own", "A host asked whether its own IPv6 address is taken, which needs no answer."),
     ("router_solicitation", "A host asked for an IPv6 router, and there is none."),
-    ("listener_report", "A host joined an IPv6 multicast group, and groups are not carried."),
+    (
+        "listener_report",
+        "A host said which multicast groups it wants. The switch keeps that, and nobody else is to hear it; where its tenant is not among `[groups] tenants` in controller.toml, nothing comes of it.",
+    ),
+    (
+        "listener_refused",
+        "A host said which multicast groups it wants in a wrong form, more often than its port may, or of more groups than a name or a port may have (`[subscriptions]` in switch.toml): look for a flood.",
+    ),
+    (
+        "listener_query",
+        "A host asked which multicast groups others want, as multicast routers do. Its switch asks itself, and lets no host do so.",
+    ),
+    (
+        "no_subscriber",
+        "A multicast to a group that no other host of its sender's tenant has joined: `fibula group list`. `[groups] unknown_multicast = \"flood\"` in controller.toml carries it to the whole tenant.",
+    ),
     ("flow_refused", "No rule of the flow stage accepts the connection."),
     (
         "flow_invalid",

@@ -154,6 +154,7 @@ fn page_of_the_switch_has_every_key_and_no_other() {
     let others = [
         "[[port]]",
         "[[alien_server]]",
+        "[subscriptions]",
         "[links]",
         "[dpdk]",
         "[tls]",

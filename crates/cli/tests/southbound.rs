@@ -69,6 +69,7 @@ fn hello(switch: &str, report: bytes::Bytes) -> Body {
         version: "test".to_owned(),
         says_log: true,
         takes_groups: false,
+        subscriptions: None,
     })
 }
 
@@ -147,6 +148,87 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     assert_eq!(list.troubles, [trouble]);
     one.send(trunks(&[(2, "several", true, Some(("s9", 1))), (8, "foreign", true, Some(("x", 1)))])).await;
     eventually("both troubles are told", async || links(&client).await.1.troubles.len() == 2).await;
+}
+
+/// What a switch says that its names want: all the same group.
+fn wants(number: u64, names: &[u32]) -> v1::Subscriptions {
+    let groups = || vec![vec![239, 1, 2, 3].into()];
+    let subscriber = |index: &u32| v1::Subscriber { name: name(*index).as_bytes().to_vec().into(), groups: groups() };
+    let subscribers = names.iter().map(subscriber).collect();
+    v1::Subscriptions { session: 7, number, asking: false, subscribers }
+}
+
+impl Manual {
+    /// A switch that is told who hears what; without `subscriptions`, one that does not hear what hosts want.
+    async fn attach_for_groups(site: &Site, switch: &str, subscriptions: Option<v1::Subscriptions>) -> Manual {
+        let Body::Hello(hello) = hello(switch, report(&replica())) else { unreachable!() };
+        let hello = Hello { takes_groups: true, subscriptions, ..hello };
+        Manual::attach(site, Body::Hello(hello)).await.unwrap()
+    }
+
+    /// What it is told next of its tenant that has two names: the names that want the group, and those that get all; none, if it is
+    /// to go on as before.
+    async fn told(&mut self) -> Option<(Vec<String>, Vec<String>)> {
+        loop {
+            let Some(mut groups) = self.next().await.groups else { continue };
+            let Some(group) = groups.groups.pop().filter(|group| group.names.len() == 2) else { continue };
+            assert_eq!(groups.snooping.unwrap().query_interval_s, 30);
+            let named = |indices: &[u32]| {
+                let names = indices.iter().map(|index| &group.names[*index as usize]);
+                names.map(|bytes| Name::from_bytes(NameKind::Mac, bytes).unwrap().to_string()).collect()
+            };
+            return group.wanted.as_ref().map(|wanted| {
+                assert!(wanted.groups.iter().all(|group| group.group == [239, 1, 2, 3][..]));
+                (named(wanted.groups.first().map_or(&[][..], |group| &group.names)), named(&wanted.of_all))
+            });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_controller_starts() {
+    let site = Site::new("[groups]\ntenants = [0]\n");
+    let controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 2).await;
+    put(&client, 1, "h1").await;
+    put(&client, 2, "h2").await;
+    let two = || vec![name(2).to_string()];
+    let mut one = Manual::attach_for_groups(&site, "s1", Some(wants(1, &[]))).await;
+    assert_eq!(one.told().await, None, "nothing is known of s2");
+    // One of an earlier version does not say what its hosts want: they get all.
+    let deaf = Manual::attach_for_groups(&site, "s2", None).await;
+    assert_eq!(one.told().await, Some((vec![], two())));
+    drop(deaf);
+    // What is said of a name that is elsewhere counts for nothing.
+    let other = Manual::attach_for_groups(&site, "s2", Some(wants(1, &[1, 2]))).await;
+    while one.told().await != Some((two(), vec![])) {}
+    let list = client.list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+    let [v1::Subscribed { tenant: 0, group, name, at: Some(at) }] = &list.subscribed[..] else { panic!("{list:?}") };
+    assert_eq!((&**group, &*two()[0], &*at.switch), ("239.1.2.3", &**name, "s2"));
+    assert!(list.snooping && list.tenants == [0]);
+    other.send(Body::Subscriptions(wants(2, &[]))).await;
+    assert_eq!(one.told().await, Some((vec![], vec![])));
+    // As those say it that another controller serves; what comes late does not count.
+    let channel = api::client::connect(&site.url, PATIENCE).await.unwrap();
+    for subscriptions in [wants(4, &[2]), wants(3, &[])] {
+        let request = v1::SeeSubscriptionsRequest { switch: "s2".to_owned(), subscriptions: Some(subscriptions) };
+        api::client::southbound(channel.clone()).see_subscriptions(request).await.unwrap();
+    }
+    assert_eq!(one.told().await, Some((two(), vec![])));
+    let request = v1::SeeSubscriptionsRequest { switch: "nobody".to_owned(), subscriptions: None };
+    let refused = api::client::southbound(channel).see_subscriptions(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+
+    drop((controller, other));
+    let _controller = site.start();
+    let mut one = Manual::attach_for_groups(&site, "s1", Some(wants(1, &[]))).await;
+    assert_eq!(one.told().await, None, "it goes on as before");
+    let asking = v1::Subscriptions { asking: true, ..wants(5, &[]) };
+    let other = Manual::attach_for_groups(&site, "s2", Some(asking)).await;
+    assert_eq!(one.told().await, Some((vec![], vec![])));
+    other.send(Body::Subscriptions(wants(6, &[2]))).await;
+    assert_eq!(one.told().await, Some((two(), vec![])));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -125,8 +125,8 @@ async fn attach(channel: Channel, switch: &str) -> Result<(Streaming<v1::ToSwitc
 
 async fn attach_as(channel: Channel, switch: &str, says_log: bool) -> Result<(Streaming<v1::ToSwitch>, Open), Status> {
     let report = Uplink::Report(replica().report()).encode().into();
-    let hello =
-        v1::Hello { switch: switch.to_owned(), report, version: "test".to_owned(), says_log, takes_groups: false };
+    let (switch, version) = (switch.to_owned(), "test".to_owned());
+    let hello = v1::Hello { switch, report, version, says_log, ..v1::Hello::default() };
     let (to_controller, outgoing) = mpsc::channel(1);
     to_controller.send(v1::FromSwitch { body: Some(Body::Hello(hello)) }).await.unwrap();
     let mut client = api::client::southbound(channel.clone());

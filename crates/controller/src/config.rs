@@ -3,6 +3,7 @@
 use crate::groups;
 use crate::learning;
 use crate::store::{EtcdAddress, EtcdTls};
+use crate::subscriptions;
 use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -247,9 +248,10 @@ const REPORT_BYTES: usize = 64 << 10;
 
 impl Config {
     /// The most bytes of a message from a switch: what a table of `max_names` can need to be reported. A part takes 21
-    /// bytes, and there are at most 8 parts for every thousand names.
+    /// bytes, and there are at most 8 parts for every thousand names. With groups, what hosts want of them is said beside.
     pub fn report_bytes(&self) -> usize {
-        (REPORT_BYTES + self.max_names / 4).min(self.limits.message_bytes)
+        let of_groups = if self.groups.tenants.is_empty() { 0 } else { subscriptions::MOST_BYTES };
+        (REPORT_BYTES + of_groups + self.max_names / 4).min(self.limits.message_bytes)
     }
 
     /// Reads and validates the file.

@@ -22,9 +22,11 @@ struct Last {
     memory: Option<MemoryUse>,
     /// Whether it can be asked for its log.
     says_log: bool,
-    /// Whether it understands who hears what is said to everybody, and the generation of what it was told.
+    /// Whether it understands who hears what is said to everybody, whether it hears what its hosts want of that, and the generation
+    /// and the key of what it was told.
     takes_groups: bool,
-    groups_told: Option<u64>,
+    hears_reports: bool,
+    groups_told: Option<(u64, u64)>,
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
     rates: Option<Rates>,
@@ -53,14 +55,32 @@ impl Said {
         self.lock().takes_groups = takes_groups;
     }
 
-    /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told those of another.
-    pub(crate) fn lacks_groups(&self, generation: u64) -> bool {
-        let last = self.lock();
-        last.takes_groups && last.groups_told != Some(generation)
+    /// Notes whether the switch hears what its hosts want of multicasts.
+    pub(crate) fn set_hears_reports(&self, hears_reports: bool) {
+        self.lock().hears_reports = hears_reports;
     }
 
-    pub(crate) fn set_groups_told(&self, generation: u64) {
-        self.lock().groups_told = Some(generation);
+    pub(crate) fn hears_reports(&self) -> bool {
+        self.lock().hears_reports
+    }
+
+    /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told those of another with
+    /// another key.
+    pub(crate) fn lacks_groups(&self, generation: u64, key: impl FnOnce() -> u64) -> bool {
+        let mut last = self.lock();
+        match last.groups_told {
+            _ if !last.takes_groups => false,
+            Some((told, _)) if told == generation => false,
+            Some((_, told)) if told == key() => {
+                last.groups_told = Some((generation, told));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    pub(crate) fn set_groups_told(&self, generation: u64, key: u64) {
+        self.lock().groups_told = Some((generation, key));
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.

@@ -1,5 +1,9 @@
 //! Tells switches who hears what their hosts say to everybody: for each tenant that may ([`Settings`]) and has names at a switch, all
-//! names of the tenant. Switches copy such frames (`switch::groups`).
+//! names of the tenant, and which of them want which multicast groups ([`crate::subscriptions`]). Switches copy such frames
+//! (`switch::groups`).
+//!
+//! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
+//! [`AT_MOST`], it has switches go on with what they were told.
 //!
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
@@ -9,6 +13,7 @@
 
 use crate::events::Level;
 use crate::shared::Shared;
+use crate::subscriptions::bytes_of;
 use crate::writer::Job;
 use api::v1;
 use bytes::Bytes;
@@ -17,12 +22,19 @@ use fib::rib::Attachment;
 use fib::topology::NodeId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// How often it is looked whether anything changed.
 const EVERY: Duration = Duration::from_millis(500);
+/// And how soon after something was said of what names want; while that goes on, after twice as long each time, up to [`EVERY`].
+const SOON: Duration = Duration::from_millis(20);
+/// How long switches are waited for that have said nothing yet. Each says something when it connects, and every 10 s to those that
+/// do not serve it.
+const AT_MOST: Duration = Duration::from_secs(15);
 /// A pass may take this share of the time.
 const SHARE: u32 = 10;
 /// Names that are looked at in one turn of the writer.
@@ -32,6 +44,31 @@ const PAGE: usize = 4096;
 pub(crate) const MAX_TENANTS: usize = 256;
 pub(crate) const MAX_NAMES: u32 = 1024;
 
+/// The longest query interval, in seconds, of the form that a question has (RFC 3376, 4.1.7).
+const LONGEST_INTERVAL_S: u32 = 127;
+
+/// What becomes of a multicast to a group that nobody wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unknown {
+    /// It is dropped: who wants a group says so.
+    #[default]
+    Drop,
+    /// The whole tenant hears it.
+    Flood,
+}
+
+/// What of multicasts to a group reaches whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mdns {
+    /// The whole tenant, as other groups that stay on one link.
+    #[default]
+    All,
+    /// Those who want it.
+    Subscribers,
+}
+
 /// The section `[groups]`: what is carried to everybody.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -40,11 +77,26 @@ pub struct Settings {
     pub tenants: BTreeSet<u32>,
     /// Nothing is carried for a tenant with more names: each such frame costs as many.
     pub max_names: u32,
+    /// Whether a multicast is for those whose hosts want its group; otherwise it is for the whole tenant.
+    pub snooping: bool,
+    /// Seconds between two questions of switches to their hosts.
+    pub query_interval_s: u32,
+    /// What becomes of a multicast to a group that nobody wants.
+    pub unknown_multicast: Unknown,
+    /// Who hears mDNS.
+    pub mdns: Mdns,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tenants: BTreeSet::new(), max_names: 64 }
+        Self {
+            tenants: BTreeSet::new(),
+            max_names: 64,
+            snooping: true,
+            query_interval_s: 30,
+            unknown_multicast: Unknown::default(),
+            mdns: Mdns::default(),
+        }
     }
 }
 
@@ -57,6 +109,12 @@ impl Settings {
         if !(2..=MAX_NAMES).contains(&self.max_names) {
             return Err(format!("groups.max_names = {} is out of range; write 2 to {MAX_NAMES}", self.max_names));
         }
+        if !(1..=LONGEST_INTERVAL_S).contains(&self.query_interval_s) {
+            let interval = self.query_interval_s;
+            return Err(format!(
+                "groups.query_interval_s = {interval} is out of range; write 1 to {LONGEST_INTERVAL_S}"
+            ));
+        }
         if n_tenants > 0 && !is_mac {
             return Err("[groups] is for names that are MAC addresses; remove groups.tenants".to_owned());
         }
@@ -67,7 +125,7 @@ impl Settings {
 /// The names of a tenant, and where they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Members {
-    names: Vec<Bytes>,
+    names: Vec<(NodeId, [u8; 6])>,
     nodes: BTreeSet<NodeId>,
     /// Whether there are more than may be; then `names` are none.
     is_crowded: bool,
@@ -79,53 +137,151 @@ impl Members {
         if self.is_crowded {
             // None is carried, so none that comes or goes is news.
             (self.names, self.nodes) = Default::default();
-        } else {
-            self.names.push(Bytes::copy_from_slice(name.as_bytes()));
+        } else if let Ok(bytes) = name.as_bytes().try_into() {
+            self.names.push((node, bytes));
             self.nodes.insert(node);
         }
+    }
+
+    /// Who wants what. All names at the switches `deaf` get everything.
+    fn wanted(&self, shared: &Shared, deaf: &BTreeSet<NodeId>) -> v1::Wanted {
+        let mut by_group = BTreeMap::<IpAddr, Vec<u32>>::new();
+        shared.subscriptions.for_each(&self.names, |index, group| {
+            by_group.entry(group).or_default().push(index as u32);
+        });
+        let group = |(group, names)| v1::WantedGroup { group: bytes_of(group).into(), names };
+        let of_all = (0..).zip(&self.names).filter(|(_, (node, _))| deaf.contains(node)).map(|(index, _)| index);
+        v1::Wanted { groups: by_group.into_iter().map(group).collect(), of_all: of_all.collect() }
     }
 }
 
 type ByTenant = BTreeMap<u32, Members>;
 
+/// What is told of a tenant, and how often that changed.
+#[derive(Default)]
+struct Told {
+    group: v1::Group,
+    generation: u64,
+}
+
+/// What all switches are told.
+#[derive(Default)]
+struct All {
+    members: ByTenant,
+    told: BTreeMap<u32, Told>,
+    /// Counts what changed.
+    generation: u64,
+}
+
+impl All {
+    /// Brings what is told of each tenant along. With `wants`, it says who wants what.
+    fn refresh(&mut self, wants: impl Fn(&Members) -> Option<v1::Wanted>) {
+        let mut is_news = self.told.len() != self.members.len();
+        for (&tenant, members) in &self.members {
+            let names = members.names.iter().map(|(_, name)| Bytes::copy_from_slice(name)).collect();
+            let group = v1::Group { tenant, names, wanted: wants(members) };
+            let told = self.told.entry(tenant).or_default();
+            if told.group != group {
+                *told = Told { group, generation: self.generation + 1 };
+                is_news = true;
+            }
+        }
+        self.generation += u64::from(is_news);
+    }
+
+    fn of(&self, node: NodeId) -> impl Iterator<Item = &Told> {
+        let is_here = move |(_, members): &(&u32, &Members)| members.nodes.contains(&node);
+        self.members.iter().filter(is_here).filter_map(|(tenant, _)| self.told.get(tenant))
+    }
+
+    /// Says what a switch is told: another number, if it is something else.
+    fn key(&self, node: NodeId) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.of(node).for_each(|told| (told.group.tenant, told.generation).hash(&mut hasher));
+        hasher.finish()
+    }
+
+    fn for_switch(&self, settings: &Settings, node: NodeId) -> v1::Groups {
+        let snooping = v1::Snooping {
+            query_interval_s: settings.query_interval_s,
+            floods_unknown: settings.unknown_multicast == Unknown::Flood,
+            mdns_for_all: settings.mdns == Mdns::All,
+        };
+        let groups: Vec<_> = self.of(node).map(|told| told.group.clone()).collect();
+        let snooping = Some(snooping).filter(|_| settings.snooping && !groups.is_empty());
+        v1::Groups { groups, snooping }
+    }
+}
+
 /// Keeps all connected switches told, until the writer ends.
 pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Arc<Shared>) {
     let settings = Arc::new(settings);
-    // Counts what was found, so that a switch is told once.
-    let (mut members, mut generation) = (ByTenant::new(), 0);
-    // The change that they are of, and when it is looked again.
+    let mut all = All::default();
+    // The change that the members are of, and when it is looked again.
     let (mut known, mut next) = (None, Instant::now());
+    // What their wishes are of; whether these are told yet.
+    let (mut heard, mut tells_wishes, began) = (None, false, Instant::now());
+    let mut soon = SOON;
     loop {
-        #[expect(clippy::disallowed_methods, reason = "how often it is looked")]
-        tokio::time::sleep(EVERY).await;
+        tokio::select! {
+            () = pause(EVERY) => soon = SOON,
+            () = shared.subscriptions.changed() => {
+                pause(soon).await;
+                soon = (soon * 2).min(EVERY);
+            }
+        }
         if jobs.is_closed() {
             return;
         }
-        if !settings.tenants.is_empty() && next <= Instant::now() {
+        if settings.tenants.is_empty() {
+            // They are told that nobody hears anything.
+            all.tell(&settings, &shared);
+            continue;
+        }
+        let mut is_news = false;
+        if next <= Instant::now() {
             let Some(change) = Job::ask(&jobs, |state| state.network.change()).await else { return };
             if known != Some(change) {
                 let start = Instant::now();
                 let Some(found) = gather(&settings, &jobs).await else { return };
                 next = Instant::now() + start.elapsed() * SHARE;
-                say(&settings, &members, &found, &shared);
-                generation += u64::from(found != members);
-                (members, known) = (found, Some(change));
+                say(&settings, &all.members, &found, &shared);
+                (all.members, known, is_news) = (found, Some(change), true);
             }
         }
         // Nothing is told before it is known: a switch keeps what another controller, or this one before its restart, told it.
-        if known.is_some() || settings.tenants.is_empty() {
-            for session in shared.sessions() {
-                session.tell_groups(generation, || groups_of(&members, session.node()));
-            }
+        if known.is_none() {
+            continue;
+        }
+        let hears = |session: &Arc<crate::session::Session>| session.said().hears_reports();
+        let deaf: BTreeSet<NodeId> =
+            shared.sessions().iter().filter(|session| !hears(session)).map(|session| session.node()).collect();
+        if settings.snooping && !tells_wishes {
+            let is_heard = |node: &NodeId| deaf.contains(node) || shared.subscriptions.knows(*node);
+            let mut nodes = all.members.values().flat_map(|members| &members.nodes);
+            tells_wishes = began.elapsed() >= AT_MOST || nodes.all(is_heard);
+        }
+        let now_heard = (tells_wishes, shared.subscriptions.version(), deaf);
+        if is_news || heard.as_ref() != Some(&now_heard) {
+            all.refresh(|members| tells_wishes.then(|| members.wanted(&shared, &now_heard.2)));
+            heard = Some(now_heard);
+        }
+        all.tell(&settings, &shared);
+    }
+}
+
+impl All {
+    fn tell(&self, settings: &Settings, shared: &Shared) {
+        for session in shared.sessions() {
+            let node = session.node();
+            session.tell_groups(self.generation, || self.key(node), || self.for_switch(settings, node));
         }
     }
 }
 
-/// What a switch is told.
-fn groups_of(members: &ByTenant, node: NodeId) -> v1::Groups {
-    let is_here = |(_, members): &(&u32, &Members)| members.nodes.contains(&node);
-    let group = |(&tenant, members): (&u32, &Members)| v1::Group { tenant, names: members.names.clone() };
-    v1::Groups { groups: members.iter().filter(is_here).map(group).collect() }
+#[expect(clippy::disallowed_methods, reason = "how often it is looked")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
 }
 
 /// All members, page by page: names that come and go meanwhile may be missed, and change the network again.
@@ -182,26 +338,79 @@ mod tests {
 
     #[test]
     fn a_switch_is_told_of_the_tenants_that_it_has_and_of_none_that_is_too_large() {
-        let mut members = ByTenant::new();
+        let mut all = All::default();
+        let members = &mut all.members;
         for i in 0..3 {
             members.entry(7).or_default().add(&name(i), NodeId(u32::from(i)), 3);
         }
         for i in 10..14 {
             members.entry(8).or_default().add(&name(i), NodeId(1), 3);
         }
-        let told = groups_of(&members, NodeId(1));
-        let [v1::Group { tenant: 7, names }] = &told.groups[..] else { panic!("{told:?}") };
+        let settings = Settings::default();
+        all.refresh(|_| None);
+        let told = all.for_switch(&settings, NodeId(1));
+        let [v1::Group { tenant: 7, names, wanted: None }] = &told.groups[..] else { panic!("{told:?}") };
         assert_eq!(names.iter().map(|name| name[5]).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(groups_of(&members, NodeId(5)).groups.is_empty());
+        assert!(all.for_switch(&settings, NodeId(5)).groups.is_empty());
+        assert_eq!(
+            told.snooping,
+            Some(v1::Snooping { query_interval_s: 30, floods_unknown: false, mdns_for_all: true })
+        );
+        let off = Settings { snooping: false, ..settings };
+        assert_eq!(all.for_switch(&off, NodeId(1)).snooping, None);
+    }
+
+    #[test]
+    fn a_switch_is_told_again_when_something_changes_for_it_and_who_is_deaf_hears_all() {
+        let shared = Shared::new();
+        let mut all = All::default();
+        for (tenant, i) in [(7, 0), (7, 1), (8, 2)] {
+            all.members.entry(tenant).or_default().add(&name(i), NodeId(u32::from(i)), 3);
+        }
+        let said = |i: u8, number, group: [u8; 4]| v1::Subscriptions {
+            number,
+            subscribers: vec![v1::Subscriber {
+                name: name(i).as_bytes().to_vec().into(),
+                groups: vec![group.to_vec().into()],
+            }],
+            ..v1::Subscriptions::default()
+        };
+        let deaf: BTreeSet<NodeId> = [NodeId(0)].into();
+        let keys = |all: &All| [0, 1, 2].map(|node| all.key(NodeId(node)));
+        shared.subscriptions.hear(NodeId(1), said(1, 1, [239, 0, 0, 1]));
+        // Of a name that is elsewhere, which counts for nothing.
+        shared.subscriptions.hear(NodeId(2), said(1, 1, [239, 0, 0, 2]));
+        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        let before = keys(&all);
+        let told = all.for_switch(&Settings::default(), NodeId(0)).groups.remove(0).wanted.unwrap();
+        assert_eq!(told.of_all, [0]);
+        let [v1::WantedGroup { group, names }] = &told.groups[..] else { panic!("{told:?}") };
+        assert_eq!((&group[..], &names[..]), (&[239, 0, 0, 1][..], &[1][..]));
+
+        let generation = all.generation;
+        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        assert_eq!((all.generation, keys(&all)), (generation, before));
+        shared.subscriptions.hear(NodeId(1), said(1, 2, [239, 0, 0, 3]));
+        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        let after = keys(&all);
+        assert!(after[0] != before[0] && after[1] != before[1] && after[2] == before[2]);
     }
 
     #[test]
     fn settings_out_of_range_are_refused() {
-        let settings = |tenants: Vec<u32>, max_names| Settings { tenants: tenants.into_iter().collect(), max_names };
+        let settings = |tenants: Vec<u32>, max_names| Settings {
+            tenants: tenants.into_iter().collect(),
+            max_names,
+            ..Settings::default()
+        };
         assert!(settings(vec![0], 64).check(true).is_ok());
         assert!(settings(vec![], 64).check(false).is_ok());
         assert!(settings(vec![0], 64).check(false).is_err_and(|error| error.contains("MAC")));
         assert!(settings(vec![0], 1).check(true).is_err_and(|error| error.contains("groups.max_names = 1")));
         assert!(settings((0..257).collect(), 64).check(true).is_err_and(|error| error.contains("257")));
+        for query_interval_s in [0, 128] {
+            let settings = Settings { query_interval_s, ..Settings::default() };
+            assert!(settings.check(true).is_err_and(|error| error.contains("groups.query_interval_s")));
+        }
     }
 }

@@ -33,6 +33,7 @@ mod shared;
 mod south;
 mod status;
 pub mod store;
+mod subscriptions;
 mod telemetry;
 mod told;
 mod trace;
@@ -293,6 +294,7 @@ impl Controller {
             }
         });
 
+        let _ = shared.groups.set(config.groups.clone());
         tokio::spawn(groups::tell(config.groups.clone(), jobs.clone(), Arc::clone(&shared)));
 
         let told = Arc::clone(&shared);

@@ -6,6 +6,7 @@ mod looking;
 use crate::audit::summary;
 use crate::backup::Part;
 use crate::change::{Change, Place, Record, Refusal, State};
+use crate::groups::{Mdns, Unknown};
 use crate::hosts::HostError;
 use crate::learning::Decided;
 use crate::north::drain::What;
@@ -415,6 +416,19 @@ impl Northbound for North {
             v1::HostList { hosts, unknown, troubles }
         });
         Ok(Response::new(list.await?))
+    }
+
+    async fn list_groups(&self, _: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
+        let shared = Arc::clone(&self.shared);
+        let subscribed = self.read(move |state| shared.subscriptions.list(state)).await?;
+        let settings = self.shared.groups.get().cloned().unwrap_or_default();
+        Ok(Response::new(v1::GroupList {
+            subscribed,
+            tenants: settings.tenants.iter().copied().collect(),
+            snooping: settings.snooping,
+            floods_unknown: settings.unknown_multicast == Unknown::Flood,
+            mdns_for_all: settings.mdns == Mdns::All,
+        }))
     }
 
     async fn accept_hosts(&self, request: Request<v1::AcceptHostsRequest>) -> Answer<v1::Changed> {

@@ -450,13 +450,14 @@ impl Session {
         self.logging.answer(answer.number, answer);
     }
 
-    /// Tells the switch who hears what its hosts say to everybody, if it understands that and was last told another generation.
-    pub(crate) fn tell_groups(&self, generation: u64, groups: impl FnOnce() -> Groups) {
-        if self.said.lacks_groups(generation)
+    /// Tells the switch who hears what its hosts say to everybody, if it understands that and was last told another generation, in
+    /// which that has another key.
+    pub(crate) fn tell_groups(&self, generation: u64, key: impl Fn() -> u64, groups: impl FnOnce() -> Groups) {
+        if self.said.lacks_groups(generation, &key)
             && !self.is_over_limit()
             && self.ask_now(ToSwitch { groups: Some(groups()), ..ToSwitch::default() })
         {
-            self.said.set_groups_told(generation);
+            self.said.set_groups_told(generation, key());
         }
     }
 

@@ -2,10 +2,12 @@
 
 use crate::change::Refusal;
 use crate::events::{Events, Level};
+use crate::groups;
 use crate::learning::Learning;
 use crate::newcomers::Newcomers;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
+use crate::subscriptions::Subscriptions;
 use crate::trunks::Trunks;
 use api::seam::{Mistake, mistaken};
 use api::status::Histogram;
@@ -13,7 +15,7 @@ use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
@@ -43,6 +45,10 @@ pub(crate) struct Shared {
     pub(crate) trunks: Trunks,
     /// What they see at their host ports.
     pub(crate) learning: Learning,
+    /// What names want of multicasts.
+    pub(crate) subscriptions: Subscriptions,
+    /// For whom multicasts are, as configured.
+    pub(crate) groups: OnceLock<groups::Settings>,
     /// What happened, in words.
     pub(crate) events: Events,
     /// From a message to its acknowledgement, for one message of a switch at a time.
@@ -120,6 +126,8 @@ impl Shared {
             sizes: Sizes::default(),
             trunks: Trunks::default(),
             learning: Learning::default(),
+            subscriptions: Subscriptions::default(),
+            groups: OnceLock::new(),
             events: Events::default(),
             update_times: Histogram::default(),
             scanning: tokio::sync::Mutex::new(()),

@@ -13,7 +13,10 @@ use api::seam::now;
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
-use api::v1::{FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch};
+use api::v1::{
+    FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeSubscriptionsReply, SeeSubscriptionsRequest, SeeTrunksReply,
+    SeeTrunksRequest, ToSwitch,
+};
 use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::collections::{HashMap, HashSet};
@@ -100,11 +103,10 @@ impl Southbound for South {
         let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
             .await
             .map_err(|_| Status::deadline_exceeded("no hello message within 10 s; connect again"))??;
-        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version, says_log, takes_groups })) }) =
-            first
-        else {
+        let Some(FromSwitch { body: Some(Body::Hello(hello)) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
+        let Hello { switch, report, version, says_log, takes_groups, subscriptions } = hello;
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
         if self.shared.drained.load(Relaxed) {
@@ -132,6 +134,10 @@ impl Southbound for South {
         })?;
         session.said().set_says_log(says_log);
         session.said().set_takes_groups(takes_groups);
+        session.said().set_hears_reports(subscriptions.is_some());
+        if let Some(subscriptions) = subscriptions {
+            self.shared.subscriptions.hear(session.node(), subscriptions);
+        }
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 
@@ -172,6 +178,19 @@ impl Southbound for South {
         let name = switch.clone();
         self.see((&name, "hosts"), |reply, turn| Job::Hosts { switch, hosts, forgetful, turn, reply }).await?;
         Ok(Response::new(SeeHostsReply {}))
+    }
+
+    async fn see_subscriptions(
+        &self,
+        request: Request<SeeSubscriptionsRequest>,
+    ) -> Result<Response<SeeSubscriptionsReply>, Status> {
+        let peer = Peer::of(&request)?;
+        let SeeSubscriptionsRequest { switch, subscriptions } = request.into_inner();
+        self.check(&peer, &switch, "see_subscriptions")?;
+        let node = Job::ask(&self.jobs, move |state| state.node(&switch)).await.ok_or_else(stopping)?;
+        let node = node.map_err(|refusal| crate::north::status_of(&refusal))?;
+        self.shared.subscriptions.hear(node, subscriptions.unwrap_or_default());
+        Ok(Response::new(SeeSubscriptionsReply {}))
     }
 }
 
@@ -395,6 +414,10 @@ pub(crate) fn hear(
         }
         Some(Body::Counters(counters)) => {
             session.said().set_counters(counters, now());
+            Ok(Heard::All)
+        }
+        Some(Body::Subscriptions(subscriptions)) => {
+            shared.subscriptions.hear(session.node(), subscriptions);
             Ok(Heard::All)
         }
         Some(Body::Refused(refused)) => {

@@ -51,7 +51,7 @@ impl StatusSource for Page {
             "drained": self.shared.drained.load(Relaxed),
             "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
-            "learnt": read(&sizes.learnt), "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
+            "learnt": read(&sizes.learnt), "subscriptions": self.shared.subscriptions.count(), "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
             "pending_pushes": read(pending_pushes), "connections": self.gate.limits().connections(),
             "request_bytes": self.gate.limits().request_bytes(),
@@ -94,6 +94,8 @@ impl StatusSource for Page {
         ];
         let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
         text.counter("fibula_learn_events_total", "What became of names that switches saw.", events);
+        let wanted = plain(shared.subscriptions.count() as u64);
+        text.gauge("fibula_group_subscriptions", "Multicast groups that names want, counted by name.", wanted);
         text.gauge("fibula_links", "Links.", read(&shared.sizes.links));
         text.counter("fibula_changes_total", "Objects changed.", read(&shared.changes));
         text.counter("fibula_transactions_total", "Transactions committed.", read(&shared.transactions));

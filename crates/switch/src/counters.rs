@@ -92,8 +92,14 @@ drop_reasons! {
     NdOwn = "nd_own",
     /// An IPv6 router solicitation: there is no router.
     RouterSolicitation = "router_solicitation",
-    /// An IPv6 multicast listener report: there are no multicast groups.
+    /// A host said which multicast groups it wants, which goes no further; or of IPv6, where nobody is to know.
     ListenerReport = "listener_report",
+    /// It said so in a wrong form, or more often, or of more groups, than it may.
+    ListenerRefused = "listener_refused",
+    /// A host asked which groups others want, which the switch does itself.
+    ListenerQuery = "listener_query",
+    /// A multicast to a group of IP that no other host of the tenant wants.
+    NoSubscriber = "no_subscriber",
     /// The first packet of a flow that no rule of the flow stage accepts.
     FlowRefused = "flow_refused",
     /// The flow stage found the packet malformed, of no flow, or impossible in the state of its flow.

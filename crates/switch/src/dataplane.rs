@@ -19,6 +19,7 @@ use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
+use crate::subscriptions;
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
@@ -58,12 +59,25 @@ pub struct Settings {
     pub aliens: alien::Policy,
     /// Who reads the table besides the workers.
     pub shown_to: ShownTo,
+    /// What hosts may say of the groups that they want.
+    pub subscriptions: subscriptions::Limits,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (flows, gateway, aliens, shown_to) = (None, None, alien::Policy::Drop, ShownTo::Nobody);
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens, shown_to }
+        let subscriptions = subscriptions::Limits::default();
+        Self {
+            workers: 1,
+            idle_polls: 2,
+            max_frame: 2048,
+            fixed_offset: None,
+            flows,
+            gateway,
+            aliens,
+            shown_to,
+            subscriptions,
+        }
     }
 }
 
@@ -233,8 +247,10 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let aliens = settings.aliens.over(&ports)?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (neighbours, shown_to) = (Neighbours::with_own(own), settings.shown_to.clone());
+    // Where connections are tracked, such messages do not come as far as the table.
+    let groups = Groups::new(settings.flows.is_none().then_some(settings.subscriptions));
     let (shared, writer) =
-        PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), neighbours, shown_to);
+        PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), neighbours, shown_to, groups);
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
     for port in ports {
@@ -350,6 +366,8 @@ pub struct Status {
     pub kernel: Option<KernelStatus>,
     /// What was noted at ports that learn.
     pub learnt: learn::Counts,
+    /// What hosts said of the groups that they want, if it is heard.
+    pub subscriptions: Option<subscriptions::Counts>,
     /// Its ports, in the order given.
     pub ports: Vec<PortStatus>,
 }
@@ -408,6 +426,12 @@ impl Monitor {
         self.ports().zip(&self.ports).filter(|(_, port)| port.role == Role::Trunk).map(|(of, _)| of)
     }
 
+    /// The host ports: the index and the number of each, and whether all workers can use it.
+    pub fn host_ports(&self) -> impl Iterator<Item = (u8, PortId, bool)> {
+        let hosts = (0..).zip(&self.ports).filter(|(_, port)| port.role == Role::Host);
+        hosts.map(|(index, port)| (index, port.id, port.devices.iter().all(|(.., health)| health.is_up())))
+    }
+
     /// Reads all counters. They may be of moments a burst apart.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
@@ -439,7 +463,8 @@ impl Monitor {
                 counters,
             }
         });
-        Status { total, kernel, ports: ports.collect(), learnt: self.learner.counts(), workers }
+        let subscriptions = self.groups.subscriptions().map(subscriptions::Subscriptions::counts);
+        Status { total, kernel, ports: ports.collect(), learnt: self.learner.counts(), subscriptions, workers }
     }
 }
 

@@ -5,6 +5,10 @@
 //! it is forwarded, checked at ingress and egress, and counted like any other frame. Nothing on the way knows of groups. There is no
 //! tree to keep, nothing can loop, and a copy reaches nobody but a name that the controller counts to the tenant.
 //!
+//! Where the controller says so ([`Snooping`]), a multicast is for those names of the tenant alone whose hosts want its group
+//! ([`crate::subscriptions`]), and the controller tells who these are. Groups that hosts need not ask for are for the whole tenant
+//! ([`is_for_all`]), and so is what is no multicast of IP.
+//!
 //! Hosts take an IP multicast or broadcast in a unicast frame; access points and Linux's bridge (`multicast_to_unicast`) do the
 //! same. Members are told by the controller, and kept while it is away.
 //!
@@ -12,16 +16,17 @@
 //! the controller tells of no tenant that has more names than it may. A worker copies at most a burst between two polls.
 //!
 //! Limits: names must be MAC addresses. A switch that tracks connections copies nothing: its translations are not for packets to
-//! everybody. Whole tenants only: hosts that joined an IP multicast group are not told from others, and
-//! what they say about that is dropped. A frame to n members is n lookups here, and n frames on the trunks that they share.
+//! everybody. Sources of a group are not told apart. A frame to n members is n lookups here, and n frames on the trunks that they
+//! share.
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
 use crate::parse::{ARP, Network, ether_type, network};
 use crate::plane::{Mac, Neighbours};
+use crate::subscriptions::{Limits, Subscriptions, Timing};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,35 +38,164 @@ pub const COPIES_PER_SECOND: u32 = 10_000;
 /// And for all tenants together.
 pub const ALL_COPIES_PER_SECOND: u32 = 5 * COPIES_PER_SECOND;
 
+/// That multicasts are for subscribers, and how these are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snooping {
+    /// When hosts are asked.
+    pub timing: Timing,
+    /// Whether a multicast to a group that nobody wants is for the whole tenant; otherwise for nobody.
+    pub floods_unknown: bool,
+    /// Whether mDNS is for the whole tenant, as other groups of one link are; otherwise for subscribers.
+    pub mdns_for_all: bool,
+}
+
+/// A tenant whose names hear each other, as the controller tells it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// The tenant.
+    pub id: u32,
+    /// Its names.
+    pub names: Vec<Mac>,
+    /// Who wants a group; none: it is as it was told before.
+    pub wanted: Option<Wanted>,
+}
+
+/// Who wants which groups.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// The names that want each group.
+    pub by_group: HashMap<IpAddr, Vec<Mac>>,
+    /// Names that get all groups: nobody knows what they want.
+    pub of_all: Vec<Mac>,
+}
+
 /// The names that hear each other.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) id: u32,
-    pub(crate) names: Vec<Mac>,
+    pub(crate) names: Arc<[Mac]>,
+    wanted: Arc<Audiences>,
+    snooping: Option<Snooping>,
+}
+
+/// Who gets a multicast, by its group, and who gets all.
+#[derive(Debug, Default)]
+struct Audiences {
+    by_group: HashMap<IpAddr, Arc<[Mac]>>,
+    of_all: Arc<[Mac]>,
+}
+
+impl From<Wanted> for Audiences {
+    fn from(Wanted { by_group, of_all }: Wanted) -> Self {
+        let audience = |(group, mut names): (IpAddr, Vec<Mac>)| {
+            names.extend(&of_all);
+            names.sort_unstable();
+            names.dedup();
+            (group, names.into())
+        };
+        Self { by_group: by_group.into_iter().map(audience).collect(), of_all: of_all.as_slice().into() }
+    }
+}
+
+impl Tenant {
+    /// The names that hear what one of them says to this group of IP; to whatever else, without one. None: nobody is to.
+    pub(crate) fn audience(&self, sender: Mac, group: Option<IpAddr>) -> Option<&Arc<[Mac]>> {
+        let Some((snooping, group)) = self.snooping.zip(group) else { return Some(&self.names) };
+        if is_for_all(group, snooping.mdns_for_all) {
+            return Some(&self.names);
+        }
+        let wanted = self.wanted.by_group.get(&group).unwrap_or(&self.wanted.of_all);
+        // A sender that wants its own group is no other host that does.
+        match wanted.iter().any(|name| *name != sender) {
+            true => Some(wanted),
+            false => snooping.floods_unknown.then_some(&self.names),
+        }
+    }
+}
+
+/// Whether a group of IP multicast is for everybody, whether they ask for it or not: what stays on one link, 224.0.0.0/24 and
+/// ff02::/16 (RFC 4541, 2.1.2 and 3). That includes the groups of neighbour solicitations.
+pub fn is_for_all(group: IpAddr, mdns_for_all: bool) -> bool {
+    const MDNS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
+    const MDNS_IPV6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
+    match group {
+        IpAddr::V4(group) => group.octets().starts_with(&[224, 0, 0]) && (mdns_for_all || group != MDNS),
+        IpAddr::V6(group) => group.segments()[0] == 0xff02 && (mdns_for_all || group != MDNS_IPV6),
+    }
+}
+
+/// The group of IP multicast that a frame is to. `type_at` as in [`crate::parse::NameField::extract`].
+pub fn group_of(frame: &[u8], type_at: usize) -> Option<IpAddr> {
+    let group: IpAddr = match network(frame, type_at).ok()? {
+        Network::V4(ip) => Ipv4Addr::from(*ip[16..].first_chunk::<4>()?).into(),
+        Network::V6(ip) => Ipv6Addr::from(*ip[24..].first_chunk::<16>()?).into(),
+    };
+    group.is_multicast().then_some(group)
 }
 
 /// Who hears what a name says to everybody. Any thread may change it.
 #[derive(Debug, Default)]
-pub struct Groups(ArcSwap<HashMap<Mac, Arc<Tenant>>>);
+pub struct Groups {
+    told: ArcSwap<Names>,
+    /// What the hosts here want; none at a switch that does not hear them say so.
+    subscriptions: Option<Subscriptions>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    tenants: HashMap<Mac, Arc<Tenant>>,
+    snooping: Option<Snooping>,
+    /// How often this was replaced.
+    version: u64,
+}
 
 impl Groups {
-    /// Replaces all names by those of these tenants. A name is of one tenant.
+    /// Nobody hears anything yet. With limits, it is heard what hosts want.
+    pub fn new(limits: Option<Limits>) -> Self {
+        Self { told: ArcSwap::default(), subscriptions: limits.map(Subscriptions::new) }
+    }
+
+    /// Replaces all names by those of these tenants, which hear all that is to everybody. A name is of one tenant.
     pub fn set(&self, tenants: impl IntoIterator<Item = (u32, Vec<Mac>)>) {
+        self.tell(None, tenants.into_iter().map(|(id, names)| Told { id, names, wanted: None }));
+    }
+
+    /// Replaces all names by those of these tenants, and who of them hears what. For one writer.
+    pub fn tell(&self, snooping: Option<Snooping>, tenants: impl IntoIterator<Item = Told>) {
+        let before = self.told.load();
         let mut all = HashMap::new();
-        for (id, names) in tenants {
-            let tenant = Arc::new(Tenant { id, names });
+        for Told { id, names, wanted } in tenants {
+            let known = || before.tenants.values().find(|tenant| tenant.id == id).map(|tenant| tenant.wanted.clone());
+            let wanted = wanted.map_or_else(|| known().unwrap_or_default(), |wanted| Arc::new(wanted.into()));
+            let tenant = Arc::new(Tenant { id, names: names.into(), wanted, snooping });
             all.extend(tenant.names.iter().map(|&name| (name, tenant.clone())));
         }
-        self.0.store(Arc::new(all));
+        self.told.store(Arc::new(Names { tenants: all, snooping, version: before.version + 1 }));
+    }
+
+    /// Whether multicasts are for subscribers, as the controller says, and how.
+    pub fn snooping(&self) -> Option<Snooping> {
+        self.told.load().snooping
+    }
+
+    /// Changes with what the controller says.
+    pub fn version(&self) -> u64 {
+        self.told.load().version
+    }
+
+    /// The names that hear each other.
+    pub fn names(&self) -> Vec<Mac> {
+        self.told.load().tenants.keys().copied().collect()
+    }
+
+    /// What the hosts here want, if it is heard.
+    pub fn subscriptions(&self) -> Option<&Subscriptions> {
+        self.subscriptions.as_ref()
     }
 
     /// The tenant of a name; none if nobody hears it.
     pub(crate) fn of(&self, name: Mac) -> Option<Arc<Tenant>> {
-        self.0.load().get(&name).cloned()
-    }
-
-    fn has(&self, name: Mac) -> bool {
-        self.0.load().contains_key(&name)
+        self.told.load().tenants.get(&name).cloned()
     }
 }
 
@@ -99,13 +233,16 @@ impl Gate {
         let goes = is_for_all
             && !is_for_one_link(frame)
             && is_no_claim(frame, type_at)
-            && !is_for_one_host(frame, type_at, neighbours)
-            && sender(frame).is_some_and(|sender| groups.has(sender));
-        match goes {
-            false => Err(instead_of),
-            true if self.0.take(Instant::now()) => Ok(()),
-            true => Err(DropReason::GroupRate),
+            && !is_for_one_host(frame, type_at, neighbours);
+        let sender = sender(frame).filter(|_| goes);
+        let Some((sender, tenant)) = sender.and_then(|sender| Some((sender, groups.of(sender)?))) else {
+            return Err(instead_of);
+        };
+        // What nobody wants takes nothing from what the port may send.
+        if tenant.audience(sender, group_of(frame, type_at)).is_none() {
+            return Err(DropReason::NoSubscriber);
         }
+        if self.0.take(Instant::now()) { Ok(()) } else { Err(DropReason::GroupRate) }
     }
 }
 
@@ -158,6 +295,39 @@ mod tests {
         assert_eq!((tenant.id, &tenant.names[..]), (7, &[A, B][..]));
         groups.set([(7, vec![B])]);
         assert!(groups.of(A).is_none() && groups.of(C).is_none() && groups.of(B).is_some());
+    }
+
+    #[test]
+    fn a_group_is_heard_by_those_who_want_it_and_what_stays_on_a_link_by_all() {
+        let groups = Groups::default();
+        let snooping =
+            |floods_unknown, mdns_for_all| Some(Snooping { timing: Timing::new(30), floods_unknown, mdns_for_all });
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let (wanted, unwanted) = (ip("239.1.2.3"), ip("ff15::9"));
+        let told = |wanted| [Told { id: 7, names: vec![A, B, C], wanted }];
+        let by_b = Wanted { by_group: [(wanted, vec![B])].into(), of_all: vec![] };
+        groups.tell(snooping(false, true), told(Some(by_b.clone())));
+        let hears =
+            |sender, group| groups.of(sender).unwrap().audience(sender, Some(group)).map(|names| names.to_vec());
+        let all = Some(vec![A, B, C]);
+        assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B]), None));
+        assert_eq!(hears(B, wanted), None, "it is the only one that wants it");
+        for group in ["224.0.0.1", "224.0.0.251", "ff02::1", "ff02::fb", "ff02::1:ff00:7"] {
+            assert_eq!(hears(A, ip(group)), all, "{group}");
+        }
+        assert_eq!(groups.of(A).unwrap().audience(A, None).unwrap().len(), 3, "no multicast of IP");
+        assert_eq!((hears(A, ip("224.0.1.1")), hears(A, ip("ff05::1"))), (None, None));
+
+        // Until it is known again who wants what, it is as before.
+        groups.tell(snooping(true, false), told(None));
+        assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B]), all.clone()));
+        assert_eq!(hears(A, ip("224.0.0.251")), all, "nobody wants it, and all get that");
+        groups.tell(snooping(false, false), told(Some(Wanted { of_all: vec![C], ..by_b })));
+        assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B, C]), Some(vec![C])));
+        assert_eq!(hears(C, unwanted), None);
+        assert_eq!((hears(A, ip("224.0.0.251")), hears(A, ip("224.0.0.252"))), (Some(vec![C]), all.clone()));
+        groups.set([(7, vec![A, B, C])]);
+        assert_eq!((hears(A, unwanted), groups.snooping()), (all, None));
     }
 
     /// An IPv4 packet, or another frame.

@@ -246,6 +246,7 @@ impl<T> PlaneWriter<T> {
         has_ports: bool,
         neighbours: Neighbours,
         shown_to: ShownTo,
+        groups: Groups,
     ) -> (Arc<Shared<T>>, Self) {
         // Any key is right until there is a FIB.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
@@ -263,7 +264,7 @@ impl<T> PlaneWriter<T> {
             valid_held: false,
         };
         let (plane, links, learner) = (ArcSwap::from_pointee(plane), Arc::default(), Arc::default());
-        let (groups, taps) = (Arc::default(), Arc::default());
+        let (groups, taps) = (Arc::new(groups), Arc::default());
         let spread_seed = SecretKey::random().derive(Purpose::Structure, 0);
         let epoch = AtomicU32::new(1);
         let shared = Arc::new(Shared { plane, neighbours, links, learner, groups, taps, epoch, spread_seed });

@@ -12,10 +12,13 @@ use fibula_switch::alien::Policy;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
 use fibula_switch::flow::Flows;
-use fibula_switch::groups::{COPIES_PER_SECOND, FRAMES_PER_SECOND};
+use fibula_switch::groups::{COPIES_PER_SECOND, FRAMES_PER_SECOND, Snooping, Told, Wanted};
 use fibula_switch::shim::INITIAL_HOPS;
 use fibula_switch::source::CheckSource;
+use fibula_switch::subscriptions::{Timing, query};
+use netio::checksum::{fold, sum};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -227,4 +230,114 @@ fn a_copy_to_a_name_that_is_gone_is_dropped_like_any_frame() {
     let out = rig.exchange(HOST_1, &from(1, ALL));
     assert_eq!(out.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [TRUNK_8]);
     assert_eq!(rig.counts().dropped(DropReason::Alien), 1);
+}
+
+const GROUP: [u8; 4] = [239, 1, 2, 3];
+
+/// Multicasts are for subscribers; name 3 wants the group.
+fn snooping_rig(check: CheckSource, floods_unknown: bool) -> Rig {
+    let mut rig = Rig::with_check(NameKind::Mac, &Settings::default(), check);
+    for (name, value) in [(1, 1), (5, 1), (2, 2), (3, 3), (4, 4)] {
+        rig.add(&mac(name), value);
+    }
+    let snooping = Snooping { timing: Timing::new(30), floods_unknown, mdns_for_all: true };
+    let told = |id, names: &[u64], wanted| Told { id, names: names.iter().map(|&i| mac_bytes(i)).collect(), wanted };
+    let wanted = Wanted { by_group: [(IpAddr::from(GROUP), vec![mac_bytes(3)])].into(), of_all: vec![] };
+    rig.monitor.groups().tell(Some(snooping), [told(7, &[1, 2, 3, 5], Some(wanted)), told(8, &[4], None)]);
+    rig
+}
+
+fn to_group(source: u64, group: [u8; 4]) -> Vec<u8> {
+    let mut frame = vec![];
+    let to = [1, 0, 0x5e, group[1] & 0x7f, group[2], group[3]];
+    let headers = PacketBuilder::ethernet2(mac_bytes(source), to).ipv4([10, 0, 0, source as u8], group, 64);
+    headers.udp(4000, PORT).write(&mut frame, &[7; 20]).unwrap();
+    frame
+}
+
+/// A report of IGMPv2, or a leave.
+fn igmp(source: u64, kind: u8, group: [u8; 4]) -> Vec<u8> {
+    let summed = |mut bytes: Vec<u8>, at: usize| {
+        let checksum = !fold(sum(&bytes));
+        bytes[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    };
+    let header = vec![0x46, 0xc0, 0, 32, 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 0, 0, 1, 224, 0, 0, 2, 0x94, 4, 0, 0];
+    let [a, b, c, d] = group;
+    let ethernet = [&[1, 0, 0x5e, 0, 0, 2][..], &mac_bytes(source), &[8, 0]].concat();
+    let mut frame = [ethernet, summed(header, 10), summed(vec![kind, 0, 0, 0, a, b, c, d], 2)].concat();
+    frame.resize(60, 0);
+    frame
+}
+
+#[test]
+fn a_multicast_is_heard_by_those_who_want_its_group_and_by_nobody_else() {
+    let mut rig = snooping_rig(CheckSource::Mac, false);
+    let shimmed = |frame: &[u8], to: u64| with_shim(&[&mac_bytes(to)[..], &frame[6..]].concat(), INITIAL_HOPS);
+    let frame = to_group(1, GROUP);
+    assert_eq!(rig.exchange(HOST_1, &frame), [(TRUNK_8, shimmed(&frame, 3))]);
+    // One that nobody wants takes nothing from what the port may send.
+    for _ in 0..2 * FRAMES_PER_SECOND {
+        rig.assert_dropped(HOST_1, &to_group(1, [239, 1, 2, 4]), DropReason::NoSubscriber);
+    }
+    // What stays on a link, broadcasts and what is no packet of IP are for all.
+    for frame in [to_group(1, [224, 0, 0, 251]), from(1, ALL)] {
+        let out = sorted(rig.exchange(HOST_1, &frame));
+        assert_eq!(out.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [HOST_2, TRUNK_8]);
+    }
+    assert_eq!((rig.counts().groups, rig.counts().copies), (3, 5));
+
+    let mut rig = snooping_rig(CheckSource::Mac, true);
+    assert_eq!(rig.exchange(HOST_1, &to_group(1, GROUP)).len(), 1);
+    assert_eq!(rig.exchange(HOST_1, &to_group(1, [239, 1, 2, 4])).len(), 2, "the tenant hears what nobody wants");
+}
+
+#[test]
+fn a_report_is_kept_for_its_name_and_goes_no_further() {
+    for check in [CheckSource::Mac, CheckSource::Off] {
+        let mut rig = snooping_rig(check, false);
+        rig.assert_dropped(HOST_1, &igmp(1, 0x16, GROUP), DropReason::ListenerReport);
+        let wanted = |rig: &Rig| rig.monitor.groups().subscriptions().unwrap().all();
+        let expected = BTreeMap::from([(mac_bytes(1), vec![IpAddr::from(GROUP)])]);
+        assert_eq!(wanted(&rig), expected);
+        // Of another name than those at the port, of no tenant, from a trunk; of what everybody hears; a question.
+        rig.assert_dropped(HOST_1, &igmp(2, 0x16, GROUP), DropReason::SourceMac);
+        rig.assert_dropped(TRUNK_8, &with_shim(&igmp(3, 0x16, GROUP), 9), DropReason::Multicast);
+        rig.assert_dropped(HOST_1, &igmp(5, 0x16, [224, 0, 0, 251]), DropReason::ListenerReport);
+        rig.assert_dropped(HOST_1, &igmp(5, 0x11, [0; 4]), DropReason::ListenerQuery);
+        rig.assert_dropped(HOST_1, &igmp(5, 0x16, [10, 0, 0, 1]), DropReason::ListenerRefused);
+        rig.add(&mac(9), 1);
+        rig.assert_dropped(HOST_1, &igmp(9, 0x16, GROUP), DropReason::Multicast);
+        assert_eq!(wanted(&rig), expected);
+        rig.assert_dropped(HOST_1, &igmp(1, 0x17, GROUP), DropReason::ListenerReport);
+        assert!(wanted(&rig).is_empty());
+        let status = rig.monitor.status().subscriptions.unwrap();
+        assert_eq!((status.reports, status.refused, status.subscriptions), (3, 1, 0));
+        // A flood is refused.
+        let refused = |rig: &Rig| rig.counts().dropped(DropReason::ListenerRefused);
+        for i in 0..1000_u16 {
+            let [c, d] = i.to_be_bytes();
+            assert!(rig.exchange(HOST_1, &igmp(1, 0x16, [239, 9, c, d])).is_empty());
+        }
+        assert_eq!(wanted(&rig)[&mac_bytes(1)].len(), 64);
+        assert!(refused(&rig) > 900, "{}", refused(&rig));
+        rig.assert_dropped(HOST_2, &igmp(2, 0x16, GROUP), DropReason::ListenerReport);
+    }
+}
+
+#[test]
+fn questions_leave_by_host_ports_alone_and_without_snooping_reports_are_heard_like_other_multicasts() {
+    let mut rig = snooping_rig(CheckSource::Mac, false);
+    let ports: Vec<_> = rig.monitor.host_ports().map(|(index, port, is_up)| (index, port.0, is_up)).collect();
+    assert_eq!(ports, [(0, HOST_1, true), (1, HOST_2, true)]);
+    let frames = query::general(Timing::new(30));
+    rig.monitor.links().send(frames.iter().map(|frame| (1, frame.clone())));
+    rig.worker.poll_once();
+    assert_eq!(rig.run(), frames.map(|frame| (HOST_2, frame)));
+    rig.monitor.groups().set([(7, [1, 2, 3, 5].map(mac_bytes).to_vec())]);
+    assert_eq!(rig.exchange(HOST_1, &igmp(1, 0x16, GROUP)).len(), 2);
+    assert!(rig.monitor.groups().subscriptions().unwrap().all().is_empty());
+    // A switch that tracks connections does not hear what hosts want.
+    let settings = Settings { flows: Some(Flows::new(Default::default(), 1).unwrap()), ..Settings::default() };
+    assert!(Rig::with_check(NameKind::Mac, &settings, CheckSource::Mac).monitor.groups().subscriptions().is_none());
 }

@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 39] = [
+const ACCESS: [(&str, Needs); 41] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -38,6 +38,7 @@ const ACCESS: [(&str, Needs); 39] = [
     ("/fibula.v1.Northbound/VerifySwitch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListHosts", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListLinks", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ListGroups", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/PutNames", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveNames", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/ImportNames", Needs::Role(Role::Writer)),
@@ -56,6 +57,7 @@ const ACCESS: [(&str, Needs); 39] = [
     ("/fibula.v1.Southbound/Attach", Needs::Switch),
     ("/fibula.v1.Southbound/SeeTrunks", Needs::Switch),
     ("/fibula.v1.Southbound/SeeHosts", Needs::Switch),
+    ("/fibula.v1.Southbound/SeeSubscriptions", Needs::Switch),
     ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),

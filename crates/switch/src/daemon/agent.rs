@@ -9,11 +9,12 @@
 //! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
 //! one that it prefers answers again, and goes there.
 
+use super::leader::{Client, ToLeader};
 use super::links::Trunk;
 use super::log;
+use super::subscriptions;
 use crate::groups::Groups;
 use crate::links::Neighbour;
-use crate::plane::Mac;
 use api::client::ConnectError;
 use api::clock;
 use api::crash::step;
@@ -21,10 +22,9 @@ use api::identity::Kind;
 use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
-use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    Ack, Counters, FromSwitch, GetStatusRequest, Group, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
-    SeenTrunk, ToSwitch, TrunkReport, Verified,
+    Ack, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
+    SeenTrunk, Subscriptions, ToSwitch, TrunkReport, Verified,
 };
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
@@ -145,8 +145,9 @@ pub struct Shared<T: Tables> {
     cluster: AtomicU64,
     /// What is seen at the trunks; empty until they are watched.
     trunks: watch::Sender<Vec<Trunk>>,
-    /// Who hears what hosts say to everybody.
+    /// Who hears what hosts say to everybody, and what hosts here want of that.
     groups: Arc<Groups>,
+    subscriptions: watch::Sender<Subscriptions>,
 }
 
 impl<T: Tables> Shared<T> {
@@ -167,7 +168,23 @@ impl<T: Tables> Shared<T> {
             cluster: AtomicU64::new(cluster),
             trunks: watch::Sender::new(Vec::new()),
             groups,
+            subscriptions: watch::Sender::new(Subscriptions::default()),
         })
+    }
+
+    /// Who hears what hosts say to everybody.
+    pub fn groups(&self) -> Arc<Groups> {
+        Arc::clone(&self.groups)
+    }
+
+    /// What hosts here want of multicasts, as the controller is told.
+    pub fn subscriptions(&self) -> watch::Receiver<Subscriptions> {
+        self.subscriptions.subscribe()
+    }
+
+    /// Says what hosts here want of multicasts, to the controller as well.
+    pub fn set_subscriptions(&self, subscriptions: Subscriptions) {
+        self.subscriptions.send_replace(subscriptions);
     }
 
     /// The network that the replica is of; 0: not known yet. Does not wait for the replica.
@@ -311,7 +328,8 @@ pub async fn run_with<T: Tables + Send>(
     // Both run for ever.
     tokio::join!(
         follow(&switch, &controller, tls.as_ref(), &shared, &about, home_every),
-        tell_leader(&switch, &controller, tls.as_ref(), &shared)
+        tell_leader(&switch, &controller, tls.as_ref(), &shared),
+        subscriptions::tell_each(&switch, &controller, tls.as_ref(), &shared)
     );
 }
 
@@ -340,47 +358,6 @@ async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Ar
             changed = trunks.changed() => if changed.is_err() { return },
             () = until(again) => {}
         }
-    }
-}
-
-pub(super) type Client = SouthboundClient<Channel>;
-
-/// The way to whichever of several controllers leads: the others refuse what only that one does.
-pub(super) struct ToLeader {
-    controllers: Vec<String>,
-    tls: Option<Arc<Tls>>,
-    /// How long a controller may take for an answer.
-    patience: Duration,
-    /// The one that took the last request, and the connection to it.
-    last: Option<(usize, Channel)>,
-}
-
-impl ToLeader {
-    pub(super) fn new(controllers: &str, tls: Option<Arc<Tls>>, patience: Duration) -> Self {
-        let controllers = controllers_of(controllers).map(str::to_owned).collect();
-        Self { controllers, tls, patience, last: None }
-    }
-
-    /// Asks the one that took the last request, then the others, until one takes it; whether one did.
-    pub(super) async fn ask<F: Future<Output = bool>>(&mut self, ask: impl Fn(Client) -> F) -> bool {
-        let (first, mut channel) = self.last.take().map_or((0, None), |(nth, channel)| (nth, Some(channel)));
-        // That one again at the end: the old connection may be all that was wrong.
-        for i in 0..=self.controllers.len() {
-            let nth = (first + i) % self.controllers.len();
-            let known = channel.take();
-            let asked = async {
-                let channel = match known {
-                    Some(channel) => channel,
-                    None => connect(&self.controllers[nth], self.tls.as_ref()).await.ok()?,
-                };
-                ask(api::client::southbound(channel.clone())).await.then_some(channel)
-            };
-            if let Ok(Some(channel)) = tokio::time::timeout(self.patience, asked).await {
-                self.last = Some((nth, channel));
-                return true;
-            }
-        }
-        false
     }
 }
 
@@ -476,7 +453,7 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
 }
 
 /// A connection to one of several controllers.
-async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
+pub(super) async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
     connect_within(controller, tls, SHORT).await
 }
 
@@ -516,12 +493,13 @@ async fn session<T: Tables>(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         says_log: true,
         takes_groups: true,
+        subscriptions: shared.groups.subscriptions().map(|_| shared.subscriptions.borrow().clone()),
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
     let (applied, acknowledgements) = watch::channel(0);
     let wrap = |body| FromSwitch { body: Some(body) };
-    let _ = step("agent.hello", || to_controller.try_send(wrap(Body::Hello(hello))));
+    let _ = step("agent.hello", || to_controller.try_send(wrap(Body::Hello(hello))).is_ok());
     let acknowledgements = WatchStream::from_changes(acknowledgements);
     let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
     // The hello is there, and the first of merged streams is asked first. Both end with this session: as long as what is sent
@@ -549,6 +527,9 @@ async fn session<T: Tables>(
     let mut trunks = shared.trunks.subscribe();
     // Also what was seen before this stream.
     trunks.mark_changed();
+    // The hello says what hosts want. What they want later is for a controller that asks for it.
+    let (mut subscriptions, mut tells_subscriptions) = (shared.subscriptions.subscribe(), false);
+    subscriptions.mark_changed();
     loop {
         let next = tokio::select! {
             () = &mut home => return Err(StreamError::Home),
@@ -558,6 +539,11 @@ async fn session<T: Tables>(
                     let trunks = Body::Trunks(TrunkReport { trunks: seen });
                     to_controller.send(wrap(trunks)).await.map_err(|_| StreamError::Closed)?;
                 }
+                continue;
+            }
+            Ok(()) = subscriptions.changed(), if tells_subscriptions => {
+                let said = Body::Subscriptions(subscriptions.borrow_and_update().clone());
+                to_controller.send(wrap(said)).await.map_err(|_| StreamError::Closed)?;
                 continue;
             }
             _ = tell.tick() => {
@@ -586,7 +572,8 @@ async fn session<T: Tables>(
             continue;
         }
         if let Some(groups) = message.groups {
-            shared.groups.set(groups.groups.into_iter().map(members));
+            tells_subscriptions = groups.snooping.is_some();
+            subscriptions::take(groups, &shared.groups);
             continue;
         }
         if message.verify != 0 {
@@ -625,11 +612,6 @@ async fn session<T: Tables>(
 fn seen(Trunk { port, state, is_down, neighbour, .. }: &Trunk) -> SeenTrunk {
     let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
     SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour }
-}
-
-/// A tenant, and those of its names that frames can be for.
-fn members(Group { tenant, names }: Group) -> (u32, Vec<Mac>) {
-    (tenant, names.iter().filter_map(|name| Mac::try_from(&name[..]).ok()).collect())
 }
 
 /// What to do about a message.

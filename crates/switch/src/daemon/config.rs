@@ -14,6 +14,7 @@ use crate::maglev::MAX_WEIGHT;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::Mac;
 use crate::source::CheckSource;
+use crate::subscriptions;
 use api::address::{Address, socket_path};
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -96,6 +97,9 @@ pub struct Config {
     /// controller's to say.
     #[serde(default = "default_group_frames")]
     pub group_frames_per_second: u32,
+    /// What hosts may say of the multicast groups that they want.
+    #[serde(default)]
+    pub subscriptions: subscriptions::Limits,
     /// What becomes of frames to names that the network does not know.
     #[serde(default)]
     pub alien: Alien,
@@ -281,6 +285,7 @@ impl Config {
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is out of range; write 1 to {MAX_WORKERS}", config.workers));
         }
+        config.subscriptions.check()?;
         if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
             return Err(format!(
                 "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
@@ -720,6 +725,10 @@ mod tests {
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
             (format!("{GOOD}{PORT}").replace("[[", "max_table_bytes = 9\n[["), "max_table_bytes = 9"),
+            (
+                format!("{GOOD}[subscriptions]\ngroups_per_name = 0\n"),
+                "subscriptions.groups_per_name = 0 is out of range",
+            ),
             (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is out of range; write 0 to 1450"),
             (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),

@@ -3,8 +3,9 @@
 //! One request is under way at a time, of at most [`AT_ONCE`] names. What a controller does not take is dropped: hosts that still
 //! send are seen again.
 
-use super::agent::{Client, Shared, ToLeader};
+use super::agent::Shared;
 use super::config::Config;
+use super::leader::{Client, ToLeader};
 use crate::learn::{Claim, Learn, Learner};
 use api::tls::Tls;
 use api::v1::{ForgetfulPort, SeeHostsRequest, SeenHost};

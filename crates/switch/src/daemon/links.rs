@@ -56,6 +56,8 @@ pub(super) struct Keeper {
     switch: String,
     timing: Timing,
     trunks: Vec<Watched>,
+    /// Host ports: the index and the device of each, and whether that had a carrier when it was last said.
+    hosts: Vec<(u8, String, bool)>,
     links: Arc<Links>,
     plane: Weak<Dataplane>,
     kernel: Option<Arc<Kernel>>,
@@ -84,6 +86,9 @@ impl Keeper {
             Watched { index, port, device: device.to_owned(), session }
         };
         let trunks: Vec<Watched> = plane.monitor().trunks().map(trunk).collect();
+        let host_ports: BTreeSet<u8> = plane.monitor().host_ports().map(|(index, ..)| index).collect();
+        let hosts = plane.monitor().ports().filter(|(index, ..)| host_ports.contains(index));
+        let hosts = hosts.map(|(index, _, device)| (index, device.to_owned(), true)).collect();
         if timing.interval_ms > 0 {
             let tally = |trunk: &Watched| (trunk.index, Arc::clone(trunk.session.tally()));
             plane.monitor().links().set_tallies(trunks.iter().map(tally).collect());
@@ -99,7 +104,7 @@ impl Keeper {
         }
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
         let carriers = carriers.ok();
-        Self { switch, timing, trunks, links, plane, kernel, shared, carriers, lldp, says: now, looked: now }
+        Self { switch, timing, trunks, hosts, links, plane, kernel, shared, carriers, lldp, says: now, looked: now }
     }
 
     /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
@@ -187,6 +192,13 @@ impl Keeper {
         for (device, has_carrier) in carriers {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.device == *device) {
                 note(trunk.index, trunk.session.carrier(*has_carrier, now), changed);
+            }
+            for (index, _, had_carrier) in self.hosts.iter_mut().filter(|(_, name, _)| name == device) {
+                let is_back = !std::mem::replace(had_carrier, *has_carrier) && *has_carrier;
+                // Another host may be there now.
+                if let Some(subscriptions) = self.shared.groups().subscriptions().filter(|_| is_back) {
+                    subscriptions.came_up(*index);
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ pub mod dpdk;
 mod driver;
 mod flows;
 mod late;
+mod leader;
 mod learn;
 pub mod links;
 mod log;
@@ -22,6 +23,7 @@ mod lookup;
 mod ports;
 pub mod saved;
 mod status;
+mod subscriptions;
 
 pub use lookup::threads as lookup_threads;
 
@@ -225,6 +227,9 @@ impl Switch {
         if let Some(teller) = learn::Teller::new(&config, tls.as_ref(), plane.monitor().learner()) {
             tokio::spawn(teller.run(Arc::clone(&shared)));
         }
+        if let Some(keeper) = subscriptions::Keeper::new(&plane, Arc::clone(&shared)) {
+            tokio::spawn(keeper.run());
+        }
         let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane) });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
         let background = [agent, saving, keeper_of_memory];
@@ -328,6 +333,7 @@ fn start_plane(
             (None, Some(path)) => ShownTo::Programs(Share::at(path.clone())),
             (None, None) => ShownTo::Nobody,
         },
+        subscriptions: config.subscriptions,
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };

@@ -13,8 +13,9 @@ use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
 use crate::learn;
 use crate::links::Tally;
-use crate::plane::PlaneWriter;
+use crate::plane::{Mac, PlaneWriter};
 use crate::port::Role;
+use crate::subscriptions;
 use api::audit::Audit;
 use api::gate::Gate;
 use api::memory;
@@ -22,11 +23,12 @@ use api::status::{MetricsText, StatusSource, plain};
 use api::v1::{Counters, DropCount, MemoryUse, PortCounters};
 use fib::action::PortId;
 use fib::designs::Table;
-use fib::name::NameKind;
+use fib::name::{Name, NameKind};
 use fib::replica::{Replica, Tables};
 use lookup::base::processor::Kernel;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -81,6 +83,19 @@ impl Page {
                 (share.path().to_owned(), share.error().map_or(Ok(share.is_shown()), |error| Err(error.to_owned())))
             }),
         }
+    }
+}
+
+impl Page {
+    /// The groups that names here want.
+    fn wanted(&self) -> Value {
+        let groups = self.shared.groups();
+        let all = groups.subscriptions().map(subscriptions::Subscriptions::all).unwrap_or_default();
+        let of_name = |(mac, groups): (Mac, Vec<IpAddr>)| {
+            let name = Name::from_bytes(NameKind::Mac, &mac).map(|name| name.to_string()).unwrap_or_default();
+            (name, groups.into_iter().map(|group| group.to_string()).collect())
+        };
+        Value::Object(all.into_iter().map(of_name).collect())
     }
 }
 
@@ -228,6 +243,13 @@ impl StatusSource for Page {
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
+            if let Some(subscriptions::Counts { reports, refused, questions, subscriptions }) = plane.subscriptions {
+                let is_asking = self.shared.groups().snooping().is_some();
+                status["subscriptions"] = json!({
+                    "asking": is_asking, "reports": reports, "refused": refused, "questions": questions,
+                    "subscriptions": subscriptions, "by_name": self.wanted(),
+                });
+            }
             if let Some(KernelStatus { memory, error, forwarded, not_taking }) = plane.kernel {
                 let not_taking: Vec<u16> = not_taking.iter().map(|port| port.0).collect();
                 status["kernel"] =
@@ -313,6 +335,16 @@ impl StatusSource for Page {
             "Sources noted for the controller, and those beyond the rate.",
             noted,
         );
+        if let Some(subscriptions::Counts { reports, refused, questions, subscriptions }) = plane.subscriptions {
+            text.gauge(
+                "fibula_group_subscriptions",
+                "Groups that names here want, counted by name.",
+                plain(subscriptions),
+            );
+            let events = [("report", reports), ("refused", refused), ("question", questions)];
+            let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
+            text.counter("fibula_group_reports_total", "Reports of hosts on groups, and questions to them.", events);
+        }
         text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
         text.counter("fibula_group_frames_total", "Frames to everybody that were copied.", plain(plane.total.groups));
         text.counter("fibula_group_copies_total", "Copies of frames to everybody.", plain(plane.total.copies));

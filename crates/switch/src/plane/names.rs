@@ -204,6 +204,11 @@ impl<T> LocalNames<T> {
         self.len() == 0
     }
 
+    /// The port of a name.
+    pub fn port_of(&self, name: &Name) -> Option<PortId> {
+        self.names.get(name)
+    }
+
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
         self.names.heap_bytes()
@@ -274,6 +279,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::groups::Groups;
     use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
     use lookup::hash::{Family, Rng, SecretKey};
     use lookup::testkit;
@@ -327,7 +333,8 @@ mod tests {
     fn names_and_addresses_are_those_of_maps() {
         let mut rng = Rng::new(testkit::seed());
         let neighbours = Neighbours::with_own(HashMap::new());
-        let (shared, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody);
+        let (shared, mut writer) =
+            PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody, Groups::default());
         let mut oracle = Oracle::default();
         for step in 0..6_000 {
             match rng.below(400) {
@@ -389,7 +396,8 @@ mod tests {
         let n = 200_000u32;
         for (with_address, bound) in [(false, 12), (true, 24)] {
             let neighbours = Neighbours::with_own(HashMap::new());
-            let (_, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody);
+            let (_, mut writer) =
+                PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody, Groups::default());
             let mut loading = writer.valid().begin(n as usize);
             for part in (0..n).collect::<Vec<_>>().chunks(10_000) {
                 let ip = |i: &u32| with_address.then(|| IpAddr::from(i.to_be_bytes()));

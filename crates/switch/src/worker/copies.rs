@@ -8,8 +8,9 @@
 use super::Worker;
 use crate::budget::Budget;
 use crate::counters::DropReason;
-use crate::groups::{ALL_COPIES_PER_SECOND, COPIES_PER_SECOND, Groups, Tenant, sender};
+use crate::groups::{ALL_COPIES_PER_SECOND, COPIES_PER_SECOND, Groups, group_of, sender};
 use crate::plane::Mac;
+use crate::shim;
 use crate::table::Table;
 use crate::tap::{At, Seen, Verdict};
 use fib::action::PortId;
@@ -27,7 +28,9 @@ struct Waiting {
     entry: usize,
     frame: Packet,
     sender: Mac,
-    tenant: Arc<Tenant>,
+    tenant: u32,
+    /// The names that have one.
+    names: Arc<[Mac]>,
     /// The next name to have a copy.
     next: usize,
 }
@@ -53,21 +56,25 @@ impl Copies {
 
     /// Keeps a frame that came in at a port, until its copies are made, and lends it.
     /// # Errors
-    /// The frame, if too many wait already or its sender is no member any more.
+    /// The frame, if too many wait already, its sender is no member any more, or nobody wants it any more.
     #[cold]
     pub(super) fn keep(&mut self, groups: &Groups, entry: usize, frame: Packet) -> Result<&Packet, Packet> {
-        let group = sender(frame.frame()).and_then(|sender| Some((sender, groups.of(sender)?)));
+        let heard_by = |sender: Mac| {
+            let tenant = groups.of(sender)?;
+            let names = tenant.audience(sender, group_of(frame.frame(), shim::AT))?;
+            Some((sender, tenant.id, Arc::clone(names)))
+        };
+        let group = sender(frame.frame()).and_then(heard_by);
         let n_of_port = self.waiting.iter().filter(|waiting| waiting.entry == entry).count();
         let has_room = self.waiting.len() < MOST_WAITING && n_of_port < MOST_OF_A_PORT;
-        let Some((sender, tenant)) = group.filter(|_| has_room) else { return Err(frame) };
-        self.waiting.push_back(Waiting { entry, frame, sender, tenant, next: 0 });
+        let Some((sender, tenant, names)) = group.filter(|_| has_room) else { return Err(frame) };
+        self.waiting.push_back(Waiting { entry, frame, sender, tenant, names, next: 0 });
         Ok(&self.waiting[self.waiting.len() - 1].frame)
     }
 
     /// All copies of a frame, or none: otherwise those at the end of a list would hear nothing in a storm.
-    fn may_copy(&mut self, tenant: &Tenant, now: Instant) -> bool {
-        let n = tenant.names.len();
-        let of_tenant = self.budgets.entry(tenant.id).or_insert_with(|| Budget::full(COPIES_PER_SECOND, now));
+    fn may_copy(&mut self, tenant: u32, n: usize, now: Instant) -> bool {
+        let of_tenant = self.budgets.entry(tenant).or_insert_with(|| Budget::full(COPIES_PER_SECOND, now));
         let may = of_tenant.has(n, now) && self.of_all.has(n, now);
         may && of_tenant.take_many(n, now) && self.of_all.take_many(n, now)
     }
@@ -94,7 +101,9 @@ impl<T: Table> Worker<T> {
             None => Some(DropReason::NoFib),
             Some(_) if !is_here(&waiting.sender) => Some(DropReason::SourceMac),
             // Only now is it known that its tenant is to pay for it.
-            Some(_) if waiting.next == 0 && !self.copies.may_copy(&waiting.tenant, Instant::now()) => {
+            Some(_)
+                if waiting.next == 0 && !self.copies.may_copy(waiting.tenant, waiting.names.len(), Instant::now()) =>
+            {
                 Some(DropReason::GroupRate)
             }
             Some(_) => None,
@@ -104,7 +113,7 @@ impl<T: Table> Worker<T> {
             return 1;
         }
         let first = waiting.next;
-        while let Some(&name) = waiting.tenant.names.get(waiting.next).filter(|_| !self.work.burst.is_full()) {
+        while let Some(&name) = waiting.names.get(waiting.next).filter(|_| !self.work.burst.is_full()) {
             // Hosts behind the same port heard the frame itself.
             if name != waiting.sender && !is_here(&name) {
                 let Some(mut copy) = self.pool.take() else { break };
@@ -124,7 +133,7 @@ impl<T: Table> Worker<T> {
         }
         let (n, goes_on) = (self.work.burst.len(), waiting.next > first);
         self.counters.copies.add(n as u64);
-        match waiting.next < waiting.tenant.names.len() {
+        match waiting.next < waiting.names.len() {
             true => self.copies.waiting.push_back(waiting),
             false => self.end_copies(waiting, None),
         }

@@ -30,6 +30,7 @@ mod copies;
 mod exits;
 pub(crate) mod known;
 mod leads;
+mod reports;
 pub(crate) mod retry;
 mod routed;
 mod sources;
@@ -44,7 +45,7 @@ use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
 use crate::links::lldp;
 use crate::parse::envelope;
-use crate::plane::{Plane, Shared};
+use crate::plane::{Mac, Plane, Shared};
 use crate::port::{Port, Role};
 use crate::shim;
 use crate::spread;
@@ -524,14 +525,25 @@ impl<T: Table> Worker<T> {
                     let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
                     let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);
                     let Some(directed) = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now())) else {
-                        let answered = answer(packet, type_at, &self.shared.neighbours).map(|()| Parsed::Answer);
-                        return answered.or_else(|reason| match &mut self.ports[entry].group_gate {
-                            Some(gate) if has_macs => {
-                                let (groups, neighbours) = (&self.shared.groups, &self.shared.neighbours);
-                                gate.admit(packet.frame(), type_at, reason, groups, neighbours).map(|()| Parsed::Copy)
+                        let Err(reason) = answer(packet, type_at, &self.shared.neighbours) else {
+                            return Ok(Parsed::Answer);
+                        };
+                        let (groups, neighbours) = (&self.shared.groups, &self.shared.neighbours);
+                        let (frame, port) = (packet.frame(), &mut self.ports[entry]);
+                        let hasher = self.table.as_ref().and_then(Table::hasher).filter(|_| has_macs);
+                        let heard = hasher.and_then(|hasher| {
+                            let is_here = |name: &Mac| {
+                                plane.local.get_bytes(name, hasher.digest(name)).map(PortId) == Some(port.id)
+                            };
+                            reports::hear(groups, (&*port, entry as u8), frame, type_at, is_here)
+                        });
+                        return match (heard, &mut port.group_gate) {
+                            (Some(reason), _) => Err(reason),
+                            (None, Some(gate)) if has_macs => {
+                                gate.admit(frame, type_at, reason, groups, neighbours).map(|()| Parsed::Copy)
                             }
                             _ => Err(reason),
-                        });
+                        };
                     };
                     // It is for one now, whose name is looked up.
                     directed?;

@@ -1,0 +1,378 @@
+//! Asks the hosts of a switch which multicast groups they want, forgets what they do not repeat, and says what is left, for controllers.
+//!
+//! A port is asked twice when it comes up and when a name comes to it, then once in each interval. Nothing is said before the hosts
+//! have had time to answer: what this switch said before it started holds until then.
+
+use super::agent::{Shared, controllers_of};
+use super::leader::{Client, ToLeader};
+use crate::dataplane::Dataplane;
+use crate::groups::{Groups, Snooping, Told, Wanted};
+use crate::plane::{Mac, PlaneWriter};
+use crate::subscriptions::query::{self, ROBUSTNESS};
+use crate::subscriptions::{ByName, Timing};
+use api::tls::Tls;
+use api::v1;
+use fib::action::PortId;
+use fib::name::{Name, NameKind};
+use fib::replica::Tables;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+/// How often it is looked.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often it is looked where names are, if anything changed.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Ports that are asked at a time: the frames are lent by the first worker, and all hosts answer at the same time.
+const PORTS_AT_ONCE: usize = 32;
+
+/// How often each of several controllers is told, and how long it may take.
+const REFRESH: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// After a try in vain, and between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Which ports are to be asked, and when.
+#[derive(Debug, Default)]
+struct Querier {
+    /// When next, and how many of the first questions are left.
+    ports: BTreeMap<u8, (Instant, u32)>,
+    /// Questions for a group that are repeated.
+    again: Vec<(Instant, u8, IpAddr)>,
+}
+
+impl Querier {
+    /// Something is new at a port: it is asked now, and soon once more.
+    fn begin(&mut self, port: u8, now: Instant) {
+        self.ports.insert(port, (now, ROBUSTNESS));
+    }
+
+    fn end(&mut self, port: u8) {
+        self.ports.remove(&port);
+    }
+
+    /// The ports that are to be asked for all groups now.
+    fn due(&mut self, timing: Timing, now: Instant) -> Vec<u8> {
+        let due = self.ports.iter_mut().filter(|(_, (at, _))| *at <= now);
+        let asked = due.take(PORTS_AT_ONCE).map(|(port, (at, first))| {
+            *first = first.saturating_sub(1);
+            *at = now + if *first > 0 { timing.startup() } else { timing.interval };
+            *port
+        });
+        asked.collect()
+    }
+
+    /// Those that are to be asked for one group: these now, and once more.
+    fn due_for_groups(&mut self, asks: Vec<(u8, IpAddr)>, timing: Timing, now: Instant) -> Vec<(u8, IpAddr)> {
+        let mut due: Vec<_> =
+            self.again.extract_if(.., |(at, ..)| *at <= now).map(|(_, port, group)| (port, group)).collect();
+        self.again.extend(asks.iter().map(|(port, group)| (now + timing.last(), *port, *group)));
+        due.extend(asks);
+        due
+    }
+}
+
+/// See the module.
+pub(super) struct Keeper {
+    plane: Weak<Dataplane>,
+    shared: Arc<Shared<PlaneWriter>>,
+    groups: Arc<Groups>,
+    /// Random, and counted with all that is said.
+    session: u64,
+    number: u64,
+    querier: Querier,
+    /// As it is while multicasts are for subscribers.
+    snooping: Option<Snooping>,
+    /// When hosts have had time to answer.
+    settles: Instant,
+    is_asking: bool,
+    changes: watch::Receiver<u64>,
+    /// Of what the places are, and when they were looked up.
+    version: u64,
+    looked: Instant,
+    places: HashMap<Mac, u8>,
+    up: BTreeSet<u8>,
+    /// The version of the table that was said.
+    said: Option<u64>,
+}
+
+impl Keeper {
+    /// None at a switch that does not hear what its hosts want.
+    pub(super) fn new(plane: &Arc<Dataplane>, shared: Arc<Shared<PlaneWriter>>) -> Option<Self> {
+        let groups = plane.monitor().groups().clone();
+        groups.subscriptions()?;
+        let (now, changes) = (Instant::now(), shared.changes());
+        let keeper = Self {
+            plane: Arc::downgrade(plane),
+            groups,
+            session: RandomState::new().hash_one(now),
+            number: 0,
+            querier: Querier::default(),
+            snooping: None,
+            settles: now,
+            is_asking: true,
+            changes,
+            version: 0,
+            looked: now,
+            places: HashMap::new(),
+            up: BTreeSet::new(),
+            said: None,
+            shared,
+        };
+        keeper.shared.set_subscriptions(keeper.message(ByName::new()));
+        Some(keeper)
+    }
+
+    /// Runs until the data plane ends.
+    pub(super) async fn run(mut self) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let Some(plane) = self.plane.upgrade() else { return };
+            self.look(&plane, Instant::now());
+        }
+    }
+
+    fn look(&mut self, plane: &Dataplane, now: Instant) {
+        let groups = Arc::clone(&self.groups);
+        let Some(subscriptions) = groups.subscriptions() else { return };
+        let snooping = groups.snooping();
+        if snooping != self.snooping {
+            if self.snooping.is_none_or(|before| snooping.is_none_or(|now| now.timing != before.timing)) {
+                self.begin(snooping, now);
+            }
+            if snooping.is_none() {
+                subscriptions.clear();
+            }
+            self.snooping = snooping;
+        }
+        let Some(Snooping { timing, .. }) = snooping else { return };
+        let ports: Vec<_> = plane.monitor().host_ports().collect();
+        self.follow_ports(&ports, now);
+        for port in subscriptions.take_came_up() {
+            self.querier.begin(port, now);
+        }
+        let is_other = groups.version() != self.version || self.changes.has_changed().unwrap_or(false);
+        if is_other && now >= self.looked + LOOK {
+            self.looked = now;
+            // Before it is looked: what changes meanwhile is looked at the next time.
+            self.version = groups.version();
+            self.changes.mark_unchanged();
+            let indices = ports.iter().map(|(index, port, _)| (*port, *index)).collect();
+            self.follow_names(&groups.names(), &indices, now);
+        }
+        // A name that came since has its place already, and may have said what it wants.
+        let is_known = self.version == groups.version() && !self.changes.has_changed().unwrap_or(false);
+        subscriptions.sweep(now, |name, port| !is_known || self.places.get(name) == Some(&port));
+
+        let mut frames = Vec::new();
+        for port in self.querier.due(timing, now) {
+            frames.extend(query::general(timing).map(|frame| (port, frame)));
+        }
+        for (port, group) in self.querier.due_for_groups(subscriptions.take_asks(), timing, now) {
+            frames.push((port, query::of_group(group, timing)));
+        }
+        if !frames.is_empty() {
+            subscriptions.count_questions(frames.len() as u64);
+            plane.monitor().links().send(frames);
+            plane.wake_first();
+        }
+        self.is_asking &= now < self.settles;
+        let version = subscriptions.version();
+        if !self.is_asking && self.said != Some(version) {
+            self.said = Some(version);
+            self.number += 1;
+            self.shared.set_subscriptions(self.message(subscriptions.all()));
+        }
+    }
+
+    /// Multicasts are for subscribers from now on, or with other times, or not any more.
+    fn begin(&mut self, snooping: Option<Snooping>, now: Instant) {
+        self.querier = Querier::default();
+        (self.up, self.places, self.version) = Default::default();
+        self.looked = now.checked_sub(LOOK).unwrap_or(now);
+        if let Some(Snooping { timing, .. }) = snooping {
+            (self.settles, self.is_asking) = (now + 2 * LOOK + timing.response(), true);
+        }
+        self.said = None;
+    }
+
+    fn follow_ports(&mut self, ports: &[(u8, PortId, bool)], now: Instant) {
+        for (index, _, is_up) in ports {
+            match is_up {
+                true if self.up.insert(*index) => self.querier.begin(*index, now),
+                false if self.up.remove(index) => self.querier.end(*index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks where the names are that may want something.
+    fn follow_names(&mut self, names: &[Mac], indices: &HashMap<PortId, u8>, now: Instant) {
+        let places = tokio::task::block_in_place(|| {
+            let replica = self.shared.replica();
+            let (_, local) = replica.tables().shared();
+            let place = |mac: &Mac| {
+                let port = local.port_of(&Name::from_bytes(NameKind::Mac, mac).ok()?)?;
+                Some((*mac, *indices.get(&port)?))
+            };
+            names.iter().filter_map(place).collect::<HashMap<_, _>>()
+        });
+        for (name, index) in &places {
+            if self.places.get(name) != Some(index) && self.up.contains(index) {
+                self.querier.begin(*index, now);
+            }
+        }
+        self.places = places;
+    }
+
+    fn message(&self, subscriptions: ByName) -> v1::Subscriptions {
+        let bytes = |group: IpAddr| match group {
+            IpAddr::V4(group) => group.octets().to_vec().into(),
+            IpAddr::V6(group) => group.octets().to_vec().into(),
+        };
+        let subscriber = |(name, groups): (Mac, Vec<IpAddr>)| v1::Subscriber {
+            name: name.to_vec().into(),
+            groups: groups.into_iter().map(bytes).collect(),
+        };
+        let subscribers = subscriptions.into_iter().map(subscriber).collect();
+        v1::Subscriptions { session: self.session, number: self.number, asking: self.is_asking, subscribers }
+    }
+}
+
+/// Takes what the controller says of who hears what.
+pub(super) fn take(told: v1::Groups, groups: &Groups) {
+    groups.tell(told.snooping.map(snooping), told.groups.into_iter().map(members));
+}
+
+fn snooping(told: v1::Snooping) -> Snooping {
+    let v1::Snooping { query_interval_s, floods_unknown, mdns_for_all } = told;
+    Snooping { timing: Timing::new(query_interval_s), floods_unknown, mdns_for_all }
+}
+
+/// A tenant, those of its names that frames can be for, and who wants what.
+fn members(v1::Group { tenant, names, wanted }: v1::Group) -> Told {
+    let mac = |name: &[u8]| Mac::try_from(name).ok();
+    let of = |index: &u32| mac(names.get(*index as usize)?);
+    let wanted = wanted.map(|v1::Wanted { groups, of_all }| {
+        let group = |v1::WantedGroup { group, names }: v1::WantedGroup| {
+            let v4 = || <[u8; 4]>::try_from(&group[..]).map(IpAddr::from);
+            let group = <[u8; 16]>::try_from(&group[..]).map(IpAddr::from).or_else(|_| v4()).ok()?;
+            Some((group, names.iter().filter_map(of).collect()))
+        };
+        let of_all = of_all.iter().filter_map(of).collect();
+        Wanted { by_group: groups.into_iter().filter_map(group).collect(), of_all }
+    });
+    Told { id: tenant, names: names.iter().filter_map(|name| mac(name)).collect(), wanted }
+}
+
+/// Keeps each of several controllers told, for ever: each serves other switches, whose hosts send to the groups. A single one is told by
+/// the stream.
+pub(super) async fn tell_each<T: Tables>(switch: &str, controllers: &str, tls: Option<&Arc<Tls>>, shared: &Shared<T>) {
+    let mut tasks = JoinSet::new();
+    if controllers_of(controllers).count() > 1 {
+        for controller in controllers_of(controllers) {
+            let leader = ToLeader::new(controller, tls.cloned(), PATIENCE);
+            tasks.spawn(tell(switch.to_owned(), leader, shared.groups(), shared.subscriptions()));
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn tell(
+    switch: String,
+    mut controller: ToLeader,
+    groups: Arc<Groups>,
+    mut said: watch::Receiver<v1::Subscriptions>,
+) {
+    loop {
+        let subscriptions = said.borrow_and_update().clone();
+        let request = v1::SeeSubscriptionsRequest { switch: switch.clone(), subscriptions: Some(subscriptions) };
+        let ask = |mut client: Client| {
+            let request = request.clone();
+            async move { client.see_subscriptions(request).await.is_ok() }
+        };
+        // Where multicasts are for all, nobody wants to know.
+        let is_told = groups.snooping().is_none() || controller.ask(ask).await;
+        tokio::select! {
+            changed = said.changed() => if changed.is_err() { return },
+            () = pause(if is_told { REFRESH } else { PAUSE }) => {}
+        }
+        if !is_told {
+            pause(PAUSE).await;
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time itself is what is waited for")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_controller_says_is_taken_as_far_as_it_makes_sense() {
+        let groups = Groups::new(None);
+        let name = |i: u8| vec![2, 0, 0, 0, 0, i].into();
+        let group =
+            |group: &[u8], names: &[u32]| v1::WantedGroup { group: group.to_vec().into(), names: names.to_vec() };
+        let wanted = v1::Wanted {
+            groups: vec![group(&[239, 0, 0, 1], &[1, 7]), group(&[0xff; 16], &[0, 1]), group(&[1, 2, 3], &[0])],
+            of_all: vec![9],
+        };
+        let told = v1::Group { tenant: 7, names: vec![name(1), name(2), vec![1].into()], wanted: Some(wanted) };
+        let snooping = v1::Snooping { query_interval_s: 0, floods_unknown: false, mdns_for_all: true };
+        take(v1::Groups { groups: vec![told], snooping: Some(snooping) }, &groups);
+        assert_eq!(groups.snooping().unwrap().timing, Timing::new(1));
+        let (a, b) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let hears =
+            |sender, group| groups.of(sender).unwrap().audience(sender, Some(group)).map(|names| names.to_vec());
+        assert_eq!(hears(a, [239, 0, 0, 1].into()), Some(vec![b]));
+        assert_eq!((hears(b, [239, 0, 0, 1].into()), hears(b, [0xff; 16].into())), (None, Some(vec![a, b])));
+        take(v1::Groups::default(), &groups);
+        assert!(groups.snooping().is_none() && groups.of(a).is_none());
+    }
+
+    #[test]
+    fn a_port_is_asked_twice_when_it_begins_and_once_in_each_interval() {
+        let (mut querier, start, timing) = (Querier::default(), Instant::now(), Timing::new(100));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        querier.begin(3, start);
+        let mut asked = |from: u64, to: u64| -> Vec<u64> {
+            (from..to).filter(|second| querier.due(timing, at(*second)) == [3]).collect()
+        };
+        assert_eq!(asked(0, 350), [0, 25, 125, 225, 325]);
+        querier.begin(3, at(350));
+        querier.begin(4, at(390));
+        assert_eq!(querier.due(timing, at(350)), [3]);
+        assert_eq!(querier.due(timing, at(390)), [3, 4]);
+        querier.end(3);
+        assert!(querier.due(timing, at(415)) == [4] && querier.due(timing, at(514)).is_empty());
+
+        (0..200).for_each(|port| querier.begin(port, at(1000)));
+        assert_eq!(querier.due(timing, at(1000)).len(), PORTS_AT_ONCE);
+        let n: usize = (0..10).map(|_| querier.due(timing, at(1001)).len()).sum();
+        assert_eq!(n, 200 - PORTS_AT_ONCE, "all have their turn, and none twice");
+    }
+
+    #[test]
+    fn a_question_for_a_group_is_repeated_once() {
+        let (mut querier, start, timing) = (Querier::default(), Instant::now(), Timing::new(125));
+        let ask = (3, "239.0.0.1".parse().unwrap());
+        let mut due = |asks: &[(u8, IpAddr)], ms| {
+            querier.due_for_groups(asks.to_vec(), timing, start + Duration::from_millis(ms)).len()
+        };
+        assert_eq!((due(&[ask], 0), due(&[], 900), due(&[], 1000), due(&[], 5000)), (1, 0, 1, 0));
+    }
+}

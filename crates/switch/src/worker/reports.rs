@@ -1,0 +1,43 @@
+//! What a worker does with reports of multicast groups: see [`crate::subscriptions`]. They end here: nobody else is to hear them, or
+//! hosts of old protocols would keep silent.
+
+use crate::counters::DropReason;
+use crate::groups::{Groups, is_for_all, sender};
+use crate::plane::Mac;
+use crate::port::{Port, Role};
+use crate::subscriptions::report::{Message, read};
+use std::time::Instant;
+
+/// Keeps what a frame to a group says of groups; the reason why the frame goes no further, if it is about that. `is_here` says
+/// whether a name is at this port: sources may not have been checked.
+#[cold]
+pub(super) fn hear(
+    groups: &Groups,
+    (port, index): (&Port, u8),
+    frame: &[u8],
+    type_at: usize,
+    is_here: impl FnOnce(&Mac) -> bool,
+) -> Option<DropReason> {
+    let (snooping, subscriptions) =
+        groups.snooping().zip(groups.subscriptions()).filter(|_| port.role == Role::Host)?;
+    let message = read(frame, type_at)?;
+    // One of no tenant here is heard by nobody, and wants nothing that it could have.
+    let name = sender(frame).filter(|name| groups.of(*name).is_some())?;
+    if !is_here(&name) {
+        return Some(DropReason::SourceMac);
+    }
+    let report = match message {
+        Ok(Message::Report(report)) => report,
+        Ok(Message::Query) => return Some(DropReason::ListenerQuery),
+        Err(_) => {
+            subscriptions.count_malformed();
+            return Some(DropReason::ListenerRefused);
+        }
+    };
+    let times = (snooping.timing, Instant::now());
+    let keeps = |group| !is_for_all(group, snooping.mdns_for_all);
+    match subscriptions.hear(index, name, &report, times, keeps) {
+        Ok(()) => Some(DropReason::ListenerReport),
+        Err(_) => Some(DropReason::ListenerRefused),
+    }
+}
