@@ -55,6 +55,8 @@ enum Command {
     Name(rib::Noun<rib::name::Verb>),
     /// Hosts, and the switch ports they are attached to
     Host(rib::Noun<rib::host::Verb>),
+    /// Multicast groups, and the names that want them
+    Group(rib::Noun<rib::group::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
     /// Certificates: who may reach a controller and its switches, and do what
@@ -98,7 +100,7 @@ enum Command {
 /// The commands as `fibula --help` lists them, grouped by user.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["demo", "init", "doctor", "controller", "switch", "store"]),
-    ("Network", &["name", "host", "link", "flow"]),
+    ("Network", &["name", "host", "group", "link", "flow"]),
     ("See", &["top", "monitor", "trace", "capture"]),
     ("Trust", &["pki", "rekey", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm", "rules"]),
@@ -143,6 +145,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Store(command) => command.run(out),
         Command::Name(args) => args.run(out),
         Command::Host(args) => args.run(out),
+        Command::Group(args) => args.run(out),
         Command::Link(args) => args.run(out),
         Command::Flow(args) => args.run(out),
         Command::Top(args) => args.run(out),

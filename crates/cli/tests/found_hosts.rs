@@ -7,7 +7,7 @@ use api::v1;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ netio::tests! {
         hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it,
         a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not,
         what_a_host_says_to_everybody_is_heard_by_its_tenant_alone,
+        a_multicast_is_heard_by_hosts_that_joined_its_group_and_by_no_other,
     ],
     anywhere: []
 }
@@ -368,6 +369,108 @@ fn what_a_host_says_to_everybody_is_heard_by_its_tenant_alone() {
         other.set_nonblocking(true).unwrap();
         let heard = other.recv(&mut [0; 64]);
         assert!(heard.is_err(), "another tenant hears it: {heard:?}");
+    });
+}
+
+/// What comes to a host, whether it wants it or not.
+struct Ears(AfPacket, netio::Pool);
+
+impl Ears {
+    fn of(host: &Host) -> Self {
+        let open = || AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap();
+        Self(host.inside(open), netio::Pool::new(64, 2048))
+    }
+
+    /// The frames that came since, with this text at their ends.
+    fn heard(&mut self, text: &str) -> Vec<Vec<u8>> {
+        let (mut heard, mut burst) = (Vec::new(), Burst::new());
+        while self.0.rx_burst(&mut self.1, &mut burst).unwrap() > 0 {
+            for packet in burst.drain(..) {
+                heard.push(packet.frame().to_vec());
+                self.1.put(packet);
+            }
+        }
+        heard.retain(|frame| frame.windows(text.len()).any(|part| part == text.as_bytes()));
+        heard
+    }
+}
+
+fn a_multicast_is_heard_by_hosts_that_joined_its_group_and_by_no_other() {
+    let sections = "[groups]\ntenants = [0]\nquery_interval_s = 2\n";
+    with_sections("egress", sections, |Network { site, runtime, client, .. }| {
+        let [one, two, three] = [(1, "p1"), (2, "p2"), (3, "p3")].map(|(index, port)| {
+            let host = Host::new();
+            host.plug(port, index);
+            host.inside(|| ip("route add 224.0.0.0/4 dev eth"));
+            host
+        });
+        let extra = "group_frames_per_second = 10000";
+        let _switches =
+            [switch(site, "s1", extra, "t1", &[(1, "p1")]), switch(site, "s2", "", "t2", &[(2, "p2"), (3, "p3")])];
+        soon(runtime, "both switches are in step", async || in_step(client).await == 2);
+        one.reaches_soon(1, &two, 2);
+        one.reaches_soon(1, &three, 3);
+        let mut others = Ears::of(&three);
+        let (v4, v6) = (Ipv4Addr::new(239, 1, 2, 3), "ff15::7".parse::<Ipv6Addr>().unwrap());
+        let (ears, ears6) = two.inside(move || {
+            let ears = UdpSocket::bind("0.0.0.0:7000").unwrap();
+            ears.join_multicast_v4(&v4, &Ipv4Addr::new(10, 0, 0, 2)).unwrap();
+            let ears6 = UdpSocket::bind("[::]:7001").unwrap();
+            ears6.join_multicast_v6(&v6, 0).unwrap();
+            for ears in [&ears, &ears6] {
+                ears.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            }
+            (ears, ears6)
+        });
+        let (mouth, mouth6) =
+            one.inside(|| (UdpSocket::bind("10.0.0.1:0").unwrap(), UdpSocket::bind("[::]:0").unwrap()));
+        mouth.set_broadcast(true).unwrap();
+        for (mouth, ears, to) in [(&mouth, &ears, "239.1.2.3:7000"), (&mouth6, &ears6, "[ff15::7]:7001")] {
+            let (began, mut heard) = (Instant::now(), [0; 64]);
+            while {
+                // Until the host has an address of IPv6, it cannot send.
+                let _ = mouth.send_to(to.as_bytes(), to);
+                !ears.recv(&mut heard).is_ok_and(|n| heard[..n] == *to.as_bytes())
+            } {
+                assert!(began.elapsed() < PATIENCE, "nobody hears {to}");
+            }
+        }
+        let list = |arguments: &[&str]| String::from_utf8(site.fibula(arguments).stdout).unwrap();
+        let text = list(&["group", "list"]);
+        for group in ["239.1.2.3", "ff15::7"] {
+            let is_of =
+                |line: &&str| line.contains(group) && line.contains("02:00:00:00:00:02") && line.contains("s2:2");
+            assert_eq!(text.lines().filter(is_of).count(), 1, "{text}");
+        }
+        let frame = "01005e010203 020000000001 0800 4500001c00000000401100000a000001ef010203 1b581b5800080000";
+        let traced = list(&["trace", frame]);
+        assert!(traced.contains("02:00:00:00:00:02") && !traced.contains("02:00:00:00:00:03"), "{traced}");
+
+        // It leaves, and soon hears nothing of the group, though it hears what is to everybody.
+        ears.leave_multicast_v4(&v4, &Ipv4Addr::new(10, 0, 0, 2)).unwrap();
+        let (mut own, began, mut heard) = (Ears::of(&two), Instant::now(), [0; 64]);
+        for i in 0.. {
+            assert!(began.elapsed() < PATIENCE, "it hears what it left");
+            let (data, mark) = (format!("to the group {i};"), format!("to everybody {i};"));
+            mouth.send_to(data.as_bytes(), "239.1.2.3:7000").unwrap();
+            mouth.send_to(mark.as_bytes(), "10.0.0.255:7000").unwrap();
+            // They take the same way, so what is sent first comes first.
+            let is_marked = loop {
+                match ears.recv(&mut heard) {
+                    Ok(n) if heard[..n] == *mark.as_bytes() => break true,
+                    Ok(_) => {}
+                    Err(_) => break false,
+                }
+            };
+            if is_marked && own.heard(&data).is_empty() {
+                break;
+            }
+        }
+        soon(runtime, "the list has the other group alone", async || {
+            let list = client.clone().list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+            list.subscribed.len() == 1 && list.subscribed[0].group == "ff15::7"
+        });
+        assert!(others.heard("239.1.2.3:7000").is_empty() && others.heard("[ff15::7]").is_empty());
     });
 }
 

@@ -7,6 +7,7 @@ use command::output::{Exit, Failure, Output, write_out};
 use fib::name::{Name, NameKind};
 use serde::Serialize;
 use std::fmt::Write;
+use switch::groups::{group_of, is_for_all};
 use switch::parse::{NameField, Names};
 
 /// Bytes of an Ethernet header: from as many bytes of hexadecimal digits on, a text is a frame.
@@ -66,6 +67,9 @@ async fn trace(
     let name = match bytes_of(&what) {
         Some(frame) => {
             let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
+            if kind == NameKind::Mac.to_string() && frame[0] & 1 != 0 {
+                return to_everybody(client, &frame, out).await;
+            }
             name_in(&frame, &kind, offset).map_err(|why| Failure::new(Exit::BadInput, why))?
         }
         None => what,
@@ -91,6 +95,71 @@ async fn trace(
     }
     // A script wants to know.
     if arrives { Ok(()) } else { Err(Failure::new(Exit::Refused, "not every frame arrives")) }
+}
+
+/// A name that gets a copy of a frame to everybody.
+#[derive(Serialize)]
+struct CopyRow {
+    name: String,
+}
+
+/// Says who gets a frame to everybody: each copy is a frame to a name.
+async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow::Result<()> {
+    let sender = Name::from_bytes(NameKind::Mac, &frame[6..12]);
+    let sender = sender.map_err(|error| Failure::new(Exit::BadInput, format!("its source is no name: {error}")))?;
+    let record = answer(client.get_name(v1::GetNameRequest { name: sender.to_string() }).await)?;
+    let groups = answer(client.list_groups(v1::ListGroupsRequest {}).await)?;
+    let (audience, sentence) = audience(frame, record.tenant, &groups);
+    let mut names = match audience {
+        Audience::Nobody => Vec::new(),
+        Audience::Subscribers(names) => names,
+        Audience::Tenant => {
+            let (mut names, mut after, mut more) = (Vec::new(), String::new(), true);
+            while more {
+                let request = v1::ListNamesRequest { after, limit: 10_000, ..v1::ListNamesRequest::default() };
+                let page = answer(client.list_names(request).await)?;
+                (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
+                let of_tenant = page.names.into_iter().filter(|other| other.tenant == record.tenant);
+                names.extend(of_tenant.map(|other| other.name));
+            }
+            names
+        }
+    };
+    names.retain(|name| *name != record.name);
+    if !out.is_json() {
+        write_out(&format!("{}, tenant {}: {sentence}\n", plain(&record.name), record.tenant))?;
+    }
+    let is_heard = !names.is_empty();
+    out.rows(&names.into_iter().map(|name| CopyRow { name }).collect::<Vec<_>>())?;
+    if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "nobody gets it")) }
+}
+
+#[derive(PartialEq, Debug)]
+enum Audience {
+    Nobody,
+    Subscribers(Vec<String>),
+    Tenant,
+}
+
+/// Who gets a frame to everybody from a name of a tenant, and why.
+fn audience(frame: &[u8], tenant: u32, groups: &v1::GroupList) -> (Audience, String) {
+    if !groups.tenants.contains(&tenant) {
+        let why = "it is among no `[groups] tenants` in controller.toml, so its switch answers the frame or drops it";
+        return (Audience::Nobody, why.to_owned());
+    }
+    let of_ip = group_of(frame, TYPE_AT).filter(|_| groups.snooping);
+    let Some(group) = of_ip.filter(|group| !is_for_all(*group, groups.mdns_for_all)) else {
+        let why = "a question that its switch can answer goes no further; each other name of the tenant gets a copy of the rest";
+        return (Audience::Tenant, why.to_owned());
+    };
+    let text = group.to_string();
+    let wants = |row: &&v1::Subscribed| row.tenant == tenant && row.group == text;
+    let names: Vec<String> = groups.subscribed.iter().filter(wants).map(|row| row.name.clone()).collect();
+    match (names.is_empty(), groups.floods_unknown) {
+        (false, _) => (Audience::Subscribers(names), format!("those who have joined {group} get a copy")),
+        (true, true) => (Audience::Tenant, format!("nobody has joined {group}, so each other name gets a copy")),
+        (true, false) => (Audience::Nobody, format!("nobody has joined {group}")),
+    }
 }
 
 fn text(
@@ -142,13 +211,6 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 fn name_in(frame: &[u8], kind: &str, offset: Option<usize>) -> Result<String, String> {
     let kind: NameKind =
         kind.parse().map_err(|error| format!("the controller's kind of names is `{kind}`: {error}"))?;
-    if kind == NameKind::Mac && frame[0] & 1 != 0 {
-        return Err(
-            "the frame is to everybody: its switch answers it, drops it, or makes a copy for each other name of the \
-                    sender's tenant; trace one of these names"
-                .to_owned(),
-        );
-    }
     let field = NameField::new(kind, offset).map_err(|error| format!("{error}; give it with --offset"))?;
     let mut names = Names::default();
     field.extract(frame, TYPE_AT, &mut names).map_err(|why| {
@@ -175,10 +237,36 @@ mod tests {
         assert_eq!(name_in(&bytes, "mac", None).unwrap(), mac);
         assert_eq!(name_in(&bytes, "ipv4", None).unwrap(), "10.0.0.2");
         let to_all = bytes_of(&frame.replacen("020000000001", "ffffffffffff", 1)).unwrap();
-        assert!(name_in(&to_all, "mac", None).unwrap_err().contains("to everybody"));
         assert_eq!(name_in(&to_all, "ipv4", None).unwrap(), "10.0.0.2");
         let short = bytes_of(&"00".repeat(HEADER)).unwrap();
         assert!(name_in(&short, "ipv4", None).unwrap_err().contains("no_name"));
+    }
+
+    #[test]
+    fn a_multicast_is_for_those_who_want_it_and_other_frames_to_everybody_for_the_tenant() {
+        let to = |ethernet: &str, ip: &str| {
+            bytes_of(&format!("{ethernet} 020000000002 0800 4500001c00000000401100000a000001{ip} 0035003500080000"))
+                .unwrap()
+        };
+        let row = v1::Subscribed { tenant: 7, group: "239.1.2.3".to_owned(), name: "a".to_owned(), at: None };
+        let groups = v1::GroupList {
+            subscribed: vec![v1::Subscribed { tenant: 8, name: "b".to_owned(), ..row.clone() }, row],
+            tenants: vec![7],
+            snooping: true,
+            floods_unknown: false,
+            mdns_for_all: true,
+        };
+        let gets = |frame: &[u8], tenant, groups: &v1::GroupList| audience(frame, tenant, groups).0;
+        let (wanted, other) = (to("01005e010203", "ef010203"), to("01005e010204", "ef010204"));
+        let mdns = to("01005e0000fb", "e00000fb");
+        assert_eq!(gets(&wanted, 7, &groups), Audience::Subscribers(vec!["a".to_owned()]));
+        assert_eq!((gets(&wanted, 8, &groups), gets(&other, 7, &groups)), (Audience::Nobody, Audience::Nobody));
+        assert_eq!(gets(&mdns, 7, &groups), Audience::Tenant);
+        assert_eq!(gets(&to("ffffffffffff", "ffffffff"), 7, &groups), Audience::Tenant);
+        let flood = v1::GroupList { floods_unknown: true, mdns_for_all: false, ..groups.clone() };
+        assert_eq!((gets(&other, 7, &flood), gets(&mdns, 7, &flood)), (Audience::Tenant, Audience::Tenant));
+        let off = v1::GroupList { snooping: false, ..groups };
+        assert_eq!(gets(&wanted, 7, &off), Audience::Tenant);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The nouns of the routing table: `fibula name|host|link`, and `fibula switch add|del|list|show`.
+//! The nouns of the routing table: `fibula name|host|group|link`, and `fibula switch add|del|list|show`.
 
 pub(crate) mod controllers;
+pub(crate) mod group;
 pub(crate) mod host;
 mod import;
 pub(crate) mod link;
