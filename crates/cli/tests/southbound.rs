@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record, stdout};
+use switch::daemon::agent;
+use switch::groups::{Groups, Snooping};
+use switch::subscriptions::Timing;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
@@ -229,6 +232,38 @@ async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_control
     assert_eq!(one.told().await, Some((vec![], vec![])));
     other.send(Body::Subscriptions(wants(6, &[2]))).await;
     assert_eq!(one.told().await, Some((two(), vec![])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_several_controllers_is_told_what_hosts_want() {
+    // Of two networks, so that neither knows it from the other.
+    let sites = [(); 2].map(|()| Site::new("[groups]\ntenants = [0]\n"));
+    let _controllers = sites.each_ref().map(Site::start);
+    let mut clients = Vec::new();
+    for site in &sites {
+        let mut client = site.client().await;
+        add_full_mesh(&mut client, 2).await;
+        put(&client, 1, "h1").await;
+        clients.push(client);
+    }
+    let groups = Arc::new(Groups::new(Some(switch::subscriptions::Limits::default())));
+    let snooping = Snooping { timing: Timing::new(30), floods_unknown: false, mdns_for_all: true };
+    groups.tell(Some(snooping), []);
+    let shared = agent::Shared::with_groups(replica(), groups);
+    let urls = sites.each_ref().map(|site| &*site.url).join(",");
+    let about = Arc::new(v1::MemoryUse::default);
+    let agent = tokio::spawn(agent::run("s1".to_owned(), urls, None, Arc::clone(&shared), about));
+    for (number, names) in [(1, &[1][..]), (2, &[])] {
+        shared.set_subscriptions(wants(number, names));
+        for client in &clients {
+            eventually("both are told", async || {
+                let list = client.clone().list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+                list.subscribed.len() == names.len()
+            })
+            .await;
+        }
+    }
+    agent.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
