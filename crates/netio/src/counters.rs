@@ -61,6 +61,10 @@ device_counters! {
     rx_oversized,
     /// Frames lost before the worker could take them: the ring was full.
     rx_overrun,
+    /// Of `rx_frames`, those that came while no process was there, and waited for this one.
+    rx_waited,
+    /// Frames that waited so for too long, and were dropped.
+    rx_stale,
     /// Frames that a capture or a driver delivered incomplete or unreadable; dropped.
     rx_malformed,
     /// Frames whose checksum the sender had left to its hardware, completed here.

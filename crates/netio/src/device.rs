@@ -199,6 +199,12 @@ pub trait Device: Send {
         let _ = fault;
     }
 
+    /// Whether the frames received last came before this process looked: it was not there, and they waited. They say what was so
+    /// then. A device that says no once for frames says it for all that follow.
+    fn has_waited(&self) -> bool {
+        false
+    }
+
     /// Whether a failure ends a sleep on the descriptor. Of a device that is not told, the worker asks
     /// [`Device::readiness`] every second.
     fn is_told(&self) -> bool {

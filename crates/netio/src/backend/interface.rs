@@ -14,7 +14,7 @@ pub(super) fn check(result: c_int) -> io::Result<c_int> {
 }
 
 /// A socket to ask about interfaces with. It receives nothing.
-fn socket() -> io::Result<OwnedFd> {
+pub(super) fn socket() -> io::Result<OwnedFd> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     Ok(rustix::net::socket_with(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, flags, None)?)
 }

@@ -27,19 +27,26 @@
 //! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, even
 //! after it was deleted and created again. A missing one can be waited for: [`AfPacket::absent_group`].
 //!
+//! **A socket may outlive the process**, with a [`Handover`]: somebody else keeps it, the kernel fills its ring meanwhile, and the next
+//! process takes what waits there, in order, and forwards nothing twice. What waited longer than [`Options::max_wait`] is dropped
+//! and counted in `rx_stale`. Frames that were copied out of the ring and not sent when a process was killed are lost: a burst.
+//!
 //! Needs CAP_NET_RAW, and CAP_NET_ADMIN to turn offloads off. Limits: no hardware timestamps; memory of a ring is
 //! `ring_frames` * 2 KiB for MTUs up to 1900 bytes.
 
+mod handover;
 mod ring;
 mod sys;
 
 use super::interface::{self, disable_offloads_with, net_error};
 pub use super::interface::{disable_offloads, enable_gro, joining_offloads};
 use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
+pub use handover::{Handover, Vault, inherited};
 use ring::{Ring, Slot};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 const ETHERNET_HEADER: usize = 14;
 const VLAN_TAG: usize = 4;
@@ -55,11 +62,17 @@ pub struct Options {
     pub promiscuous: bool,
     /// Turn off what would make frames longer than the wire's or leave checksums incomplete.
     pub disable_offloads: bool,
+    /// Who keeps sockets for the next process, and has those of the one before.
+    pub handover: Option<Arc<Handover>>,
+    /// How long a frame may have waited for this process in a ring of the one before it, by the system's clock. One that is too old is
+    /// worse than a lost one: its sender has sent it again, or has gone elsewhere.
+    pub max_wait: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true }
+        let (handover, max_wait) = (None, Duration::from_secs(1));
+        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true, handover, max_wait }
     }
 }
 
@@ -78,12 +91,27 @@ struct Membership {
 #[derive(Debug)]
 pub struct AfPacket {
     name: String,
+    /// Which worker it is, and of how many.
+    share: (usize, usize),
     options: Options,
     group: Option<Group>,
     /// None until there is such an interface.
     open: Option<Open>,
     fault: bool,
+    /// What waits for this process, until it has been received.
+    backlog: Option<Backlog>,
+    /// Whether the burst received last is of it.
+    has_waited: bool,
     counters: Arc<DeviceCounters>,
+}
+
+/// Frames that came before this process looked.
+#[derive(Debug)]
+struct Backlog {
+    /// When it looked first; unknown until then.
+    looked: Option<Duration>,
+    /// So many may be left.
+    n_left: usize,
 }
 
 /// What is lost with the interface.
@@ -100,22 +128,29 @@ impl AfPacket {
     /// [`NetError::NoSuchInterface`], [`NetError::NotPermitted`], [`NetError::Down`] if the interface is not up,
     /// [`NetError::BadOption`], [`NetError::Io`].
     pub fn open(interface: &str, options: &Options) -> Result<Self, NetError> {
-        Self::open_member(interface, options, None)
+        Self::open_group(interface, options, 1).map(|mut members| members.remove(0))
     }
 
     /// Opens an interface for `n_workers`, each with its own ring, and every frame in exactly one ring.
     /// # Errors
     /// As for [`AfPacket::open`].
     pub fn open_group(interface: &str, options: &Options, n_workers: usize) -> Result<Vec<Self>, NetError> {
-        let group = (n_workers > 1).then(Group::default);
-        (0..n_workers).map(|_| Self::open_member(interface, options, group.clone())).collect()
+        if let Some(members) = options.handover.as_ref().and_then(|left| left.take_over(interface, options, n_workers))
+        {
+            return Ok(members);
+        }
+        let mut members = Self::absent_group(interface, options, n_workers);
+        members.iter_mut().try_for_each(Self::open_anew)?;
+        // Kept once all are open: a part of a group is of no use to anybody.
+        members.iter().for_each(Self::keep);
+        Ok(members)
     }
 
     /// An interface that is missing or down, for `n_workers`: the first use tries to open it and returns what is wrong;
     /// [`Device::revive`] opens it once it can.
     pub fn absent_group(interface: &str, options: &Options, n_workers: usize) -> Vec<Self> {
         let group = (n_workers > 1).then(Group::default);
-        (0..n_workers).map(|_| Self::absent(interface, options, group.clone())).collect()
+        (0..n_workers).map(|i| Self::absent(interface, (i, n_workers), options, group.clone())).collect()
     }
 
     /// Counts in these from now on: those of a device in whose place this one comes.
@@ -123,20 +158,65 @@ impl AfPacket {
         self.counters = counters;
     }
 
-    fn absent(interface: &str, options: &Options, group: Option<Group>) -> Self {
+    fn absent(interface: &str, share: (usize, usize), options: &Options, group: Option<Group>) -> Self {
         let (name, options) = (interface.to_owned(), options.clone());
-        Self { name, options, group, open: None, fault: false, counters: Arc::default() }
+        let (open, fault, backlog, has_waited, counters) = (None, false, None, false, Arc::default());
+        Self { name, share, options, group, open, fault, backlog, has_waited, counters }
     }
 
-    fn open_member(interface: &str, options: &Options, group: Option<Group>) -> Result<Self, NetError> {
-        let mut member = Self::absent(interface, options, group);
-        member.reopen()?;
-        Ok(member)
+    /// Goes on with what the process before had open.
+    fn resume(&mut self, open: Open) {
+        self.counters.rx_overrun.add(open.overruns());
+        self.backlog = Some(Backlog { looked: None, n_left: open.ring.n_slots() });
+        self.open = Some(open);
+    }
+
+    fn open_anew(&mut self) -> Result<(), NetError> {
+        self.open = Some(Open::new(&self.name, &self.options, self.group.as_ref())?);
+        self.backlog = None;
+        Ok(())
+    }
+
+    /// Has the socket kept for the next process, in the place of one that was kept before.
+    fn keep(&self) {
+        if let (Some(handover), Some(open)) = (&self.options.handover, &self.open) {
+            handover.keep(&self.name, self.share, open.socket.as_fd());
+        }
     }
 
     fn reopen(&mut self) -> Result<(), NetError> {
-        self.open = Some(Open::new(&self.name, &self.options, self.group.as_ref())?);
+        self.open_anew()?;
+        self.keep();
         Ok(())
+    }
+
+    /// Receives what waited for this process; 0 if nothing is left of it.
+    #[cold]
+    fn receive_waiting(&mut self, pool: &mut Pool, out: &mut Burst) -> usize {
+        let Self { open: Some(open), counters, backlog, options, .. } = self else { return 0 };
+        let Some(Backlog { looked, n_left }) = backlog else { return 0 };
+        let now = now();
+        let looked = *looked.get_or_insert(now);
+        let oldest = now.saturating_sub(options.max_wait);
+        let mut is_over = false;
+        let n = open.receive(pool, out, counters, |slot| {
+            if slot.came >= looked || *n_left == 0 {
+                is_over = true;
+                return Judgement::Leave;
+            }
+            *n_left -= 1;
+            if slot.came < oldest {
+                counters.rx_stale.add(1);
+                return Judgement::Drop;
+            }
+            Judgement::Take
+        });
+        counters.rx_waited.add(n as u64);
+        // Without room for more there may be more.
+        if is_over || !(out.is_full() || pool.available() == 0) {
+            *backlog = None;
+        }
+        n
     }
 
     /// Opens the interface if it is not open yet.
@@ -185,7 +265,63 @@ fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters) -> bool
     true
 }
 
+/// The system's clock, by which the kernel stamps frames.
+fn now() -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "the kernel stamps frames by this clock, which may be set")]
+    let now = SystemTime::now();
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// What becomes of a frame in the ring.
+enum Judgement {
+    Take,
+    Drop,
+    /// It stays, and so do all behind it.
+    Leave,
+}
+
 impl Open {
+    /// Receives frames, as `judge` says of each, into the room left in `out`.
+    #[inline(always)]
+    fn receive(
+        &mut self,
+        pool: &mut Pool,
+        out: &mut Burst,
+        counters: &DeviceCounters,
+        mut judge: impl FnMut(&Slot<'_>) -> Judgement,
+    ) -> usize {
+        let before = out.len();
+        let (mut bytes, mut n_seen, mut losing) = (0, 0, false);
+        while !out.is_full() {
+            let Some(slot) = self.ring.peek(n_seen) else { break };
+            let Some(mut packet) = pool.take() else { break };
+            let judgement = judge(&slot);
+            if matches!(judgement, Judgement::Leave) {
+                pool.put(packet);
+                break;
+            }
+            losing |= slot.status & libc::TP_STATUS_LOSING != 0;
+            if matches!(judgement, Judgement::Take) && copy(&slot, &mut packet, counters) {
+                bytes += packet.len();
+                out.push(packet);
+            } else {
+                pool.put(packet);
+            }
+            n_seen += 1;
+        }
+        self.ring.release(n_seen);
+        // Once a burst: while the ring overflows, every frame says so, and the count is a system call.
+        if losing {
+            counters.rx_overrun.add(self.overruns());
+        }
+        let n = out.len() - before;
+        if n > 0 {
+            counters.rx_frames.add(n as u64);
+            counters.rx_bytes.add(bytes as u64);
+        }
+        n
+    }
+
     /// The number of frames that the kernel had no slot for since the last call.
     fn overruns(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -199,10 +335,9 @@ impl Open {
         Ok(())
     }
 
-    fn new(name: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
+    /// The interface as it is to be: up, and with no offloads. Its number, and its longest frame without a tag.
+    fn prepare(fd: BorrowedFd<'_>, name: &str, options: &Options) -> Result<(u32, usize), NetError> {
         let fail = |action| move |e| net_error(name, action, e);
-        let socket = sys::socket().map_err(fail("open a packet socket"))?;
-        let fd = socket.as_fd();
         let ifindex =
             rustix::net::netdevice::name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
         interface::check_up(fd, name)?;
@@ -218,6 +353,15 @@ impl Open {
             );
             return Err(NetError::BadOption { device: name.to_owned(), reason });
         }
+        Ok((ifindex, max_frame))
+    }
+
+    fn new(name: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
+        let fail = |action| move |e| net_error(name, action, e);
+        let socket = sys::socket().map_err(fail("open a packet socket"))?;
+        let fd = socket.as_fd();
+        let (ifindex, max_frame) = Self::prepare(fd, name, options)?;
+        // What is set here is left to the next process in a socket that is kept: `ring::VERSION`.
         let on: libc::c_int = 1;
         sys::set_option(fd, libc::PACKET_IGNORE_OUTGOING, &on).map_err(fail("ignore outgoing frames"))?;
         sys::set_option(fd, libc::PACKET_QDISC_BYPASS, &on).map_err(fail("bypass the queueing discipline"))?;
@@ -288,34 +432,20 @@ impl Device for AfPacket {
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
         self.ensure_open()?;
         let fault = std::mem::take(&mut self.fault);
-        let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
+        let Self { open: Some(open), .. } = self else { return Ok(0) };
         if fault && let Err(e) = open.pending_error() {
             return Err(self.failed("receive", e));
         }
-        let before = out.len();
-        let (mut bytes, mut losing) = (0, false);
-        while !out.is_full() {
-            let Some(slot) = open.ring.peek() else { break };
-            let Some(mut packet) = pool.take() else { break };
-            losing |= slot.status & libc::TP_STATUS_LOSING != 0;
-            if copy(&slot, &mut packet, counters) {
-                bytes += packet.len();
-                out.push(packet);
-            } else {
-                pool.put(packet);
+        if self.backlog.is_some() {
+            let n = self.receive_waiting(pool, out);
+            self.has_waited = n > 0;
+            if n > 0 {
+                return Ok(n);
             }
-            open.ring.release();
         }
-        // Once a burst: while the ring overflows, every frame says so, and the count is a system call.
-        if losing {
-            counters.rx_overrun.add(open.overruns());
-        }
-        let n = out.len() - before;
-        if n > 0 {
-            counters.rx_frames.add(n as u64);
-            counters.rx_bytes.add(bytes as u64);
-        }
-        Ok(n)
+        self.has_waited = false;
+        let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
+        Ok(open.receive(pool, out, counters, |_| Judgement::Take))
     }
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
@@ -363,6 +493,10 @@ impl Device for AfPacket {
         self.fault |= fault;
     }
 
+    fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
     fn revive(&mut self) -> Result<(), NetError> {
         if let Some(open) = &self.open {
             let fd = open.socket.as_fd();
@@ -381,19 +515,5 @@ impl Device for AfPacket {
 
     fn counters(&self) -> Arc<DeviceCounters> {
         self.counters.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_has_room_for_the_longest_frame_and_what_the_kernel_puts_before_it() {
-        for max_frame in [60, 1518, 1522, 9018, 64_000] {
-            let slot = Ring::slot_bytes_for(max_frame);
-            assert!(slot >= max_frame + libc::TPACKET2_HDRLEN + 32);
-            assert!(slot.is_power_of_two() && slot.is_multiple_of(libc::TPACKET_ALIGNMENT));
-        }
     }
 }

@@ -3,7 +3,8 @@
 
 use libc::{c_int, c_uint, c_void, socklen_t};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::interface::check;
 use crate::{BURST, Packet};
@@ -12,6 +13,7 @@ use crate::{BURST, Packet};
 pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for c_uint {}
+impl Plain for u64 {}
 impl Plain for libc::tpacket_req {}
 impl Plain for libc::tpacket_stats {}
 
@@ -40,16 +42,42 @@ pub(super) fn set_option<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &T)
 
 /// Reads an option of level `SOL_PACKET` over `value`.
 pub(super) fn get_option<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
+    get(fd, libc::SOL_PACKET, option, value)
+}
+
+/// What tells the network namespace of a socket from others. Kernels before 5.14 do not say.
+pub(super) fn namespace_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    const SO_NETNS_COOKIE: c_int = 71;
+    let mut cookie = 0_u64;
+    get(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(cookie)
+}
+
+/// Takes over the descriptor that is `index` behind the standard ones, if the process was started with it. Each is handed out once.
+pub(super) fn inherited(index: usize) -> Option<OwnedFd> {
+    const MOST: usize = 1024;
+    static TAKEN: [AtomicBool; MOST] = [const { AtomicBool::new(false) }; MOST];
+    let fd = RawFd::try_from(index).ok()?.checked_add(libc::STDERR_FILENO + 1)?;
+    if TAKEN.get(index)?.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: takes no pointers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    // What this process opened itself is closed when it executes another program; what was there before it began cannot be.
+    if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+        return None;
+    }
+    // SAFETY: takes no pointers.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, flags | libc::FD_CLOEXEC) };
+    // SAFETY: the descriptor is open, and nobody in this process has it: it came from outside, and is handed out this one time.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`, and any bytes are a valid `Plain` of integers.
     check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            std::ptr::from_mut(value).cast::<c_void>(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(value).cast::<c_void>(), &raw mut len)
     })?;
     Ok(())
 }
