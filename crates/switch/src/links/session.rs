@@ -3,8 +3,8 @@
 //! A trunk is **up** while exactly one other switch says hello, hears this one in turn, and the carrier is there: a link that
 //! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row as its
 //! neighbour says did not come. It comes up at once the first time; after it went down it must be good for a while first, twice as
-//! long each time that it goes down again soon. A neighbour that starts anew and is heard again in time is no such fall: a restart
-//! says nothing about the cable.
+//! long each time that it goes down again soon. A neighbour that starts anew and is heard again in time is no fall: a restart
+//! says nothing about the cable. It has as long to hear us again as it may be silent; meanwhile the trunk stays up.
 //!
 //! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
 //! counts then. Two neighbours at one port (a bridge in between), the switch itself, or a switch of another network are down at
@@ -162,8 +162,8 @@ pub struct Session {
     falls: u32,
     /// Since when it is good.
     good_since: Option<Instant>,
-    /// The neighbour has started anew, and does not hear us yet.
-    restarts: bool,
+    /// The neighbour has started anew, and may not hear us until then.
+    excused: Option<Instant>,
     tally: Arc<Tally>,
 }
 
@@ -185,7 +185,7 @@ impl Session {
     pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
-        let (was_up, falls, good_since, restarts) = (false, 0, None, false);
+        let (was_up, falls, good_since, excused) = (false, 0, None, None);
         Self {
             port,
             own,
@@ -198,7 +198,7 @@ impl Session {
             was_up,
             falls,
             good_since,
-            restarts,
+            excused,
             tally: Arc::default(),
         }
     }
@@ -263,10 +263,14 @@ impl Session {
         match known {
             Some(known) => {
                 let before = &self.peers[known];
-                self.restarts = before.session != peer.session;
+                let starts_anew = before.session != peer.session;
+                // Once: one that starts over and over is of no use.
+                if starts_anew && before.hears_us && self.state == LinkState::Up {
+                    self.excused = Some(now + peer.within);
+                }
                 match before.due(now) {
                     // It said none while it was away.
-                    _ if self.restarts => {}
+                    _ if starts_anew => {}
                     // One that is late, or one that is said between two because something changed.
                     0 => peer.missing = before.missing.saturating_sub(1),
                     due => {
@@ -306,7 +310,7 @@ impl Session {
     pub fn deadline(&self) -> Option<Instant> {
         let gone = self.peers.iter().map(|peer| peer.heard + peer.within).min();
         let settled = self.good_since.filter(|_| self.state == LinkState::Settling).map(|since| since + self.hold());
-        [gone, settled].into_iter().flatten().min()
+        [gone, settled, self.excused].into_iter().flatten().min()
     }
 
     /// How long it must be good before it is up.
@@ -328,6 +332,7 @@ impl Session {
             }
             is_there
         });
+        self.excused = self.excused.filter(|until| now < *until && matches!(&self.peers[..], [peer] if !peer.hears_us));
         let found = match &self.peers[..] {
             _ if !self.has_carrier && holds(Rule::CarrierCounts) => LinkState::NoCarrier,
             _ if self.timing.interval_ms == 0 => LinkState::Unwatched,
@@ -335,6 +340,7 @@ impl Session {
             [peer] if peer.session == self.own && holds(Rule::NotItself) => LinkState::Looped,
             [peer] if peer.is_foreign => LinkState::Foreign,
             [peer] if peer.hears_us || !holds(Rule::BothWays) => LinkState::Up,
+            [_] if self.excused.is_some() => LinkState::Up,
             [_, _, ..] if !holds(Rule::OneNeighbour) => LinkState::Up,
             [_] => LinkState::OneWay,
             _ => LinkState::Several,
@@ -342,12 +348,10 @@ impl Session {
         let is_good = matches!(found, LinkState::Up | LinkState::Unwatched);
         let was_good = matches!(self.state, LinkState::Up | LinkState::Unwatched);
         let state = if !is_good {
-            let is_restart = std::mem::take(&mut self.restarts) && found == LinkState::OneWay;
             if was_good && (self.was_up || found == LinkState::NoCarrier) {
-                // One that was good for long falls for the first time; that its neighbour starts anew is no fall.
+                // One that was good for long falls for the first time.
                 let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
-                let before = if is_old { 0 } else { self.falls };
-                self.falls = before + u32::from(!is_restart);
+                self.falls = if is_old { 1 } else { self.falls + 1 };
             }
             self.good_since = None;
             found
@@ -535,6 +539,34 @@ mod tests {
         assert_eq!(cable.states(), [LinkState::Up; 2]);
         cable.ends[1] = Session::new(PortId(11), 2000, Timing::default(), cable.now);
         assert_eq!(cable.rounds(2), [LinkState::Up; 2]);
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_again_has_as_long_to_hear_us_as_it_may_be_silent() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let mut hello = cable.ends[1].hello("b");
+        let end = &mut cable.ends[0];
+        (hello.session, hello.hears) = (999, None);
+        let began = cable.now;
+        assert_eq!((end.hear(&hello, began), end.state), (Event::Nothing, LinkState::Up));
+        assert_eq!(end.deadline(), Some(began + 3 * INTERVAL));
+        for i in 1..3 {
+            // Another start is no other excuse.
+            hello.session += 1;
+            assert_eq!((end.hear(&hello, began + i * INTERVAL), end.is_down()), (Event::Nothing, false));
+        }
+        assert_eq!(end.judge(began + 3 * INTERVAL), Event::Changed);
+        assert_eq!((end.state, end.is_down()), (LinkState::OneWay, true), "the way there may be cut");
+
+        // One that hears us in time was never gone.
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let end = &mut cable.ends[0];
+        assert_eq!(end.hear(&hello, began), Event::Nothing);
+        hello.hears = Some((100, PortId(10)));
+        assert_eq!(end.hear(&hello, began + INTERVAL), Event::Nothing);
+        assert_eq!((end.excused, end.falls, end.state), (None, 0, LinkState::Up));
     }
 
     #[test]
