@@ -3,18 +3,31 @@
 //! A message is a datagram to the socket that `NOTIFY_SOCKET` names: one system call. Without the variable nothing is told.
 //! Where the manager watches (`WATCHDOG_USEC`), [`Supervisor::watch`] sends a sign of life for each proof of life that it
 //! gets, so what hangs is restarted. Messages that cannot be sent are lost: a daemon does not end because nobody listens.
+//!
+//! The manager also keeps sockets (`FDSTORE=1`, sd_pid_notify_with_fds(3)) and gives them to the next process of the service
+//! (`LISTEN_FDS`, sd_listen_fds(3)): [`Supervisor::handover`]. It keeps them over restarts, however a process ended, and closes them when
+//! the service is stopped.
 
+use netio::backend::af_packet::{Handover, Vault, inherited};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 /// Signs of life in the time after which the manager gives a daemon up: one may come late, and one be lost.
 const SIGNS: u32 = 4;
+
+/// How long a socket waits until the manager can take it. A manager takes thousands a second.
+const HANDOVER_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The service manager, if there is one.
 pub(crate) struct Supervisor {
@@ -70,6 +83,18 @@ impl Supervisor {
         }
     }
 
+    /// What keeps packet sockets over a restart, with those of the process before this one. None without a manager. The descriptors are
+    /// handed out once: to the first who asks.
+    pub(crate) fn handover(&self) -> Option<Arc<Handover>> {
+        let socket = self.socket.as_ref()?.try_clone();
+        let socket = socket
+            .inspect_err(|error| tracing::warn!(%error, "frames that come during a restart will be lost"))
+            .ok()?;
+        let environment = |name| std::env::var(name).unwrap_or_default();
+        let (pid, n, names) = (environment("LISTEN_PID"), environment("LISTEN_FDS"), environment("LISTEN_FDNAMES"));
+        Some(Handover::new(Box::new(Store(socket)), inherited(names_of(&pid, std::process::id(), &n, &names))))
+    }
+
     fn tell(&self, message: &str) {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
@@ -77,6 +102,44 @@ impl Supervisor {
             tracing::warn!(%error, what = message, "the service manager was not told");
         }
     }
+}
+
+/// The manager's store of descriptors.
+struct Store(UnixDatagram);
+
+impl Vault for Store {
+    fn keep(&self, name: &str, socket: BorrowedFd<'_>) {
+        // Not polled: a socket has an error while its interface is down, and would be closed for that.
+        self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[socket]);
+    }
+
+    fn forget(&self, name: &str) {
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
+    }
+}
+
+impl Store {
+    fn send(&self, message: &str, sockets: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !sockets.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(sockets));
+        }
+        let pieces = [IoSlice::new(message.as_bytes())];
+        // Several at once are more than the manager's queue may have room for.
+        let mut queue = [PollFd::new(&self.0, PollFlags::OUT)];
+        let sent = rustix::event::poll(&mut queue, Some(&HANDOVER_WAIT))
+            .and_then(|_| rustix::net::sendmsg(&self.0, &pieces, &mut control, SendFlags::NOSIGNAL));
+        if let Err(error) = sent {
+            tracing::warn!(%error, what = message, "frames that come during a restart may be lost: the service manager was not told");
+        }
+    }
+}
+
+/// The names of the descriptors that a manager gave this process, by its environment: none if they are for another process.
+fn names_of<'a>(pid: &str, own: u32, n: &str, names: &'a str) -> impl Iterator<Item = &'a str> {
+    let n = if pid.parse() == Ok(own) { n.parse().unwrap_or(0) } else { 0 };
+    names.split(':').take(n)
 }
 
 /// A socket whose messages go to `at`: a path, or an abstract name behind an @. It never blocks.
@@ -94,7 +157,10 @@ fn connect(at: &std::ffi::OsStr) -> io::Result<UnixDatagram> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
     use std::cell::Cell;
+    use std::io::{IoSliceMut, Read as _, Write as _};
+    use std::os::fd::AsFd as _;
 
     fn received(manager: &UnixDatagram) -> String {
         let mut bytes = [0; 4096];
@@ -119,11 +185,56 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_are_for_the_process_that_they_are_meant_for() {
+        let names = |pid, n, names| names_of(pid, 77, n, names).collect::<Vec<_>>();
+        assert_eq!(names("77", "2", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1", "eth2-0-of-1"]);
+        assert_eq!(names("77", "1", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1"]);
+        // An ancestor's.
+        assert!(names("76", "1", "eth1-0-of-1").is_empty());
+        assert!(names("", "", "").is_empty() && names("77", "", "").is_empty() && names("77", "x", "a").is_empty());
+    }
+
+    #[test]
+    fn manager_gets_a_socket_under_its_name_and_is_told_to_forget_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let supervisor = Supervisor::new(Some(path.into_os_string()), None);
+        let store = Store(supervisor.socket.unwrap());
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        store.keep("eth1-0-of-1", one.as_fd());
+        drop(one);
+        let mut bytes = [0; 256];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let n = {
+            let mut pieces = [IoSliceMut::new(&mut bytes)];
+            rustix::net::recvmsg(&manager, &mut pieces, &mut control, RecvFlags::empty()).unwrap().bytes
+        };
+        assert_eq!(&bytes[..n], b"FDSTORE=1\nFDNAME=eth1-0-of-1\nFDPOLL=0");
+        let mut kept = Vec::new();
+        for message in control.drain() {
+            let RecvAncillaryMessage::ScmRights(descriptors) = message else { panic!("another message") };
+            kept.extend(descriptors);
+        }
+        assert_eq!(kept.len(), 1);
+        // It is the same, and open as long as the manager has it.
+        other.write_all(b"still there").unwrap();
+        let mut stored = std::os::unix::net::UnixStream::from(kept.remove(0));
+        let mut read = [0; 11];
+        stored.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"still there");
+        store.forget("eth1-0-of-1");
+        assert_eq!(received(&manager), "FDSTOREREMOVE=1\nFDNAME=eth1-0-of-1");
+    }
+
+    #[test]
     fn daemon_without_a_manager_goes_on() {
         for at in [None, Some(OsString::new()), Some("/nowhere/at/all".into())] {
             let supervisor = Supervisor::new(at, Some("1000"));
             supervisor.serves("serves");
             assert_eq!(supervisor.patience, None);
+            assert!(supervisor.handover().is_none());
         }
     }
 

@@ -68,7 +68,7 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let name = config.name.clone();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let is_open = config.metrics_open;
-    let started = Switch::start(config).await;
+    let started = Switch::start_after(config, supervisor.handover()).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let switch = started.or_exit(exit, "the switch does not start")?;
     let row = StartedRow {

@@ -13,6 +13,12 @@ impl PortSet {
         self.0[usize::from(index >> 6)] |= 1 << (index & 63);
     }
 
+    /// Removes a port.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u8) {
+        self.0[usize::from(index >> 6)] &= !(1 << (index & 63));
+    }
+
     /// Whether a port is in the set.
     #[inline]
     pub(crate) fn contains(&self, index: u8) -> bool {
@@ -36,9 +42,10 @@ mod tests {
     #[test]
     fn ports_leave_a_set_in_order_and_once() {
         let mut set = PortSet::default();
-        for index in [255, 64, 3, 64, 0, 63] {
+        for index in [255, 64, 3, 64, 0, 63, 200] {
             set.insert(index);
         }
+        set.remove(200);
         assert!(set.contains(64) && !set.contains(65));
         assert_eq!(std::iter::from_fn(|| set.pop()).collect::<Vec<_>>(), [0, 3, 63, 64, 255]);
         assert!(!set.contains(64));

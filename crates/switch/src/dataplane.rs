@@ -488,9 +488,15 @@ impl Dataplane {
     /// [`BuildError`]; nothing runs then.
     pub fn start(settings: &Settings, ports: Vec<PortSpec>) -> Result<(Self, PlaneWriter<FibTable>), BuildError> {
         let (workers, monitor, writer) = build(settings, ports)?;
+        Ok((Self::run(workers, monitor, settings.idle_polls)?, writer))
+    }
+
+    /// As [`Dataplane::start`], with what [`build`] made. What comes before waits at the ports.
+    /// # Errors
+    /// The system refuses a thread; nothing runs then.
+    pub fn run(workers: Vec<Worker<FibTable>>, monitor: Monitor, idle_polls: u32) -> Result<Self, BuildError> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut plane = Self { monitor, stop, wakers: Vec::new(), threads: Vec::new() };
-        let idle_polls = settings.idle_polls;
         for (i, mut worker) in workers.into_iter().enumerate() {
             plane.wakers.push(worker.waker());
             let stop = plane.stop.clone();
@@ -498,7 +504,7 @@ impl Dataplane {
             // If this fails, dropping `plane` stops the workers that run.
             plane.threads.push(thread.spawn(move || worker.run(&stop, idle_polls))?);
         }
-        Ok((plane, writer))
+        Ok(plane)
     }
 
     /// Counters and ports.

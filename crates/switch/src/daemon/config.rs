@@ -2,6 +2,7 @@
 
 use super::dpdk;
 pub use super::driver::Driver;
+use super::ports;
 use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
@@ -40,6 +41,12 @@ pub struct Config {
     /// Threads that forward.
     #[serde(default = "default_workers")]
     pub workers: usize,
+    /// Frames that each worker's ring has room for at a port with packet sockets, at least.
+    #[serde(default = "ports::ring_frames")]
+    pub ring_frames: usize,
+    /// Milliseconds that a frame may have waited in such a ring while the switch restarted.
+    #[serde(default = "ports::restart_wait_ms")]
+    pub restart_wait_ms: u32,
     /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
     /// address, in the frame as the host sent it.
     pub fixed_offset: Option<usize>,
@@ -286,6 +293,7 @@ impl Config {
             return Err(format!("workers = {} is out of range; write 1 to {MAX_WORKERS}", config.workers));
         }
         config.subscriptions.check()?;
+        ports::check(&config)?;
         if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
             return Err(format!(
                 "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
@@ -731,6 +739,8 @@ mod tests {
             ),
             (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is out of range; write 0 to 1450"),
             (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
+            (format!("{GOOD}ring_frames = 31\n"), "ring_frames = 31 is out of range; write 32 to 65536"),
+            (format!("{GOOD}restart_wait_ms = 60001\n"), "restart_wait_ms = 60001 is out of range; write 0 to 60000"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
             (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports have the device eth0"),
             (format!("{GOOD}{}", PORT.replace("eth0", "")), "not the name of an interface"),

@@ -6,7 +6,7 @@
 //! ```
 //! It forwards from the first moment with the saved image, whether a controller answers or not, and goes on with what it
 //! has when the controller goes away. A port whose device disappears, or is not there at the start, is kept, counted, and
-//! used (again) when it is there.
+//! used (again) when it is there. Packet sockets of the switch before it are taken over with what waits in them.
 
 pub mod agent;
 mod capture;
@@ -46,6 +46,7 @@ use api::tls::{Tls, TlsError};
 use config::{AccessLists, Config};
 use fib::replica::{Limits, ReadError, Replica};
 use netio::NetError;
+use netio::backend::af_packet::Handover;
 use saved::{SavedImage, Saver};
 use std::collections::HashMap;
 use std::fs::File;
@@ -139,6 +140,13 @@ impl Switch {
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_after(config, None).await
+    }
+
+    /// As [`Switch::start`], with the packet sockets of the switch before, which go on receiving while there is none.
+    /// # Errors
+    /// As there.
+    pub async fn start_after(config: Config, left: Option<Arc<Handover>>) -> Result<Self, StartError> {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
         let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
         let image = saved.open().map_err(state_error)?;
@@ -154,7 +162,7 @@ impl Switch {
         let flows = start_flows(&config)?;
         let lists = tokio::task::block_in_place(|| config.access_lists()).map_err(StartError::Config)?;
         let Started { plane, replica, directory, kernel } =
-            tokio::task::block_in_place(|| start_plane(&config, &lists, flows.as_ref(), &saved, image))?;
+            tokio::task::block_in_place(|| start_plane(&config, &lists, flows.as_ref(), &saved, image, left.as_ref()))?;
         let shared = Shared::with_groups(replica, plane.monitor().groups().clone());
         let (plane, saver) = (Arc::new(plane), Saver::new(saved));
 
@@ -318,9 +326,10 @@ fn start_plane(
     flows: Option<&Flows>,
     saved: &SavedImage,
     image: Option<File>,
+    left: Option<&Arc<Handover>>,
 ) -> Result<Started, StartError> {
     let switch = &config.name;
-    let (ports, kernel) = ports::open(config, lists)?;
+    let (ports, kernel) = ports::open(config, lists, left)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
     let settings = dataplane::Settings {
         workers: config.workers,
@@ -337,17 +346,19 @@ fn start_plane(
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
-    let (plane, mut writer) = Dataplane::start(&settings, ports)?;
+    let (workers, monitor, mut writer) = dataplane::build(&settings, ports)?;
+    let run = || Dataplane::run(workers, monitor, settings.idle_polls);
     let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(mut image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
-        return Ok(Started { plane, replica: Replica::new(limits, writer), directory, kernel });
+        return Ok(Started { plane: run()?, replica: Replica::new(limits, writer), directory, kernel });
     };
+    // What comes meanwhile waits at the ports: workers without a table would drop it.
     match Replica::read(limits, writer, &mut image) {
         Ok(replica) => {
             tracing::info!(switch, version = replica.change(), "serving the saved image");
-            Ok(Started { plane, replica, directory, kernel })
+            Ok(Started { plane: run()?, replica, directory, kernel })
         }
         Err(ReadError::Read(source)) => Err(StartError::State { path: saved.path(), source }),
         Err(error) => {
@@ -355,8 +366,9 @@ fn start_plane(
             if let Err(error) = saved.set_aside() {
                 tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
             }
-            drop(plane);
-            start_plane(config, lists, flows, saved, None)
+            // Opened anew: what waited has no table to go by.
+            drop(run);
+            start_plane(config, lists, flows, saved, None, left)
         }
     }
 }

@@ -7,16 +7,51 @@ use crate::dataplane::{PortSpec, check_mtus};
 use crate::kernel::{Kernel, Memory};
 use crate::learn::Learn;
 use crate::port::{DriverText, Role};
-use netio::backend::af_packet::{self, AfPacket};
+use netio::backend::af_packet::{self, AfPacket, Handover};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
 use netio::{Device, NetError};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What a ring may hold. Each frame takes 2 KiB or more of memory that is never swapped.
+const RING_FRAMES: RangeInclusive<usize> = 32..=65_536;
+
+/// What waited longer than that is no frame of now.
+const MAX_RESTART_WAIT_MS: u32 = 60_000;
+
+/// The default of [`Config::ring_frames`].
+pub(super) fn ring_frames() -> usize {
+    af_packet::Options::default().ring_frames
+}
+
+/// The default of [`Config::restart_wait_ms`].
+pub(super) fn restart_wait_ms() -> u32 {
+    1000
+}
+
+/// Checks what a configuration says of packet sockets.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    if !RING_FRAMES.contains(&config.ring_frames) {
+        let (least, most) = (RING_FRAMES.start(), RING_FRAMES.end());
+        return Err(format!("ring_frames = {} is out of range; write {least} to {most}", config.ring_frames));
+    }
+    if config.restart_wait_ms > MAX_RESTART_WAIT_MS {
+        let given = config.restart_wait_ms;
+        return Err(format!("restart_wait_ms = {given} is out of range; write 0 to {MAX_RESTART_WAIT_MS}"));
+    }
+    Ok(())
+}
 
 /// A device for each worker of a port, and how its frames come.
 type Opened = (Vec<Box<dyn Device>>, DriverText);
 
-/// The ports, and what forwards in the kernel, if anything is to.
-pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec>, Option<Arc<Kernel>>), NetError> {
+/// The ports, and what forwards in the kernel, if anything is to. `left`: packet sockets that are there.
+pub(super) fn open(
+    config: &Config,
+    lists: &AccessLists,
+    left: Option<&Arc<Handover>>,
+) -> Result<(Vec<PortSpec>, Option<Arc<Kernel>>), NetError> {
     let [trunks, hosts] = config.kernel_ports();
     let kernel = if trunks.is_empty() {
         None
@@ -25,7 +60,7 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
     };
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
-        let (devices, driver) = open_devices(config, port, kernel.as_ref())?;
+        let (devices, driver) = open_devices(config, port, kernel.as_ref(), left)?;
         let role = match port.role {
             config::Role::Host => Role::Host,
             config::Role::Trunk => Role::Trunk,
@@ -46,6 +81,9 @@ pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec
             devices,
         });
     }
+    for notice in left.map(|left| left.settle()).unwrap_or_default() {
+        tracing::warn!(switch = config.name, "{notice}");
+    }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
     }
@@ -56,6 +94,7 @@ fn open_devices(
     config: &Config,
     port: &config::Port,
     kernel: Option<&Result<Arc<Kernel>, String>>,
+    left: Option<&Arc<Handover>>,
 ) -> Result<Opened, NetError> {
     let fallen = |from: &str, to: &str, why: &str| {
         tracing::warn!(switch = config.name, port = %port.id, "{from} cannot be used, {to} is: {why}");
@@ -65,6 +104,7 @@ fn open_devices(
         // Its device is none of the kernel's: there is nothing to give way to.
         return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver.into()));
     }
+    let sockets = af_packet::Options { ring_frames: config.ring_frames, ..af_packet::Options::default() };
     let (mut ahead, mut reason) = (None, String::new());
     if config.driver_of(port) == Driver::Xdp && port.role != config::Role::Outside {
         match kernel {
@@ -88,13 +128,17 @@ fn open_devices(
             Err(error) if error.is_transient() => {
                 let driver = DriverText::from(format!("{name}{reason}"));
                 let wanted = AfXdp::absent_group(&port.device, &options, config.workers);
-                let instead = AfPacket::absent_group(&port.device, &af_packet::Options::default(), config.workers);
+                let instead = AfPacket::absent_group(&port.device, &sockets, config.workers);
                 return Ok((Late::group(wanted, instead, name, &reason, &driver), driver));
             }
             Err(error) => reason = fallen(name, "af_packet", &error.to_string()),
         }
     }
-    let options = af_packet::Options::default();
+    let options = af_packet::Options {
+        handover: left.cloned(),
+        max_wait: Duration::from_millis(config.restart_wait_ms.into()),
+        ..sockets
+    };
     // A worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
     let members = match AfPacket::open_group(&port.device, &options, config.workers) {
         Err(error) if error.is_transient() => AfPacket::absent_group(&port.device, &options, config.workers),

@@ -79,19 +79,21 @@ impl Links {
         lock(&self.tallies).clone()
     }
 
-    /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then.
+    /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then, unless it waited for this process:
+    /// it says who was there, and not who is.
     #[cold]
-    pub(crate) fn hear(&self, index: u8, frame: &[u8]) -> bool {
+    pub(crate) fn hear(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
         let Some(hello) = Hello::decode(frame) else { return false };
-        {
+        if !has_waited {
             let mut inbox = lock(&self.inbox);
             if inbox.hellos.len() < INBOX {
                 inbox.hellos.push((index, hello));
             } else {
                 inbox.lost += 1;
             }
+            drop(inbox);
+            self.heard.notify_one();
         }
-        self.heard.notify_one();
         true
     }
 

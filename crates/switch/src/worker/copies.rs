@@ -140,7 +140,7 @@ impl<T: Table> Worker<T> {
         if n > 0 {
             (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, false, epoch);
             // A tap shows them where they leave.
-            (self.work.is_copied, self.work.seen) = (true, Seen::default());
+            (self.work.is_copied, self.work.has_waited, self.work.seen) = (true, false, Seen::default());
             if let Some(acl) = &self.ports[entry].acl {
                 let (refused, reasons) = acl.judge(&self.work.burst);
                 if refused != 0 {

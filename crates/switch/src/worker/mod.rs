@@ -160,6 +160,8 @@ pub struct Worker<T> {
     tap: Option<Box<Tap>>,
     tap_version: u32,
     trunks: PortSet,
+    /// Ports at which frames may have waited for this process.
+    catching_up: PortSet,
     /// Ports with staged frames.
     dirty: PortSet,
 }
@@ -178,6 +180,8 @@ impl<T: Table> Worker<T> {
     ) -> io::Result<Self> {
         let mut trunks = PortSet::default();
         (0..).zip(&ports).filter(|(_, port)| port.role == Role::Trunk).for_each(|(i, _)| trunks.insert(i));
+        let mut catching_up = PortSet::default();
+        (0..).zip(&ports).for_each(|(i, _)| catching_up.insert(i));
         Ok(Self {
             index,
             port_index: PortIndex::new(&ports),
@@ -205,6 +209,7 @@ impl<T: Table> Worker<T> {
             tap: None,
             tap_version: 0,
             trunks,
+            catching_up,
             dirty: PortSet::default(),
         })
     }
@@ -310,7 +315,13 @@ impl<T: Table> Worker<T> {
         self.counters.received.add(self.work.burst.len() as u64);
         let from_trunk = self.ports[entry].role == Role::Trunk;
         (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, from_trunk, epoch);
-        self.work.is_copied = false;
+        (self.work.is_copied, self.work.has_waited) = (false, false);
+        if self.catching_up.contains(entry as u8) {
+            self.work.has_waited = self.ports[entry].device.has_waited();
+            if !self.work.has_waited {
+                self.catching_up.remove(entry as u8);
+            }
+        }
         if let Some(tap) = &mut self.tap {
             tap.see(&mut self.work.seen, entry, &self.work.burst);
         }
@@ -517,7 +528,7 @@ impl<T: Table> Worker<T> {
                 if frame[0] & 1 != 0 && from_trunk {
                     return match frame[..6] == [0xff; 6] {
                         true => Err(DropReason::Broadcast),
-                        false if self.shared.links.hear(entry as u8, frame) => Ok(Parsed::Hello),
+                        false if self.shared.links.hear(entry as u8, frame, self.work.has_waited) => Ok(Parsed::Hello),
                         false => Err(DropReason::Multicast),
                     };
                 }

@@ -136,13 +136,14 @@ impl<T: Table> Worker<T> {
             let (entry, source) = (self.work.entry, names[*unknown]);
             let claim = || Claim::new(&source.to_le_bytes()[..6], None);
             let port = &mut self.ports[entry];
-            // One that could not be noted comes again with its next frame.
-            if !port.notes_true || self.shared.learner.note_true(entry as u8, claim(), Instant::now()) {
+            // One that could not be noted comes again with its next frame. One that waited says who was here.
+            let may_note = !self.work.has_waited;
+            if !port.notes_true || may_note && self.shared.learner.note_true(entry as u8, claim(), Instant::now()) {
                 port.known.add(*version, source);
             }
         }
         let entry = self.work.entry;
-        if self.ports[entry].learns && (wrong | self.work.sources.more) != 0 {
+        if self.ports[entry].learns && !self.work.has_waited && (wrong | self.work.sources.more) != 0 {
             self.note_sources(wrong);
         }
         if wrong != 0 {

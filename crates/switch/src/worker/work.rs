@@ -19,6 +19,8 @@ pub(super) struct Work<T> {
     /// The port that it came from.
     pub(super) entry: usize,
     pub(super) from_trunk: bool,
+    /// Whether its frames waited for this process: they are forwarded, and what they say was so when they came.
+    pub(super) has_waited: bool,
     /// Whether its frames are copies of one to everybody.
     pub(super) is_copied: bool,
     /// See [`Shared::epoch`](crate::plane::Shared::epoch), before the plane was loaded.
@@ -45,6 +47,7 @@ impl<T> Work<T> {
             burst: Burst::new(),
             entry: 0,
             from_trunk: false,
+            has_waited: false,
             is_copied: false,
             epoch: 0,
             plane: None,
