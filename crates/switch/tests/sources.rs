@@ -15,6 +15,7 @@ use fibula_switch::flow::{self, Flows};
 use fibula_switch::source::CheckSource;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::Ordering;
 
 /// At port 1, with 10.0.0.1 and another name without an address.
 const HOST: u64 = 1;
@@ -423,4 +424,18 @@ fn who_is_not_known_is_noted_and_so_is_an_address_that_nobody_has() {
     let mut rig = Rig::with_check(NameKind::Ipv4, &Settings::default(), CheckSource::MacAndIp);
     rig.exchange(HOST_1, &udp4(b"x", 9));
     assert_eq!(noted(&rig), [(vec![10, 0, 0, 1], None)], "where names are addresses, the source is one");
+}
+
+#[test]
+fn what_waited_is_forwarded_and_nobody_is_learnt_from_it() {
+    let mut rig = rig(CheckSource::Mac);
+    rig.waits.store(true, Ordering::Relaxed);
+    assert_passes(&mut rig, &to(VICTIM, from(HOST, udp4(b"x", 9))));
+    let stranger = to(FAR, from(77, udp4(b"x", 9)));
+    rig.assert_dropped(HOST_1, &stranger, DropReason::SourceMac);
+    rig.exchange(HOST_1, &from(SECOND, arp(1, (SECOND, [10, 0, 0, 77]), [10, 0, 0, 9])));
+    assert_eq!(noted(&rig), [], "they were here; who knows where they are");
+    rig.waits.store(false, Ordering::Relaxed);
+    rig.assert_dropped(HOST_1, &stranger, DropReason::SourceMac);
+    assert_eq!(noted(&rig), [(mac_bytes(77).to_vec(), None)]);
 }

@@ -20,9 +20,11 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{BatchReader, Control, Query};
 use netio::backend::loopback::{self, Loopback};
+use netio::{Device, DeviceCounters, NetError, Pool, Readiness};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a test waits for what must come.
@@ -60,12 +62,51 @@ impl BatchReader<Burst<'_>> for ByDigest {
     }
 }
 
+/// The switch's end of a port. What comes has waited for the switch as long as the test says so.
+struct Near(Loopback, Arc<AtomicBool>);
+
+impl Device for Near {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn max_frame(&self) -> usize {
+        self.0.max_frame()
+    }
+
+    fn rx_burst(&mut self, pool: &mut Pool, out: &mut netio::Burst) -> Result<usize, NetError> {
+        self.0.rx_burst(pool, out)
+    }
+
+    fn tx_burst(&mut self, pool: &mut Pool, frames: &mut netio::Burst) -> Result<usize, NetError> {
+        self.0.tx_burst(pool, frames)
+    }
+
+    fn readiness(&mut self) -> Readiness<'_> {
+        self.0.readiness()
+    }
+
+    fn woken(&mut self, fault: bool) {
+        self.0.woken(fault);
+    }
+
+    fn has_waited(&self) -> bool {
+        self.1.load(Ordering::Relaxed)
+    }
+
+    fn counters(&self) -> Arc<DeviceCounters> {
+        self.0.counters()
+    }
+}
+
 /// One worker, two host ports (1 and 2), two trunks (8 and 9).
 pub struct Rig {
     pub worker: Worker<FibTable>,
     pub writer: PlaneWriter<FibTable>,
     pub monitor: Monitor,
     pub ends: Vec<(u16, Loopback)>,
+    /// Whether what comes has waited. Once it has not, nothing has any more.
+    pub waits: Arc<AtomicBool>,
     pub kind: NameKind,
     pub hasher: Hasher,
     control: Othello,
@@ -116,11 +157,13 @@ impl Rig {
         acl: Option<Arc<AccessList>>,
     ) -> Self {
         let (mut ends, mut specs) = (vec![], vec![]);
+        let waits = Arc::new(AtomicBool::new(false));
         let mut roles =
             vec![(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
         roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
+            let near = Near(near, Arc::clone(&waits));
             let learns = check_source != CheckSource::Off;
             specs.push(PortSpec { check_source, learns, acl: acl.clone(), ..PortSpec::new(id, role, near) });
             ends.push((id, far));
@@ -139,6 +182,7 @@ impl Rig {
             writer,
             monitor,
             ends,
+            waits,
             kind,
             hasher: Hasher::new(Family::default(), &key),
             control,
