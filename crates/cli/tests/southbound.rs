@@ -202,7 +202,17 @@ async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_control
     // One of an earlier version does not say what its hosts want: they get all.
     let deaf = Manual::attach_for_groups(&site, "s2", None).await;
     assert_eq!(one.told().await, Some((vec![], two())));
+    // It is away, and its hosts are there still.
     drop(deaf);
+    eventually("it is away", async || {
+        let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+        switches.iter().any(|switch| switch.name == "s2" && !switch.connected)
+    })
+    .await;
+    one.send(Body::Subscriptions(wants(2, &[1]))).await;
+    assert_eq!(one.told().await, Some((vec![name(1).to_string()], two())));
+    one.send(Body::Subscriptions(wants(3, &[]))).await;
+    assert_eq!(one.told().await, Some((vec![], two())));
     // What is said of a name that is elsewhere counts for nothing.
     let other = Manual::attach_for_groups(&site, "s2", Some(wants(1, &[1, 2]))).await;
     while one.told().await != Some((two(), vec![])) {}
@@ -214,11 +224,16 @@ async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_control
     assert_eq!(one.told().await, Some((vec![], vec![])));
     // As those say it that another controller serves; what comes late does not count.
     let channel = api::client::connect(&site.url, PATIENCE).await.unwrap();
-    for subscriptions in [wants(4, &[2]), wants(3, &[])] {
-        let request = v1::SeeSubscriptionsRequest { switch: "s2".to_owned(), subscriptions: Some(subscriptions) };
+    let see = async |subscriptions| {
+        let request = v1::SeeSubscriptionsRequest { switch: "s2".to_owned(), subscriptions };
         api::client::southbound(channel.clone()).see_subscriptions(request).await.unwrap();
-    }
+    };
+    see(Some(wants(4, &[2]))).await;
+    see(Some(wants(3, &[]))).await;
     assert_eq!(one.told().await, Some((two(), vec![])));
+    // One that does not hear its hosts says so there as well.
+    see(None).await;
+    assert_eq!(one.told().await, Some((vec![], two())));
     let request = v1::SeeSubscriptionsRequest { switch: "nobody".to_owned(), subscriptions: None };
     let refused = api::client::southbound(channel).see_subscriptions(request).await.unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);
@@ -229,7 +244,7 @@ async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_control
     assert_eq!(one.told().await, None, "it goes on as before");
     let asking = v1::Subscriptions { asking: true, ..wants(5, &[]) };
     let other = Manual::attach_for_groups(&site, "s2", Some(asking)).await;
-    assert_eq!(one.told().await, Some((vec![], vec![])));
+    // That it asks is not that its hosts want nothing.
     other.send(Body::Subscriptions(wants(6, &[2]))).await;
     assert_eq!(one.told().await, Some((two(), vec![])));
 }

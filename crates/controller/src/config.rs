@@ -248,10 +248,10 @@ const REPORT_BYTES: usize = 64 << 10;
 
 impl Config {
     /// The most bytes of a message from a switch: what a table of `max_names` can need to be reported. A part takes 21
-    /// bytes, and there are at most 8 parts for every thousand names. With groups, what hosts want of them is said beside.
+    /// bytes, and there are at most 8 parts for every thousand names. What hosts want of multicasts is said beside, also by a switch
+    /// that another controller, or another configuration, had ask for it.
     pub fn report_bytes(&self) -> usize {
-        let of_groups = if self.groups.tenants.is_empty() { 0 } else { subscriptions::MOST_BYTES };
-        (REPORT_BYTES + of_groups + self.max_names / 4).min(self.limits.message_bytes)
+        (REPORT_BYTES + subscriptions::MOST_BYTES + self.max_names / 4).min(self.limits.message_bytes)
     }
 
     /// Reads and validates the file.

@@ -22,10 +22,8 @@ struct Last {
     memory: Option<MemoryUse>,
     /// Whether it can be asked for its log.
     says_log: bool,
-    /// Whether it understands who hears what is said to everybody, whether it hears what its hosts want of that, and the generation
-    /// and the key of what it was told.
+    /// Whether it understands who hears what is said to everybody, and the generation and the key of what it was told.
     takes_groups: bool,
-    hears_reports: bool,
     groups_told: Option<(u64, u64)>,
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
@@ -53,15 +51,6 @@ impl Said {
     /// Notes whether the switch understands who hears what is said to everybody.
     pub(crate) fn set_takes_groups(&self, takes_groups: bool) {
         self.lock().takes_groups = takes_groups;
-    }
-
-    /// Notes whether the switch hears what its hosts want of multicasts.
-    pub(crate) fn set_hears_reports(&self, hears_reports: bool) {
-        self.lock().hears_reports = hears_reports;
-    }
-
-    pub(crate) fn hears_reports(&self) -> bool {
-        self.lock().hears_reports
     }
 
     /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told those of another with

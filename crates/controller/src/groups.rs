@@ -3,7 +3,7 @@
 //! (`switch::groups`).
 //!
 //! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
-//! [`AT_MOST`], it has switches go on with what they were told.
+//! [`AT_MOST`], it has switches go on with what they were told. Names of which nobody knows what they want get all groups, also later.
 //!
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
@@ -13,7 +13,6 @@
 
 use crate::events::Level;
 use crate::shared::Shared;
-use crate::subscriptions::bytes_of;
 use crate::writer::Job;
 use api::v1;
 use bytes::Bytes;
@@ -23,7 +22,6 @@ use fib::topology::NodeId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -32,8 +30,8 @@ use tokio::sync::mpsc;
 const EVERY: Duration = Duration::from_millis(500);
 /// And how soon after something was said of what names want; while that goes on, after twice as long each time, up to [`EVERY`].
 const SOON: Duration = Duration::from_millis(20);
-/// How long switches are waited for that have said nothing yet. Each says something when it connects, and every 10 s to those that
-/// do not serve it.
+/// How long switches are waited for that have said nothing yet, from when the first one is here. Each says something when it connects,
+/// and every 10 s to those that do not serve it.
 const AT_MOST: Duration = Duration::from_secs(15);
 /// A pass may take this share of the time.
 const SHARE: u32 = 10;
@@ -142,17 +140,6 @@ impl Members {
             self.nodes.insert(node);
         }
     }
-
-    /// Who wants what. All names at the switches `deaf` get everything.
-    fn wanted(&self, shared: &Shared, deaf: &BTreeSet<NodeId>) -> v1::Wanted {
-        let mut by_group = BTreeMap::<IpAddr, Vec<u32>>::new();
-        shared.subscriptions.for_each(&self.names, |index, group| {
-            by_group.entry(group).or_default().push(index as u32);
-        });
-        let group = |(group, names)| v1::WantedGroup { group: bytes_of(group).into(), names };
-        let of_all = (0..).zip(&self.names).filter(|(_, (node, _))| deaf.contains(node)).map(|(index, _)| index);
-        v1::Wanted { groups: by_group.into_iter().map(group).collect(), of_all: of_all.collect() }
-    }
 }
 
 type ByTenant = BTreeMap<u32, Members>;
@@ -174,6 +161,13 @@ struct All {
 }
 
 impl All {
+    /// Takes the members that were found. A name that moves may change which switches are told of its tenant, and nothing of what
+    /// they are told.
+    fn replace(&mut self, found: ByTenant) {
+        self.generation += u64::from(found != self.members);
+        self.members = found;
+    }
+
     /// Brings what is told of each tenant along. With `wants`, it says who wants what.
     fn refresh(&mut self, wants: impl Fn(&Members) -> Option<v1::Wanted>) {
         let mut is_news = self.told.len() != self.members.len();
@@ -220,7 +214,7 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
     // The change that the members are of, and when it is looked again.
     let (mut known, mut next) = (None, Instant::now());
     // What their wishes are of; whether these are told yet.
-    let (mut heard, mut tells_wishes, began) = (None, false, Instant::now());
+    let (mut heard, mut tells_wishes, mut began) = (None, false, None::<Instant>);
     let mut soon = SOON;
     loop {
         tokio::select! {
@@ -242,28 +236,37 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
         if next <= Instant::now() {
             let Some(change) = Job::ask(&jobs, |state| state.network.change()).await else { return };
             if known != Some(change) {
+                let forgets = Arc::clone(&shared);
+                // In one turn of the writer: none can be added, and speak, meanwhile.
+                let forgotten = Job::ask(&jobs, move |state| {
+                    forgets.subscriptions.retain(&state.network.topology().nodes().map(|(node, _)| node).collect());
+                });
+                if forgotten.await.is_none() {
+                    return;
+                }
                 let start = Instant::now();
                 let Some(found) = gather(&settings, &jobs).await else { return };
                 next = Instant::now() + start.elapsed() * SHARE;
                 say(&settings, &all.members, &found, &shared);
-                (all.members, known, is_news) = (found, Some(change), true);
+                all.replace(found);
+                (known, is_news) = (Some(change), true);
             }
         }
         // Nothing is told before it is known: a switch keeps what another controller, or this one before its restart, told it.
         if known.is_none() {
             continue;
         }
-        let hears = |session: &Arc<crate::session::Session>| session.said().hears_reports();
-        let deaf: BTreeSet<NodeId> =
-            shared.sessions().iter().filter(|session| !hears(session)).map(|session| session.node()).collect();
-        if settings.snooping && !tells_wishes {
-            let is_heard = |node: &NodeId| deaf.contains(node) || shared.subscriptions.knows(*node);
-            let mut nodes = all.members.values().flat_map(|members| &members.nodes);
-            tells_wishes = began.elapsed() >= AT_MOST || nodes.all(is_heard);
+        if began.is_none() && !shared.sessions().is_empty() {
+            began = Some(Instant::now());
         }
-        let now_heard = (tells_wishes, shared.subscriptions.version(), deaf);
-        if is_news || heard.as_ref() != Some(&now_heard) {
-            all.refresh(|members| tells_wishes.then(|| members.wanted(&shared, &now_heard.2)));
+        if settings.snooping && !tells_wishes {
+            let mut nodes = all.members.values().flat_map(|members| &members.nodes);
+            let all_are_heard = nodes.all(|node| shared.subscriptions.is_settled(*node));
+            tells_wishes = all_are_heard || began.is_some_and(|began| began.elapsed() >= AT_MOST);
+        }
+        let now_heard = (tells_wishes, shared.subscriptions.version());
+        if is_news || heard != Some(now_heard) {
+            all.refresh(|members| tells_wishes.then(|| shared.subscriptions.wanted(&members.names)));
             heard = Some(now_heard);
         }
         all.tell(&settings, &shared);
@@ -330,6 +333,7 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, shared: &Shared) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Said;
     use fib::name::NameKind;
 
     fn name(i: u8) -> Name {
@@ -375,12 +379,14 @@ mod tests {
             }],
             ..v1::Subscriptions::default()
         };
-        let deaf: BTreeSet<NodeId> = [NodeId(0)].into();
+        let hear = |node, said| shared.subscriptions.hear(NodeId(node), said);
         let keys = |all: &All| [0, 1, 2].map(|node| all.key(NodeId(node)));
-        shared.subscriptions.hear(NodeId(1), said(1, 1, [239, 0, 0, 1]));
+        let wanted = |members: &Members| Some(shared.subscriptions.wanted(&members.names));
+        hear(0, None);
+        hear(1, Some(said(1, 1, [239, 0, 0, 1])));
         // Of a name that is elsewhere, which counts for nothing.
-        shared.subscriptions.hear(NodeId(2), said(1, 1, [239, 0, 0, 2]));
-        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        hear(2, Some(said(1, 1, [239, 0, 0, 2])));
+        all.refresh(wanted);
         let before = keys(&all);
         let told = all.for_switch(&Settings::default(), NodeId(0)).groups.remove(0).wanted.unwrap();
         assert_eq!(told.of_all, [0]);
@@ -388,12 +394,41 @@ mod tests {
         assert_eq!((&group[..], &names[..]), (&[239, 0, 0, 1][..], &[1][..]));
 
         let generation = all.generation;
-        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        all.refresh(wanted);
         assert_eq!((all.generation, keys(&all)), (generation, before));
-        shared.subscriptions.hear(NodeId(1), said(1, 2, [239, 0, 0, 3]));
-        all.refresh(|members| Some(members.wanted(&shared, &deaf)));
+        hear(1, Some(said(1, 2, [239, 0, 0, 3])));
+        all.refresh(wanted);
         let after = keys(&all);
         assert!(after[0] != before[0] && after[1] != before[1] && after[2] == before[2]);
+    }
+
+    #[test]
+    fn switches_that_a_name_leaves_and_comes_to_are_told_though_it_wants_nothing() {
+        let members = |nodes: [u32; 2]| {
+            let mut members = Members::default();
+            for (i, node) in (0..).zip(nodes) {
+                members.add(&name(i), NodeId(node), 3);
+            }
+            ByTenant::from([(7, members)])
+        };
+        let mut all = All::default();
+        all.replace(members([0, 1]));
+        all.refresh(|_| None);
+        let told = [0, 1, 2].map(|node| {
+            let said = Said::default();
+            said.set_takes_groups(true);
+            said.set_groups_told(all.generation, all.key(NodeId(node)));
+            said
+        });
+        let lack = |all: &All| [0, 1, 2].map(|i| told[i].lacks_groups(all.generation, || all.key(NodeId(i as u32))));
+        assert_eq!(lack(&all), [false; 3]);
+        all.replace(members([0, 1]));
+        assert_eq!(lack(&all), [false; 3]);
+        all.replace(members([0, 2]));
+        all.refresh(|_| None);
+        assert_eq!(lack(&all), [false, true, true]);
+        assert!(all.for_switch(&Settings::default(), NodeId(1)).groups.is_empty());
+        assert_eq!(all.for_switch(&Settings::default(), NodeId(2)).groups[0].names.len(), 2);
     }
 
     #[test]

@@ -134,10 +134,7 @@ impl Southbound for South {
         })?;
         session.said().set_says_log(says_log);
         session.said().set_takes_groups(takes_groups);
-        session.said().set_hears_reports(subscriptions.is_some());
-        if let Some(subscriptions) = subscriptions {
-            self.shared.subscriptions.hear(session.node(), subscriptions);
-        }
+        self.shared.subscriptions.hear(session.node(), subscriptions);
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 
@@ -189,7 +186,7 @@ impl Southbound for South {
         self.check(&peer, &switch, "see_subscriptions")?;
         let node = Job::ask(&self.jobs, move |state| state.node(&switch)).await.ok_or_else(stopping)?;
         let node = node.map_err(|refusal| crate::north::status_of(&refusal))?;
-        self.shared.subscriptions.hear(node, subscriptions.unwrap_or_default());
+        self.shared.subscriptions.hear(node, subscriptions);
         Ok(Response::new(SeeSubscriptionsReply {}))
     }
 }
@@ -417,7 +414,7 @@ pub(crate) fn hear(
             Ok(Heard::All)
         }
         Some(Body::Subscriptions(subscriptions)) => {
-            shared.subscriptions.hear(session.node(), subscriptions);
+            shared.subscriptions.hear(session.node(), Some(subscriptions));
             Ok(Heard::All)
         }
         Some(Body::Refused(refused)) => {

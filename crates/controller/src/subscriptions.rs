@@ -4,13 +4,16 @@
 //! is told, for each serves other switches. What a switch that is away said last holds: its hosts may want it still. A name counts where it
 //! is, so what is said of it elsewhere counts for nothing.
 //!
+//! Of a switch that has not said yet what its hosts want, and of one that never hears it, it is not known what its names want: they get
+//! all groups ([`Subscriptions::wanted`]).
+//!
 //! Bounds: [`MOST`] groups of the names of a switch; what is above is left out.
 
 use crate::change::State;
 use api::v1;
 use fib::name::Name;
 use fib::topology::NodeId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -38,7 +41,19 @@ struct Said {
 struct OfSwitch {
     session: u64,
     number: u64,
+    knows: Knows,
     groups: HashMap<[u8; 6], Vec<IpAddr>>,
+}
+
+/// What a switch knows of the wishes of its hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Knows {
+    /// It asks them.
+    #[default]
+    Nothing,
+    /// It does not hear them, nor ever will while it runs.
+    Never,
+    All,
 }
 
 impl Subscriptions {
@@ -46,29 +61,32 @@ impl Subscriptions {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A switch says what its names want.
-    pub(crate) fn hear(&self, node: NodeId, said: v1::Subscriptions) {
-        let v1::Subscriptions { session, number, asking, subscribers } = said;
+    /// A switch says what its names want; with none, that it does not hear it.
+    pub(crate) fn hear(&self, node: NodeId, said: Option<v1::Subscriptions>) {
         let is_news = {
             let all = &mut *self.lock();
             let is_first = !all.by_node.contains_key(&node);
             let of_switch = all.by_node.entry(node).or_default();
-            if !is_first && of_switch.session == session && of_switch.number >= number {
-                return;
-            }
-            (of_switch.session, of_switch.number) = (session, number);
-            let mut is_news = is_first;
-            if is_first || !asking {
-                let groups = groups_of(&subscribers);
-                is_news |= groups != of_switch.groups;
-                of_switch.groups = groups;
-            }
+            let before = of_switch.knows;
+            let is_other = match said {
+                Some(said) => of_switch.hear(said, is_first),
+                None => {
+                    *of_switch = OfSwitch { knows: Knows::Never, ..OfSwitch::default() };
+                    false
+                }
+            };
+            let is_news = is_first || is_other || of_switch.knows != before;
             all.version += u64::from(is_news);
             is_news
         };
         if is_news {
             self.changed.notify_one();
         }
+    }
+
+    /// Forgets what switches said that are no more: the number of one may be another's later.
+    pub(crate) fn retain(&self, nodes: &BTreeSet<NodeId>) {
+        self.lock().by_node.retain(|node, _| nodes.contains(node));
     }
 
     /// Waits until something was said that is news.
@@ -81,18 +99,26 @@ impl Subscriptions {
         self.lock().version
     }
 
-    /// Whether a switch ever said anything.
-    pub(crate) fn knows(&self, node: NodeId) -> bool {
-        self.lock().by_node.contains_key(&node)
+    /// Whether it is known of a switch what its names want, or that it never says so.
+    pub(crate) fn is_settled(&self, node: NodeId) -> bool {
+        self.lock().by_node.get(&node).is_some_and(|of_switch| of_switch.knows != Knows::Nothing)
     }
 
-    /// Calls `each` with every group that a name wants at its switch.
-    pub(crate) fn for_each(&self, names: &[(NodeId, [u8; 6])], mut each: impl FnMut(usize, IpAddr)) {
+    /// Which of these names, each at its switch, want which groups; and those of which nobody knows, which get all.
+    pub(crate) fn wanted(&self, names: &[(NodeId, [u8; 6])]) -> v1::Wanted {
+        let mut by_group = BTreeMap::<IpAddr, Vec<u32>>::new();
+        let mut of_all = Vec::new();
         let all = self.lock();
-        for (index, (node, name)) in names.iter().enumerate() {
-            let groups = all.by_node.get(node).and_then(|of_switch| of_switch.groups.get(name));
-            groups.into_iter().flatten().for_each(|group| each(index, *group));
+        for (index, (node, name)) in (0..).zip(names) {
+            let of_switch = all.by_node.get(node);
+            if of_switch.is_none_or(|of_switch| of_switch.knows != Knows::All) {
+                of_all.push(index);
+            }
+            let groups = of_switch.and_then(|of_switch| of_switch.groups.get(name));
+            groups.into_iter().flatten().for_each(|group| by_group.entry(*group).or_default().push(index));
         }
+        let group = |(group, names)| v1::WantedGroup { group: bytes_of(group).into(), names };
+        v1::Wanted { groups: by_group.into_iter().map(group).collect(), of_all }
     }
 
     /// How many there are.
@@ -126,6 +152,27 @@ impl Subscriptions {
     }
 }
 
+impl OfSwitch {
+    /// Whether other wishes are known then.
+    fn hear(&mut self, said: v1::Subscriptions, is_first: bool) -> bool {
+        let v1::Subscriptions { session, number, asking, subscribers } = said;
+        let is_new = is_first || self.knows == Knows::Never;
+        if !is_new && self.session == session && self.number >= number {
+            return false;
+        }
+        let began_anew = !is_new && self.session == session;
+        (self.session, self.number) = (session, number);
+        // One that was started again asks its hosts, and what it said before holds until it knows what they want. One that goes on and
+        // asks anew has forgotten all of it.
+        if asking && !is_new && !began_anew {
+            return false;
+        }
+        self.knows = if asking { Knows::Nothing } else { Knows::All };
+        let groups = groups_of(&subscribers);
+        std::mem::replace(&mut self.groups, groups) != self.groups
+    }
+}
+
 fn groups_of(subscribers: &[v1::Subscriber]) -> HashMap<[u8; 6], Vec<IpAddr>> {
     let mut left = MOST;
     let mut all = HashMap::new();
@@ -143,7 +190,7 @@ fn groups_of(subscribers: &[v1::Subscriber]) -> HashMap<[u8; 6], Vec<IpAddr>> {
 }
 
 /// The bytes of a group, as they are sent.
-pub(crate) fn bytes_of(group: IpAddr) -> Vec<u8> {
+fn bytes_of(group: IpAddr) -> Vec<u8> {
     match group {
         IpAddr::V4(group) => group.octets().to_vec(),
         IpAddr::V6(group) => group.octets().to_vec(),
@@ -169,30 +216,56 @@ mod tests {
     }
 
     fn groups_at(all: &Subscriptions, node: u32) -> Vec<String> {
-        let mut groups = Vec::new();
-        all.for_each(&[(NodeId(node), A)], |_, group| groups.push(group.to_string()));
-        groups
+        let wanted = all.wanted(&[(NodeId(node), A)]);
+        let text = |wanted: v1::WantedGroup| group(&wanted.group).unwrap().to_string();
+        wanted.groups.into_iter().map(text).collect()
+    }
+
+    fn gets_all(all: &Subscriptions, node: u32) -> bool {
+        all.wanted(&[(NodeId(node), A)]).of_all == [0]
     }
 
     #[test]
     fn what_a_switch_says_replaces_what_it_said_and_what_comes_late_does_not() {
         let all = Subscriptions::default();
-        assert!(!all.knows(NodeId(1)));
-        all.hear(NodeId(1), said(7, 2, false, &["239.0.0.1", "ff05::1", "10.0.0.1"]));
+        let hear = |node, said| all.hear(NodeId(node), Some(said));
+        assert!(!all.is_settled(NodeId(1)) && gets_all(&all, 1));
+        hear(1, said(7, 2, false, &["239.0.0.1", "ff05::1", "10.0.0.1"]));
         assert_eq!((groups_at(&all, 1), all.version()), (vec!["239.0.0.1".to_owned(), "ff05::1".to_owned()], 1));
-        assert!(groups_at(&all, 2).is_empty() && all.knows(NodeId(1)));
-        all.hear(NodeId(1), said(7, 1, false, &["239.0.0.2"]));
-        all.hear(NodeId(1), said(7, 2, false, &["239.0.0.2"]));
-        all.hear(NodeId(1), said(7, 3, false, &["239.0.0.1", "ff05::1"]));
+        assert!(groups_at(&all, 2).is_empty() && all.is_settled(NodeId(1)) && !gets_all(&all, 1));
+        hear(1, said(7, 1, false, &["239.0.0.2"]));
+        hear(1, said(7, 2, false, &["239.0.0.2"]));
+        hear(1, said(7, 3, false, &["239.0.0.1", "ff05::1"]));
         assert_eq!((all.version(), all.count()), (1, 2), "nothing of it is news");
         // It starts again: what it said holds until it has asked its hosts.
-        all.hear(NodeId(1), said(8, 1, true, &[]));
+        hear(1, said(8, 1, true, &[]));
         assert_eq!((all.version(), all.count()), (1, 2));
-        all.hear(NodeId(1), said(8, 2, false, &["239.0.0.9"]));
+        hear(1, said(8, 2, false, &["239.0.0.9"]));
         assert_eq!((groups_at(&all, 1), all.version()), (vec!["239.0.0.9".to_owned()], 2));
-        // One of which nothing is known says what it knows.
-        all.hear(NodeId(2), said(8, 1, true, &["239.0.0.3"]));
-        assert_eq!((groups_at(&all, 2).len(), all.version()), (1, 3));
+        // It goes on, and has forgotten what it heard.
+        hear(1, said(8, 3, true, &[]));
+        assert!(groups_at(&all, 1).is_empty() && gets_all(&all, 1) && !all.is_settled(NodeId(1)));
+    }
+
+    #[test]
+    fn names_get_all_while_nobody_knows_what_they_want_or_where_their_switch_never_hears_it() {
+        let all = Subscriptions::default();
+        let hear = |said| all.hear(NodeId(2), said);
+        // That it asks is no word of its hosts.
+        hear(Some(said(8, 1, true, &[])));
+        assert!(gets_all(&all, 2) && !all.is_settled(NodeId(2)));
+        hear(Some(said(8, 2, false, &[])));
+        assert!(!gets_all(&all, 2) && all.is_settled(NodeId(2)));
+        let version = all.version();
+        for _ in 0..2 {
+            hear(None);
+            assert!(gets_all(&all, 2) && all.is_settled(NodeId(2)));
+            assert_eq!(all.version(), version + 1);
+        }
+        hear(Some(said(8, 2, false, &["239.0.0.1"])));
+        assert!(!gets_all(&all, 2) && groups_at(&all, 2).len() == 1);
+        all.retain(&[NodeId(1)].into());
+        assert!(gets_all(&all, 2) && groups_at(&all, 2).is_empty(), "another switch has its number");
     }
 
     #[test]
@@ -203,7 +276,7 @@ mod tests {
             groups: (0..100).map(|j: u8| vec![0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, j].into()).collect(),
         };
         let subscribers: Vec<_> = (0..100).map(subscriber).collect();
-        all.hear(NodeId(1), v1::Subscriptions { subscribers, ..v1::Subscriptions::default() });
+        all.hear(NodeId(1), Some(v1::Subscriptions { subscribers, ..v1::Subscriptions::default() }));
         assert_eq!(all.count(), MOST);
         let single = |i: u32| v1::Subscriber { groups: subscriber(i).groups[..1].to_vec(), ..subscriber(i) };
         let most = v1::Subscriptions {
