@@ -105,7 +105,7 @@ pub const REASONS: [(&str, &str); 49] = [
     ),
     (
         "listener_query",
-        "A host asked which multicast groups others want, as multicast routers do. Its switch asks itself, and lets no host do so.",
+        "A host asked which multicast groups others want, as multicast routers do. Its switch asks itself, and carries no such question to other hosts.",
     ),
     (
         "no_subscriber",

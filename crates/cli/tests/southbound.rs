@@ -261,7 +261,8 @@ async fn each_of_several_controllers_is_told_what_hosts_want() {
         put(&client, 1, "h1").await;
         clients.push(client);
     }
-    let groups = Arc::new(Groups::new(Some(switch::subscriptions::Limits::default())));
+    let heard = switch::subscriptions::Subscriptions::new(switch::subscriptions::Limits::default(), 1);
+    let groups = Arc::new(Groups::new(Some(heard)));
     let snooping = Snooping { timing: Timing::new(30), floods_unknown: false, mdns_for_all: true };
     groups.tell(Some(snooping), []);
     let shared = agent::Shared::with_groups(replica(), groups);
@@ -277,6 +278,27 @@ async fn each_of_several_controllers_is_told_what_hosts_want() {
             })
             .await;
         }
+    }
+    agent.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_several_controllers_is_told_that_a_switch_does_not_hear_its_hosts() {
+    let sites = [(); 2].map(|()| Site::new("[groups]\ntenants = [0]\n"));
+    let _controllers = sites.each_ref().map(Site::start);
+    for site in &sites {
+        let mut client = site.client().await;
+        add_full_mesh(&mut client, 2).await;
+        put(&client, 1, "h1").await;
+        put(&client, 2, "h2").await;
+    }
+    let urls = sites.each_ref().map(|site| &*site.url).join(",");
+    let shared = agent::Shared::with_groups(replica(), Arc::new(Groups::new(None)));
+    let about = Arc::new(v1::MemoryUse::default);
+    let agent = tokio::spawn(agent::run("s2".to_owned(), urls, None, shared, about));
+    for site in &sites {
+        let mut one = Manual::attach_for_groups(site, "s1", Some(wants(1, &[]))).await;
+        while one.told().await != Some((vec![], vec![name(2).to_string()])) {}
     }
     agent.abort();
 }

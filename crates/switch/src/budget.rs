@@ -6,6 +6,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Budget {
     per_second: u32,
+    most: u32,
     left: f64,
     at: Instant,
 }
@@ -13,7 +14,12 @@ pub(crate) struct Budget {
 impl Budget {
     /// One of which nothing is spent.
     pub(crate) fn full(per_second: u32, now: Instant) -> Self {
-        Self { per_second, left: per_second.into(), at: now }
+        Self::with_burst(per_second, per_second, now)
+    }
+
+    /// One of which nothing is spent, with another number at once than a second.
+    pub(crate) fn with_burst(per_second: u32, most: u32, now: Instant) -> Self {
+        Self { per_second, most, left: most.into(), at: now }
     }
 
     /// Spends one, if there is one.
@@ -23,9 +29,8 @@ impl Budget {
 
     /// Whether there are so many.
     pub(crate) fn has(&mut self, n: usize, now: Instant) -> bool {
-        let full = f64::from(self.per_second);
-        let earned = now.saturating_duration_since(self.at).as_secs_f64() * full;
-        (self.left, self.at) = ((self.left + earned).min(full), now);
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * f64::from(self.per_second);
+        (self.left, self.at) = ((self.left + earned).min(self.most.into()), now);
         self.left >= n as f64
     }
 

@@ -19,7 +19,7 @@ use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
-use crate::subscriptions;
+use crate::subscriptions::{self, Allowance, Subscriptions};
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
@@ -248,7 +248,10 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (neighbours, shown_to) = (Neighbours::with_own(own), settings.shown_to.clone());
     // Where connections are tracked, such messages do not come as far as the table.
-    let groups = Groups::new(settings.flows.is_none().then_some(settings.subscriptions));
+    let n_hosts = ports.iter().filter(|port| port.role == Role::Host).count();
+    let heard = Subscriptions::new(settings.subscriptions, n_hosts);
+    let limits = heard.limits();
+    let groups = Groups::new(settings.flows.is_none().then_some(heard));
     let (shared, writer) =
         PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), neighbours, shown_to, groups);
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
@@ -277,6 +280,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 notes_true,
                 dhcp,
                 group_gate,
+                allowance: Allowance::new(limits),
                 device,
                 health,
                 retry,

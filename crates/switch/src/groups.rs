@@ -7,7 +7,8 @@
 //!
 //! Where the controller says so ([`Snooping`]), a multicast is for those names of the tenant alone whose hosts want its group
 //! ([`crate::subscriptions`]), and the controller tells who these are. Groups that hosts need not ask for are for the whole tenant
-//! ([`is_for_all`]), and so is what is no multicast of IP.
+//! ([`is_for_all`]), and so is what is no multicast of IP, and a multicast with a VLAN tag: hosts are not asked behind tags. Until the
+//! controller has said once who wants what, all is for the whole tenant.
 //!
 //! Hosts take an IP multicast or broadcast in a unicast frame; access points and Linux's bridge (`multicast_to_unicast`) do the
 //! same. Members are told by the controller, and kept while it is away.
@@ -21,9 +22,9 @@
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
-use crate::parse::{ARP, Network, ether_type, network};
+use crate::parse::{ARP, IPV4, IPV6, Network, ether_type, is_tagged, network};
 use crate::plane::{Mac, Neighbours};
-use crate::subscriptions::{Limits, Subscriptions, Timing};
+use crate::subscriptions::{Subscriptions, Timing};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -74,26 +75,42 @@ pub struct Wanted {
 pub(crate) struct Tenant {
     pub(crate) id: u32,
     pub(crate) names: Arc<[Mac]>,
-    wanted: Arc<Audiences>,
+    /// None: nobody knows.
+    wanted: Option<Arc<Audiences>>,
     snooping: Option<Snooping>,
 }
 
 /// Who gets a multicast, by its group, and who gets all.
 #[derive(Debug, Default)]
 struct Audiences {
-    by_group: HashMap<IpAddr, Arc<[Mac]>>,
+    by_group: HashMap<IpAddr, Audience>,
     of_all: Arc<[Mac]>,
+}
+
+/// Who gets what is sent to a group.
+#[derive(Debug)]
+struct Audience {
+    /// Those who want it, and those who get all.
+    names: Arc<[Mac]>,
+    /// The only one that wants it.
+    only: Option<Mac>,
 }
 
 impl From<Wanted> for Audiences {
     fn from(Wanted { by_group, of_all }: Wanted) -> Self {
-        let audience = |(group, mut names): (IpAddr, Vec<Mac>)| {
-            names.extend(&of_all);
+        let in_order = |names: &mut Vec<Mac>| {
             names.sort_unstable();
             names.dedup();
-            (group, names.into())
         };
-        Self { by_group: by_group.into_iter().map(audience).collect(), of_all: of_all.as_slice().into() }
+        let audience = |(group, mut names): (IpAddr, Vec<Mac>)| {
+            in_order(&mut names);
+            let only = (names.len() == 1).then(|| names[0]);
+            names.extend(&of_all);
+            in_order(&mut names);
+            (group, Audience { names: names.into(), only })
+        };
+        let by_group = by_group.into_iter().filter(|(_, names)| !names.is_empty()).map(audience).collect();
+        Self { by_group, of_all: of_all.as_slice().into() }
     }
 }
 
@@ -104,11 +121,12 @@ impl Tenant {
         if is_for_all(group, snooping.mdns_for_all) {
             return Some(&self.names);
         }
-        let wanted = self.wanted.by_group.get(&group).unwrap_or(&self.wanted.of_all);
+        let Some(Audiences { by_group, of_all }) = self.wanted.as_deref() else { return Some(&self.names) };
         // A sender that wants its own group is no other host that does.
-        match wanted.iter().any(|name| *name != sender) {
-            true => Some(wanted),
-            false => snooping.floods_unknown.then_some(&self.names),
+        match by_group.get(&group).filter(|audience| audience.only != Some(sender)) {
+            Some(audience) => Some(&audience.names),
+            None if snooping.floods_unknown => Some(&self.names),
+            None => of_all.iter().any(|name| *name != sender).then_some(of_all),
         }
     }
 }
@@ -124,9 +142,9 @@ pub fn is_for_all(group: IpAddr, mdns_for_all: bool) -> bool {
     }
 }
 
-/// The group of IP multicast that a frame is to. `type_at` as in [`crate::parse::NameField::extract`].
+/// The group of IP multicast that a frame without a VLAN tag is to. `type_at` as in [`crate::parse::NameField::extract`].
 pub fn group_of(frame: &[u8], type_at: usize) -> Option<IpAddr> {
-    let group: IpAddr = match network(frame, type_at).ok()? {
+    let group: IpAddr = match network(frame, type_at).ok().filter(|_| !is_tagged(frame, type_at))? {
         Network::V4(ip) => Ipv4Addr::from(*ip[16..].first_chunk::<4>()?).into(),
         Network::V6(ip) => Ipv6Addr::from(*ip[24..].first_chunk::<16>()?).into(),
     };
@@ -150,9 +168,9 @@ struct Names {
 }
 
 impl Groups {
-    /// Nobody hears anything yet. With limits, it is heard what hosts want.
-    pub fn new(limits: Option<Limits>) -> Self {
-        Self { told: ArcSwap::default(), subscriptions: limits.map(Subscriptions::new) }
+    /// Nobody hears anything yet. Where it is heard what hosts want, that is kept in `subscriptions`.
+    pub fn new(subscriptions: Option<Subscriptions>) -> Self {
+        Self { told: ArcSwap::default(), subscriptions }
     }
 
     /// Replaces all names by those of these tenants, which hear all that is to everybody. A name is of one tenant.
@@ -165,8 +183,8 @@ impl Groups {
         let before = self.told.load();
         let mut all = HashMap::new();
         for Told { id, names, wanted } in tenants {
-            let known = || before.tenants.values().find(|tenant| tenant.id == id).map(|tenant| tenant.wanted.clone());
-            let wanted = wanted.map_or_else(|| known().unwrap_or_default(), |wanted| Arc::new(wanted.into()));
+            let known = || before.tenants.values().find(|tenant| tenant.id == id)?.wanted.clone();
+            let wanted = wanted.map_or_else(known, |wanted| Some(Arc::new(wanted.into())));
             let tenant = Arc::new(Tenant { id, names: names.into(), wanted, snooping });
             all.extend(tenant.names.iter().map(|&name| (name, tenant.clone())));
         }
@@ -251,7 +269,8 @@ fn is_for_one_link(frame: &[u8]) -> bool {
     frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10)
 }
 
-/// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it.
+/// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it; or
+/// no whole packet, of which nobody can tell whom it is for.
 /// Subnets have a broadcast address that is the sender's up to some bits, which are ones.
 fn is_for_one_host(frame: &[u8], type_at: usize, neighbours: &Neighbours) -> bool {
     let address = |ip: &[u8], at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(ip.get(at..at + 4)?).ok()?));
@@ -265,7 +284,7 @@ fn is_for_one_host(frame: &[u8], type_at: usize, neighbours: &Neighbours) -> boo
             !(to.is_broadcast() || to.is_multicast() || is_of_subnet)
         }
         Ok(Network::V6(ip)) => ip.get(24) != Some(&0xff),
-        Err(_) => false,
+        Err(_) => matches!(ether_type(frame, type_at), Ok((IPV4 | IPV6, _))),
     }
 }
 
@@ -318,6 +337,12 @@ mod tests {
         assert_eq!(groups.of(A).unwrap().audience(A, None).unwrap().len(), 3, "no multicast of IP");
         assert_eq!((hears(A, ip("224.0.1.1")), hears(A, ip("ff05::1"))), (None, None));
 
+        // Those who get all make no group one that somebody wants, and a sender alone does not either.
+        groups.tell(snooping(true, true), told(Some(Wanted { of_all: vec![C], ..by_b.clone() })));
+        assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B, C]), all.clone()));
+        assert_eq!((hears(B, wanted), hears(C, wanted)), (all.clone(), Some(vec![B, C])));
+        groups.tell(snooping(false, true), told(Some(by_b.clone())));
+
         // Until it is known again who wants what, it is as before.
         groups.tell(snooping(true, false), told(None));
         assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B]), all.clone()));
@@ -327,7 +352,12 @@ mod tests {
         assert_eq!(hears(C, unwanted), None);
         assert_eq!((hears(A, ip("224.0.0.251")), hears(A, ip("224.0.0.252"))), (Some(vec![C]), all.clone()));
         groups.set([(7, vec![A, B, C])]);
-        assert_eq!((hears(A, unwanted), groups.snooping()), (all, None));
+        assert_eq!((hears(A, unwanted), groups.snooping()), (all.clone(), None));
+
+        // Nobody ever said who wants what.
+        let fresh = Groups::default();
+        fresh.tell(snooping(false, true), told(None));
+        assert_eq!(fresh.of(A).unwrap().audience(A, Some(wanted)).map(|names| names.to_vec()), all);
     }
 
     /// An IPv4 packet, or another frame.
@@ -365,7 +395,9 @@ mod tests {
         }
         let multicast = DropReason::Multicast;
         assert_eq!(admit(&frame([1, 0x80, 0xc2, 0, 0, 0], A, None), multicast), Err(multicast), "spanning tree");
-        assert_eq!(admit(&frame([1, 0, 0x5e, 0, 0, 0xfb], A, Some([224, 0, 0, 251])), multicast), Ok(()), "the sixth");
+        let packet = frame([1, 0, 0x5e, 0, 0, 0xfb], A, Some([224, 0, 0, 251]));
+        assert_eq!(admit(&packet[..packet.len() - 1], multicast), Err(multicast), "no whole packet");
+        assert_eq!(admit(&packet, multicast), Ok(()), "the sixth");
         assert_eq!(admit(&to_all(None), broadcast), Err(DropReason::GroupRate));
         assert!(Gate::new(0).is_none());
     }

@@ -204,6 +204,11 @@ pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), D
     Ok((ether_type, at + 2))
 }
 
+/// Whether a frame has a VLAN tag.
+pub(crate) fn is_tagged(frame: &[u8], type_at: usize) -> bool {
+    ether_type(frame, type_at).is_ok_and(|(_, at)| at > type_at + 2)
+}
+
 /// Finds the IP packet and cuts it to the length in its header, so that padding is not taken for payload.
 pub(crate) fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
     let (ether_type, at) = ether_type(frame, type_at)?;

@@ -4,6 +4,7 @@ use crate::acl::PortAcl;
 use crate::dhcp::Dhcp;
 use crate::groups::Gate;
 use crate::source::CheckSource;
+use crate::subscriptions::Allowance;
 use crate::worker::known::Known;
 use crate::worker::retry::Retry;
 use fib::action::PortId;
@@ -109,6 +110,8 @@ pub(crate) struct Port {
     pub(crate) dhcp: Option<Dhcp>,
     /// Which of its frames go to everybody; none: nothing does.
     pub(crate) group_gate: Option<Gate>,
+    /// What its hosts may say of multicast groups.
+    pub(crate) allowance: Allowance,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) retry: Retry,

@@ -15,7 +15,7 @@ use fibula_switch::flow::Flows;
 use fibula_switch::groups::{COPIES_PER_SECOND, FRAMES_PER_SECOND, Snooping, Told, Wanted};
 use fibula_switch::shim::INITIAL_HOPS;
 use fibula_switch::source::CheckSource;
-use fibula_switch::subscriptions::{Timing, query};
+use fibula_switch::subscriptions::{Limits, Timing, query};
 use netio::checksum::{fold, sum};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -236,7 +236,11 @@ const GROUP: [u8; 4] = [239, 1, 2, 3];
 
 /// Multicasts are for subscribers; name 3 wants the group.
 fn snooping_rig(check: CheckSource, floods_unknown: bool) -> Rig {
-    let mut rig = Rig::with_check(NameKind::Mac, &Settings::default(), check);
+    snooping_rig_with(&Settings::default(), check, floods_unknown)
+}
+
+fn snooping_rig_with(settings: &Settings, check: CheckSource, floods_unknown: bool) -> Rig {
+    let mut rig = Rig::with_check(NameKind::Mac, settings, check);
     for (name, value) in [(1, 1), (5, 1), (2, 2), (3, 3), (4, 4)] {
         rig.add(&mac(name), value);
     }
@@ -281,11 +285,14 @@ fn a_multicast_is_heard_by_those_who_want_its_group_and_by_nobody_else() {
         rig.assert_dropped(HOST_1, &to_group(1, [239, 1, 2, 4]), DropReason::NoSubscriber);
     }
     // What stays on a link, broadcasts and what is no packet of IP are for all.
-    for frame in [to_group(1, [224, 0, 0, 251]), from(1, ALL)] {
+    let other = to_group(1, [239, 1, 2, 4]);
+    // Nor are hosts asked behind a VLAN tag.
+    let tagged = [&other[..12], &[0x81, 0, 0, 5], &other[12..]].concat();
+    for frame in [to_group(1, [224, 0, 0, 251]), from(1, ALL), tagged] {
         let out = sorted(rig.exchange(HOST_1, &frame));
         assert_eq!(out.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [HOST_2, TRUNK_8]);
     }
-    assert_eq!((rig.counts().groups, rig.counts().copies), (3, 5));
+    assert_eq!((rig.counts().groups, rig.counts().copies), (4, 7));
 
     let mut rig = snooping_rig(CheckSource::Mac, true);
     assert_eq!(rig.exchange(HOST_1, &to_group(1, GROUP)).len(), 1);
@@ -323,6 +330,23 @@ fn a_report_is_kept_for_its_name_and_goes_no_further() {
         assert!(refused(&rig) > 900, "{}", refused(&rig));
         rig.assert_dropped(HOST_2, &igmp(2, 0x16, GROUP), DropReason::ListenerReport);
     }
+}
+
+#[test]
+fn reports_above_the_rate_of_a_port_are_refused_whatever_they_say() {
+    let subscriptions = Limits { groups_per_name: 5, groups_per_port: 10, reports_per_second: 1 };
+    let settings = Settings { subscriptions, ..Settings::default() };
+    let mut rig = snooping_rig_with(&settings, CheckSource::Mac, false);
+    // It says the same again and again, which changes nothing.
+    for _ in 0..1000 {
+        assert!(rig.exchange(HOST_1, &igmp(1, 0x16, GROUP)).is_empty());
+    }
+    let count = |rig: &Rig, reason| rig.counts().dropped(reason);
+    let taken = count(&rig, DropReason::ListenerReport);
+    assert!((10..100).contains(&taken), "{taken}");
+    assert_eq!(count(&rig, DropReason::ListenerRefused), 1000 - taken);
+    assert_eq!(rig.monitor.status().subscriptions.unwrap().refused, 1000 - taken);
+    rig.assert_dropped(HOST_2, &igmp(2, 0x16, GROUP), DropReason::ListenerReport);
 }
 
 #[test]

@@ -153,12 +153,15 @@ fn audience(frame: &[u8], tenant: u32, groups: &v1::GroupList) -> (Audience, Str
         return (Audience::Tenant, why.to_owned());
     };
     let text = group.to_string();
-    let wants = |row: &&v1::Subscribed| row.tenant == tenant && row.group == text;
+    // A sender that wants its own group is no other host that does.
+    let sender = Name::from_bytes(NameKind::Mac, frame.get(6..12).unwrap_or_default()).map(|name| name.to_string());
+    let is_other = |row: &v1::Subscribed| sender.as_ref().is_ok_and(|sender| row.name != *sender);
+    let wants = |row: &&v1::Subscribed| row.tenant == tenant && row.group == text && is_other(row);
     let names: Vec<String> = groups.subscribed.iter().filter(wants).map(|row| row.name.clone()).collect();
     match (names.is_empty(), groups.floods_unknown) {
         (false, _) => (Audience::Subscribers(names), format!("those who have joined {group} get a copy")),
-        (true, true) => (Audience::Tenant, format!("nobody has joined {group}, so each other name gets a copy")),
-        (true, false) => (Audience::Nobody, format!("nobody has joined {group}")),
+        (true, true) => (Audience::Tenant, format!("no other name has joined {group}, so each gets a copy")),
+        (true, false) => (Audience::Nobody, format!("no other name has joined {group}")),
     }
 }
 
@@ -265,6 +268,11 @@ mod tests {
         assert_eq!(gets(&to("ffffffffffff", "ffffffff"), 7, &groups), Audience::Tenant);
         let flood = v1::GroupList { floods_unknown: true, mdns_for_all: false, ..groups.clone() };
         assert_eq!((gets(&other, 7, &flood), gets(&mdns, 7, &flood)), (Audience::Tenant, Audience::Tenant));
+        let own = v1::Subscribed { name: "02:00:00:00:00:02".to_owned(), ..groups.subscribed[1].clone() };
+        let [alone, alone_with_flood] =
+            [&groups, &flood].map(|groups| v1::GroupList { subscribed: vec![own.clone()], ..groups.clone() });
+        assert_eq!(gets(&wanted, 7, &alone), Audience::Nobody, "the sender is the only one");
+        assert_eq!(gets(&wanted, 7, &alone_with_flood), Audience::Tenant);
         let off = v1::GroupList { snooping: false, ..groups };
         assert_eq!(gets(&wanted, 7, &off), Audience::Tenant);
     }

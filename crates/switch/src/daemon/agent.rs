@@ -572,7 +572,8 @@ async fn session<T: Tables>(
             continue;
         }
         if let Some(groups) = message.groups {
-            tells_subscriptions = groups.snooping.is_some();
+            // Also that they are not asked any more.
+            tells_subscriptions |= groups.snooping.is_some();
             subscriptions::take(groups, &shared.groups);
             continue;
         }

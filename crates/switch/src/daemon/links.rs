@@ -112,7 +112,9 @@ impl Keeper {
     /// # Errors
     /// The error of the operating system.
     pub(super) fn start(self) -> io::Result<()> {
-        if self.trunks.is_empty() && self.lldp.is_empty() {
+        // Hosts are asked again what they want when their cables are plugged in.
+        let follows_hosts = !self.hosts.is_empty() && self.shared.groups().subscriptions().is_some();
+        if self.trunks.is_empty() && self.lldp.is_empty() && !follows_hosts {
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -84,9 +84,7 @@ impl Page {
             }),
         }
     }
-}
 
-impl Page {
     /// The groups that names here want.
     fn wanted(&self) -> Value {
         let groups = self.shared.groups();
@@ -244,9 +242,9 @@ impl StatusSource for Page {
             });
             status["drops"] = Value::Object(drops.collect());
             if let Some(subscriptions::Counts { reports, refused, questions, subscriptions }) = plane.subscriptions {
-                let is_asking = self.shared.groups().snooping().is_some();
+                let is_snooping = self.shared.groups().snooping().is_some();
                 status["subscriptions"] = json!({
-                    "asking": is_asking, "reports": reports, "refused": refused, "questions": questions,
+                    "snooping": is_snooping, "reports": reports, "refused": refused, "questions": questions,
                     "subscriptions": subscriptions, "by_name": self.wanted(),
                 });
             }

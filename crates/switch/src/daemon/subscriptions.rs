@@ -146,7 +146,9 @@ impl Keeper {
         let Some(subscriptions) = groups.subscriptions() else { return };
         let snooping = groups.snooping();
         if snooping != self.snooping {
-            if self.snooping.is_none_or(|before| snooping.is_none_or(|now| now.timing != before.timing)) {
+            // What hosts said of groups that were not kept then is not known.
+            let asked = |snooping: Option<Snooping>| snooping.map(|snooping| (snooping.timing, snooping.mdns_for_all));
+            if asked(snooping) != asked(self.snooping) {
                 self.begin(snooping, now);
             }
             if snooping.is_none() {
@@ -177,7 +179,7 @@ impl Keeper {
         for port in self.querier.due(timing, now) {
             frames.extend(query::general(timing).map(|frame| (port, frame)));
         }
-        for (port, group) in self.querier.due_for_groups(subscriptions.take_asks(), timing, now) {
+        for (port, group) in self.querier.due_for_groups(subscriptions.take_asks((timing, now)), timing, now) {
             frames.push((port, query::of_group(group, timing)));
         }
         if !frames.is_empty() {
@@ -194,13 +196,18 @@ impl Keeper {
         }
     }
 
-    /// Multicasts are for subscribers from now on, or with other times, or not any more.
+    /// Multicasts are for subscribers from now on, or are asked for otherwise, or not any more. What was said before holds no more: until
+    /// hosts have answered, their names get all groups.
     fn begin(&mut self, snooping: Option<Snooping>, now: Instant) {
+        if !std::mem::replace(&mut self.is_asking, true) {
+            self.number += 1;
+            self.shared.set_subscriptions(self.message(ByName::new()));
+        }
         self.querier = Querier::default();
         (self.up, self.places, self.version) = Default::default();
         self.looked = now.checked_sub(LOOK).unwrap_or(now);
         if let Some(Snooping { timing, .. }) = snooping {
-            (self.settles, self.is_asking) = (now + 2 * LOOK + timing.response(), true);
+            self.settles = now + 2 * LOOK + timing.response();
         }
         self.said = None;
     }
@@ -293,15 +300,19 @@ async fn tell(
     groups: Arc<Groups>,
     mut said: watch::Receiver<v1::Subscriptions>,
 ) {
+    let mut wants_to_know = false;
     loop {
         let subscriptions = said.borrow_and_update().clone();
-        let request = v1::SeeSubscriptionsRequest { switch: switch.clone(), subscriptions: Some(subscriptions) };
+        // A switch that does not hear its hosts says so, and not that they want nothing.
+        let subscriptions = groups.subscriptions().map(|_| subscriptions);
+        let request = v1::SeeSubscriptionsRequest { switch: switch.clone(), subscriptions };
         let ask = |mut client: Client| {
             let request = request.clone();
             async move { client.see_subscriptions(request).await.is_ok() }
         };
-        // Where multicasts are for all, nobody wants to know.
-        let is_told = groups.snooping().is_none() || controller.ask(ask).await;
+        // Where multicasts are for all, nobody wants to know; but when that begins, what was said holds no more.
+        wants_to_know |= groups.snooping().is_some();
+        let is_told = !wants_to_know || controller.ask(ask).await;
         tokio::select! {
             changed = said.changed() => if changed.is_err() { return },
             () = pause(if is_told { REFRESH } else { PAUSE }) => {}

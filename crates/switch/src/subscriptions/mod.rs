@@ -10,10 +10,16 @@
 //! sources of a group is asked whether it wants it still. Where several hosts are behind one port, those of old protocols keep silent
 //! when another one answers; so such an answer holds for all at the port that have the group.
 //!
-//! Bounds: groups of a name, subscriptions of a port, and records that a port may send a second ([`Limits`]). What is above is refused
-//! and counted, and harms nobody at other ports.
+//! Bounds: groups of a name, subscriptions of a port, and what a port may say and change a second ([`Limits`]). What a switch keeps in
+//! all is divided evenly among its host ports. What is above is refused and counted, and takes nothing from other ports. A worker
+//! refuses frames above their rate before it reads them, without the lock.
 //!
-//! Cost: the slow path, one lock a report. 24 bytes a subscription.
+//! Cost: the slow path, one lock a report; the keeper holds it for one pass over the table ten times a second. 40 bytes a
+//! subscription.
+//!
+//! Limits: hosts behind a VLAN tag are not asked, so what they say is not kept, and what they send is for the whole tenant
+//! ([`crate::groups::group_of`]). A host of an old protocol that keeps silent since another one answered is noted only if its name had
+//! the group before. One of IGMPv1 takes up to 10 s to answer, so it loses its groups now and then with an interval below 5 s.
 
 pub mod query;
 pub mod report;
@@ -26,8 +32,9 @@ use report::{Report, Says};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What hosts may have noted: the section `[subscriptions]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -37,7 +44,8 @@ pub struct Limits {
     pub groups_per_name: u32,
     /// Groups of all names at a port, counted by name.
     pub groups_per_port: u32,
-    /// What the hosts of a port may say a second, counted by group; as much at once.
+    /// Reports of a port a second, of a worker; and groups that its names may come to or leave a second. At once, as many as
+    /// `groups_per_port`, if that is more: so all may answer a question.
     pub reports_per_second: u32,
 }
 
@@ -68,10 +76,23 @@ impl Limits {
             None => Ok(()),
         }
     }
+
+    /// What each of so many ports may, so that none takes what is another's.
+    fn shared_by(self, n_host_ports: usize) -> Self {
+        let share = (MOST / n_host_ports.max(1)) as u32;
+        Self { groups_per_port: self.groups_per_port.min(share), ..self }
+    }
+
+    fn budget(self, now: Instant) -> Budget {
+        Budget::with_burst(self.reports_per_second, self.reports_per_second.max(self.groups_per_port), now)
+    }
 }
 
 /// What all names at a switch may have noted, whatever the ports may: a report of all is some 230 KB.
 const MOST: usize = 8192;
+
+/// Besides the time that a host has to answer: until the question left, and the answer came.
+const ON_THE_WAY: Duration = Duration::from_millis(500);
 
 /// Why a report is not taken: the port said too much, or the name has as many groups as it may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,28 +119,51 @@ pub type ByName = BTreeMap<Mac, Vec<IpAddr>>;
 pub struct Subscriptions {
     limits: Limits,
     table: Mutex<Table>,
+    reports: AtomicU64,
+    refused: AtomicU64,
+    questions: AtomicU64,
 }
+
+/// What a port may say to a worker.
+#[derive(Debug)]
+pub(crate) struct Allowance(Budget);
+
+impl Allowance {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self(limits.budget(Instant::now()))
+    }
+}
+
+/// The index of a port, and a name there.
+type Place = (u8, Mac);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the index of the port and the name: groups, and until when each holds.
-    names: BTreeMap<(u8, Mac), Vec<(IpAddr, Instant)>>,
-    /// How many groups these are.
+    /// Groups of names, and until when each holds.
+    names: BTreeMap<Place, Vec<(IpAddr, Instant)>>,
+    /// How many groups these are, in all and at each port.
     n: usize,
+    n_at: BTreeMap<u8, usize>,
+    /// What the names at a port may change.
     budgets: HashMap<u8, Budget>,
     /// Raised with each group of a name that comes or goes.
     version: u64,
-    /// Ports that are to be asked for a group.
-    asks: Vec<(u8, IpAddr)>,
+    /// Names whose port is to be asked for a group.
+    asks: BTreeSet<(u8, IpAddr, Mac)>,
     /// Ports whose cables were plugged in.
     came_up: BTreeSet<u8>,
-    counts: Counts,
 }
 
 impl Subscriptions {
-    /// None yet.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, table: Mutex::default() }
+    /// None yet, at a switch with so many host ports.
+    pub fn new(limits: Limits, n_host_ports: usize) -> Self {
+        let (reports, refused, questions) = Default::default();
+        Self { limits: limits.shared_by(n_host_ports), table: Mutex::default(), reports, refused, questions }
+    }
+
+    /// What each port may.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -137,37 +181,52 @@ impl Subscriptions {
         (timing, now): (Timing, Instant),
         keeps: impl Fn(IpAddr) -> bool,
     ) -> Result<(), Refused> {
+        let holds_until = now + timing.holds();
         let table = &mut *self.lock();
-        let budget = table.budgets.entry(port).or_insert_with(|| Budget::full(self.limits.reports_per_second, now));
-        let n_records = report.words().count().max(1);
-        let mut all = budget.take_many(n_records, now);
-        if all {
-            let holds_until = now + timing.holds();
-            for (group, says) in report.words().filter(|(group, _)| keeps(*group)) {
-                match says {
-                    Says::Wants => all &= table.want(&self.limits, port, name, group, holds_until),
-                    Says::Leaves => table.forget(port, name, group),
-                    Says::MayLeave => table.doubt(port, name, group, now + timing.last() * query::ROBUSTNESS),
-                }
-                if report.speaks_for_others() {
-                    let there = table.names.range_mut((port, [0; 6])..=(port, [0xff; 6]));
-                    let same = there.flat_map(|(_, groups)| groups).filter(|(other, _)| *other == group);
-                    same.for_each(|(_, until)| *until = holds_until);
-                }
+        let mut all = true;
+        for (group, says) in report.words().filter(|(group, _)| keeps(*group)) {
+            let place = (port, name);
+            // What a host repeats changes nothing, and may be said whatever it changed before.
+            let is_change = match says {
+                Says::Wants => !table.repeat(place, group, holds_until),
+                Says::Leaves | Says::MayLeave => table.has(place, group),
+            };
+            if is_change {
+                let budget = table.budgets.entry(port).or_insert_with(|| self.limits.budget(now));
+                let may = budget.take(now);
+                all &= may && table.change(&self.limits, place, (group, says), holds_until);
+            }
+            if report.speaks_for_others() {
+                let there = table.names.range_mut((port, [0; 6])..=(port, [0xff; 6]));
+                let same = there.flat_map(|(_, groups)| groups).filter(|(other, _)| *other == group);
+                same.for_each(|(_, until)| *until = holds_until);
             }
         }
-        *if all { &mut table.counts.reports } else { &mut table.counts.refused } += 1;
-        if all { Ok(()) } else { Err(Refused) }
+        if all {
+            self.reports.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        self.count_refused();
+        Err(Refused)
     }
 
-    /// A host sent a report that is not as it should be.
-    pub fn count_malformed(&self) {
-        self.lock().counts.refused += 1;
+    /// Whether a port may say anything now; if not, it is counted.
+    pub(crate) fn admit(&self, allowance: &mut Allowance) -> bool {
+        let may = allowance.0.take(Instant::now());
+        if !may {
+            self.count_refused();
+        }
+        may
+    }
+
+    /// A host sent a report that is not as it should be, or too many.
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
     }
 
     /// So many questions were sent.
     pub fn count_questions(&self, n: u64) {
-        self.lock().counts.questions += n;
+        self.questions.fetch_add(n, Relaxed);
     }
 
     /// Forgets what does not hold any more, and what names said at ports, given by their indices, where they are not any more.
@@ -177,7 +236,11 @@ impl Subscriptions {
             groups.retain(|(_, until)| *until > now);
             !groups.is_empty() && is_there(name, *port)
         });
-        let n = table.names.values().map(Vec::len).sum();
+        table.n_at.clear();
+        for ((port, _), groups) in &table.names {
+            *table.n_at.entry(*port).or_default() += groups.len();
+        }
+        let n = table.n_at.values().sum();
         table.version += u64::from(n != std::mem::replace(&mut table.n, n));
     }
 
@@ -187,6 +250,7 @@ impl Subscriptions {
         table.version += u64::from(!table.names.is_empty());
         table.names.clear();
         table.asks.clear();
+        table.n_at.clear();
         table.n = 0;
     }
 
@@ -199,17 +263,29 @@ impl Subscriptions {
     pub fn all(&self) -> ByName {
         let mut all = ByName::new();
         for ((_, name), groups) in &self.lock().names {
-            let of_name = all.entry(*name).or_default();
-            of_name.extend(groups.iter().map(|(group, _)| *group));
-            of_name.sort_unstable();
-            of_name.dedup();
+            all.entry(*name).or_default().extend(groups.iter().map(|(group, _)| *group));
+        }
+        for groups in all.values_mut() {
+            groups.sort_unstable();
+            groups.dedup();
         }
         all
     }
 
-    /// The ports that are to be asked for a group, since this was called last.
-    pub fn take_asks(&self) -> Vec<(u8, IpAddr)> {
-        std::mem::take(&mut self.lock().asks)
+    /// The ports that are to be asked for a group now, since this was called last. What is not repeated ends when its host has had
+    /// the time to answer.
+    pub fn take_asks(&self, (timing, now): (Timing, Instant)) -> Vec<(u8, IpAddr)> {
+        let until = now + timing.last() * query::ROBUSTNESS + ON_THE_WAY;
+        let table = &mut *self.lock();
+        let asks = std::mem::take(&mut table.asks);
+        for (port, group, name) in &asks {
+            if let Some(known) = table.find((*port, *name), *group) {
+                *known = until.min(*known);
+            }
+        }
+        let mut asks: Vec<_> = asks.into_iter().map(|(port, group, _)| (port, group)).collect();
+        asks.dedup();
+        asks
     }
 
     /// A cable was plugged in at a port: it is to be asked for all.
@@ -224,61 +300,67 @@ impl Subscriptions {
 
     /// What was heard since the start.
     pub fn counts(&self) -> Counts {
-        let table = self.lock();
-        Counts { subscriptions: table.n as u64, ..table.counts }
+        let subscriptions = self.lock().n as u64;
+        let read = |count: &AtomicU64| count.load(Relaxed);
+        let (reports, refused, questions) = (read(&self.reports), read(&self.refused), read(&self.questions));
+        Counts { reports, refused, questions, subscriptions }
     }
 }
 
 impl Table {
-    fn len_at(&self, port: u8) -> usize {
-        self.names.range((port, [0; 6])..=(port, [0xff; 6])).map(|(_, groups)| groups.len()).sum()
+    fn find(&mut self, place: Place, group: IpAddr) -> Option<&mut Instant> {
+        let groups = self.names.get_mut(&place)?;
+        groups.iter_mut().find(|(known, _)| *known == group).map(|(_, until)| until)
     }
 
-    /// Whether there was room for it.
-    fn want(&mut self, limits: &Limits, port: u8, name: Mac, group: IpAddr, until: Instant) -> bool {
-        if let Some(known) = self.names.get_mut(&(port, name)).and_then(|groups| find(groups, group)) {
-            *known = until;
-            return true;
-        }
-        let n_of_name = self.names.get(&(port, name)).map_or(0, Vec::len);
-        if n_of_name >= limits.groups_per_name as usize
-            || self.len_at(port) >= limits.groups_per_port as usize
-            || self.n >= MOST
-        {
-            return false;
-        }
-        self.names.entry((port, name)).or_default().push((group, until));
-        self.n += 1;
-        self.version += 1;
+    fn has(&self, place: Place, group: IpAddr) -> bool {
+        self.names.get(&place).is_some_and(|groups| groups.iter().any(|(known, _)| *known == group))
+    }
+
+    /// Whether the name has the group already; then it holds until then.
+    fn repeat(&mut self, (port, name): Place, group: IpAddr, until: Instant) -> bool {
+        let Some(known) = self.find((port, name), group) else { return false };
+        *known = until;
+        // What it was to be asked, it has answered.
+        self.asks.remove(&(port, group, name));
         true
     }
 
-    fn forget(&mut self, port: u8, name: Mac, group: IpAddr) {
-        let Some(groups) = self.names.get_mut(&(port, name)) else { return };
+    /// Whether there was room for it.
+    fn change(&mut self, limits: &Limits, (port, name): Place, (group, says): (IpAddr, Says), until: Instant) -> bool {
+        match says {
+            Says::Wants => {
+                let n_of_name = self.names.get(&(port, name)).map_or(0, Vec::len);
+                let n_of_port = self.n_at.entry(port).or_default();
+                if n_of_name >= limits.groups_per_name as usize || *n_of_port >= limits.groups_per_port as usize {
+                    return false;
+                }
+                *n_of_port += 1;
+                self.names.entry((port, name)).or_default().push((group, until));
+                (self.n, self.version) = (self.n + 1, self.version + 1);
+            }
+            Says::Leaves => self.forget((port, name), group),
+            // It is asked whether it wants it still.
+            Says::MayLeave => {
+                self.asks.insert((port, group, name));
+            }
+        }
+        true
+    }
+
+    fn forget(&mut self, place: Place, group: IpAddr) {
+        let Some(groups) = self.names.get_mut(&place) else { return };
         let before = groups.len();
         groups.retain(|(other, _)| *other != group);
         if groups.len() < before {
+            *self.n_at.entry(place.0).or_insert(1) -= 1;
             self.n -= 1;
             self.version += 1;
         }
         if groups.is_empty() {
-            self.names.remove(&(port, name));
+            self.names.remove(&place);
         }
     }
-
-    /// It holds until then at most, if its host does not repeat it, which is asked for.
-    fn doubt(&mut self, port: u8, name: Mac, group: IpAddr, until: Instant) {
-        if let Some(known) = self.names.get_mut(&(port, name)).and_then(|groups| find(groups, group)) {
-            *known = until.min(*known);
-            if !self.asks.contains(&(port, group)) {
-                self.asks.push((port, group));
-            }
-        }
-    }
-}
-
-fn find(groups: &mut [(IpAddr, Instant)], group: IpAddr) -> Option<&mut Instant> {
-    groups.iter_mut().find(|(known, _)| *known == group).map(|(_, until)| until)
 }
 
 #[cfg(test)]

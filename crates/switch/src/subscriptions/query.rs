@@ -1,7 +1,9 @@
 //! The questions of a switch to the hosts at a port: who wants which groups (IGMPv3 and MLDv2; older hosts take them for theirs).
 //!
-//! They are sent from addresses that no router has, so a router that asks as well goes on doing so (RFC 4541, 2.1.1): 0.0.0.0, and a
-//! link-local address made of [`SOURCE`]. Only the hosts of one port hear one, so all switches have the same.
+//! They are sent from addresses with which no router is outdone that asks as well: 0.0.0.0, which takes no part in elections (RFC 4541,
+//! 2.1.1), and a link-local address that is above each that is made of a MAC address, for with MLD the lowest one goes on asking (RFC
+//! 3810, 7.6.2). A router with a random address above it, one of 65536, falls silent behind its port. Only the hosts of one port hear
+//! a question, so all switches have the same.
 //!
 //! Sources: RFC 3376 (4.1, 8), RFC 3810 (5.1, 9). Differs: the times are settable as one, the interval; the others keep the share that
 //! they have of the 125 seconds there.
@@ -14,8 +16,8 @@ use std::time::Duration;
 
 /// The Ethernet source of questions: locally administered, and no host's.
 pub const SOURCE: Mac = [0x02, 0x66, 0x69, 0x62, 0x75, 0x6c];
-/// The same as a link-local address.
-const SOURCE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x0066, 0x69ff, 0xfe62, 0x756c);
+/// No address made of a MAC address has an odd first byte behind the prefix, as this one (RFC 4291, appendix A).
+const SOURCE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xffff, 0x69ff, 0xfe62, 0x756c);
 
 const ALL_IPV4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_IPV6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -151,6 +153,9 @@ mod tests {
         }
         assert_eq!(general(Timing::new(30))[0][39..48], [24, 0xec, 0xc9, 0, 0, 0, 0, 2, 30]);
         assert_eq!(general(usual)[1][..6], [0x33, 0x33, 0, 0, 0, 1]);
+        // The lowest address would be elected: no router's is above, made of the last MAC address of a station.
+        let source = Ipv6Addr::from(*general(usual)[1][22..].first_chunk::<16>().unwrap());
+        assert!(source.is_unicast_link_local() && source > "fe80::feff:ffff:feff:ffff".parse::<Ipv6Addr>().unwrap());
         assert_eq!(of_group("239.255.1.2".parse().unwrap(), usual)[..6], [1, 0, 0x5e, 0x7f, 1, 2]);
     }
 }

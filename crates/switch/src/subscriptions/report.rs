@@ -17,7 +17,7 @@
 //! Sources: RFC 1112 (appendix I), RFC 2236 (2), RFC 3376 (4.2), RFC 2710 (3), RFC 3810 (5.2, 6.2), RFC 3590 (4). Cost: the slow path;
 //! two passes over a message, no allocation.
 
-use crate::parse::{ICMPV6, Network, network};
+use crate::parse::{ICMPV6, Network, is_tagged, network};
 use netio::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -66,45 +66,44 @@ pub struct Malformed;
 /// # Errors
 /// [`Malformed`].
 pub fn read(frame: &[u8], type_at: usize) -> Option<Result<Message<'_>, Malformed>> {
-    match network(frame, type_at).ok()? {
-        Network::V4(ip) => read_igmp(ip),
-        Network::V6(ip) => read_mld(ip),
+    find(frame, type_at).map(Found::read)
+}
+
+/// A message of IGMP or MLD, of which nothing but its type was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    Igmp { header: &'a [u8], message: &'a [u8] },
+    Mld { header: &'a [u8], has_alert: bool, message: &'a [u8] },
+}
+
+impl<'a> Found<'a> {
+    /// # Errors
+    /// [`Malformed`].
+    pub(crate) fn read(self) -> Result<Message<'a>, Malformed> {
+        match self {
+            Found::Igmp { header, message } => read_igmp(header, message),
+            Found::Mld { header, has_alert, message } => read_mld(header, has_alert, message),
+        }
     }
 }
 
-/// ```text
-///  0 type | 1 | 2 checksum | 4 group                                     0x12, 0x16, 0x17
-///  0 type | 1 | 2 checksum | 4 reserved | 6 number of records | 8 ...    0x22
-/// ```
-fn read_igmp(ip: &[u8]) -> Option<Result<Message<'_>, Malformed>> {
+/// Finds a message in a frame without a VLAN tag, at little cost.
+pub(crate) fn find(frame: &[u8], type_at: usize) -> Option<Found<'_>> {
+    match network(frame, type_at).ok().filter(|_| !is_tagged(frame, type_at))? {
+        Network::V4(ip) => find_igmp(ip),
+        Network::V6(ip) => find_mld(ip),
+    }
+}
+
+fn find_igmp(ip: &[u8]) -> Option<Found<'_>> {
     let (header, message) = ip.split_at_checked(usize::from(ip[0] & 15) * 4)?;
     let kind = *message.first().filter(|_| header[9] == IGMP)?;
-    if !matches!(kind, 0x11 | 0x12 | 0x16 | 0x17 | 0x22) {
-        return None;
-    }
-    let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
-    let is_right = is_whole && header[8] == 1 && fold(sum(header)) == 0xffff && fold(sum(message)) == 0xffff;
-    let Some(fixed) = message.first_chunk::<8>().filter(|_| is_right) else { return Some(Err(Malformed)) };
-    let group = Ipv4Addr::from_octets([fixed[4], fixed[5], fixed[6], fixed[7]]);
-    let one = |says| match group.is_multicast() {
-        true => Ok(Message::Report(Report(Form::One(group.into(), says)))),
-        false => Err(Malformed),
-    };
-    Some(match kind {
-        0x11 => Ok(Message::Query),
-        0x12 | 0x16 => one(Says::Wants),
-        0x17 => one(Says::Leaves),
-        _ => whole::<4>(&message[8..], [fixed[6], fixed[7]]).map(|records| Message::Report(Report(Form::V3(records)))),
-    })
+    matches!(kind, 0x11 | 0x12 | 0x16 | 0x17 | 0x22).then_some(Found::Igmp { header, message })
 }
 
-/// ```text
-///  0 type | 1 code | 2 checksum | 4 delay | 6 reserved | 8 group                      131, 132
-///  0 type | 1 code | 2 checksum | 4 reserved | 6 number of records | 8 ...            143
-/// ```
-fn read_mld(ip: &[u8]) -> Option<Result<Message<'_>, Malformed>> {
-    let payload = &ip[IPV6_HEADER..];
-    let (has_alert, message) = match ip[6] {
+fn find_mld(ip: &[u8]) -> Option<Found<'_>> {
+    let (header, payload) = ip.split_at_checked(IPV6_HEADER)?;
+    let (has_alert, message) = match header[6] {
         ICMPV6 => (false, payload),
         HOP_BY_HOP => {
             let len = 8 + 8 * usize::from(*payload.get(1)?);
@@ -116,27 +115,52 @@ fn read_mld(ip: &[u8]) -> Option<Result<Message<'_>, Malformed>> {
         }
         _ => return None,
     };
-    let kind = *message.first()?;
-    if !matches!(kind, 130 | 131 | 132 | 143) {
-        return None;
+    matches!(message.first()?, 130 | 131 | 132 | 143).then_some(Found::Mld { header, has_alert, message })
+}
+
+/// ```text
+///  0 type | 1 | 2 checksum | 4 group                                     0x12, 0x16, 0x17
+///  0 type | 1 | 2 checksum | 4 reserved | 6 number of records | 8 ...    0x22
+/// ```
+fn read_igmp<'a>(header: &'a [u8], message: &'a [u8]) -> Result<Message<'a>, Malformed> {
+    let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
+    let is_right = is_whole && header[8] == 1 && fold(sum(header)) == 0xffff && fold(sum(message)) == 0xffff;
+    let fixed = message.first_chunk::<8>().filter(|_| is_right).ok_or(Malformed)?;
+    let group = Ipv4Addr::from_octets([fixed[4], fixed[5], fixed[6], fixed[7]]);
+    let one = |says| match group.is_multicast() {
+        true => Ok(Message::Report(Report(Form::One(group.into(), says)))),
+        false => Err(Malformed),
+    };
+    match fixed[0] {
+        0x11 => Ok(Message::Query),
+        0x12 | 0x16 => one(Says::Wants),
+        0x17 => one(Says::Leaves),
+        _ => whole::<4>(&message[8..], [fixed[6], fixed[7]]).map(|records| Message::Report(Report(Form::V3(records)))),
     }
-    let source = Ipv6Addr::from(<[u8; 16]>::try_from(&ip[8..24]).unwrap_or_default());
+}
+
+/// ```text
+///  0 type | 1 code | 2 checksum | 4 delay | 6 reserved | 8 group                      131, 132
+///  0 type | 1 code | 2 checksum | 4 reserved | 6 number of records | 8 ...            143
+/// ```
+fn read_mld<'a>(header: &'a [u8], has_alert: bool, message: &'a [u8]) -> Result<Message<'a>, Malformed> {
+    let source = Ipv6Addr::from(<[u8; 16]>::try_from(&header[8..24]).unwrap_or_default());
     // A host that has no address yet reports as well.
-    let is_here = source.is_unicast_link_local() || source.is_unspecified() && kind != 130;
-    let pseudo_header = sum(&ip[8..IPV6_HEADER]) + message.len() as u64 + u64::from(ICMPV6);
-    let is_right = has_alert && is_here && ip[7] == 1 && fold(pseudo_header + sum(message)) == 0xffff;
-    let Some(fixed) = message.first_chunk::<8>().filter(|_| is_right) else { return Some(Err(Malformed)) };
+    let is_here = source.is_unicast_link_local() || source.is_unspecified() && message.first() != Some(&130);
+    let pseudo_header = sum(&header[8..]) + message.len() as u64 + u64::from(ICMPV6);
+    let is_right = has_alert && is_here && header[7] == 1 && fold(pseudo_header + sum(message)) == 0xffff;
+    let fixed = message.first_chunk::<8>().filter(|_| is_right).ok_or(Malformed)?;
     let one = |says| {
         let group = message[8..].first_chunk::<16>().map(|group| Ipv6Addr::from(*group));
         let group = group.filter(Ipv6Addr::is_multicast).ok_or(Malformed)?;
         Ok(Message::Report(Report(Form::One(group.into(), says))))
     };
-    Some(match kind {
+    match fixed[0] {
         130 => Ok(Message::Query),
         131 => one(Says::Wants),
         132 => one(Says::Leaves),
         _ => whole::<16>(&message[8..], [fixed[6], fixed[7]]).map(|records| Message::Report(Report(Form::V2(records)))),
-    })
+    }
 }
 
 /// Whether options of IPv6 have the router alert of MLD (RFC 2711).

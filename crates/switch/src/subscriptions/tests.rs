@@ -110,7 +110,9 @@ fn reports_of_all_versions_say_which_groups_a_host_wants() {
         assert!(words(&frame(&records(kind, &[]))).is_empty());
     }
     let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
-    assert_eq!(words(&tagged(igmp(&[0x16, 0, 0, 0, 239, 1, 2, 3]))), [(v4, Says::Wants)]);
+    let one = igmp(&[0x16, 0, 0, 0, 239, 1, 2, 3]);
+    assert!(read(&one, shim::AT).is_some());
+    assert_eq!(read(&tagged(one), shim::AT), None, "nobody would ask behind the tag");
 }
 
 #[test]
@@ -209,7 +211,7 @@ const TIMING: Timing = Timing { interval: Duration::from_secs(125) };
 
 impl Bench {
     fn new(limits: Limits) -> Self {
-        Self { subscriptions: Subscriptions::new(limits), start: Instant::now() }
+        Self { subscriptions: Subscriptions::new(limits, 1), start: Instant::now() }
     }
 
     fn at(&self, seconds: u64) -> Instant {
@@ -287,11 +289,19 @@ fn a_host_that_gives_up_sources_is_asked_and_forgotten_if_it_says_nothing() {
     bench.says(3, HOST, &v3(5, 0..2, 1), 0).unwrap();
     bench.says(3, HOST, &v3(6, 0..2, 1), 10).unwrap();
     bench.says(3, HOST, &v3(6, 7..8, 1), 10).unwrap();
-    let asked: Vec<_> = bench.subscriptions.take_asks();
-    assert_eq!(asked, [(3, group("239.2.0.0")), (3, group("239.2.0.1"))], "and not for one that it does not have");
-    bench.says(3, HOST, &v3(1, 1..2, 1), 11).unwrap();
-    bench.sweep(10 + u64::from(ROBUSTNESS) + 1, 3);
+    let asks = |seconds| bench.subscriptions.take_asks((TIMING, bench.at(seconds)));
+    let asked = 20;
+    let all = [(3, group("239.2.0.0")), (3, group("239.2.0.1"))];
+    assert_eq!(asks(asked), all, "and not for one that it does not have");
+    bench.says(3, HOST, &v3(1, 1..2, 1), asked + 1).unwrap();
+    bench.sweep(asked + u64::from(ROBUSTNESS), 3);
+    assert_eq!(bench.groups_of(HOST).len(), 2, "it has the time to answer from when it was asked");
+    bench.sweep(asked + u64::from(ROBUSTNESS) + 1, 3);
     assert_eq!(bench.groups_of(HOST), [group("239.2.0.1")]);
+    // What it says before it is asked, it need not be asked.
+    bench.says(3, HOST, &v3(6, 1..2, 1), 30).unwrap();
+    bench.says(3, HOST, &v3(5, 1..2, 1), 30).unwrap();
+    assert!(asks(30).is_empty());
 }
 
 #[test]
@@ -304,15 +314,51 @@ fn a_flood_fills_what_its_name_and_its_port_may_have_and_harms_nobody_else() {
         let _ = bench.says(3, name, &v3(4, 0..10, 0), second);
     }
     assert_eq!(bench.subscriptions.counts().subscriptions, 25);
-    // What is above the rate is refused whole, and another port is heard.
-    let n_taken = (0..1000).filter(|_| bench.says(3, HOST, &v3(2, 0..5, 0), 60).is_ok()).count();
-    assert_eq!(n_taken, 20);
-    assert_eq!(bench.says(3, HOST, &v2(0x17, 1), 60), Err(Refused));
+    // Changes above the rate are refused; what is repeated, and another port, are heard.
+    let before = bench.subscriptions.version();
+    for _ in 0..1000 {
+        for kind in [0x17, 0x16] {
+            let _ = bench.says(3, HOST, &igmp(&[kind, 0, 0, 0, 239, 2, 0, 0]), 60);
+        }
+    }
+    assert_eq!(bench.subscriptions.version() - before, 100);
+    assert_eq!(bench.says(3, HOST, &v3(3, 9..10, 0), 60), Err(Refused));
+    bench.says(3, HOST, &v3(2, 1..10, 0), 60).expect("it has these");
     bench.says(4, OTHER, &v3(4, 0..10, 0), 60).unwrap();
     assert_eq!(bench.groups_of(OTHER).len(), 10);
     let counts = bench.subscriptions.counts();
     assert_eq!(counts.subscriptions, 35);
-    assert!(counts.refused > 980 && counts.reports >= 22, "{counts:?}");
+    assert!(counts.refused > 900 && counts.reports > 100, "{counts:?}");
     bench.subscriptions.clear();
     assert!(bench.subscriptions.all().is_empty() && bench.subscriptions.counts().subscriptions == 0);
+}
+
+/// Names at a port, each of which says at a time that it wants as many groups as it may by default.
+fn fill(bench: &Bench, port: u8, n_names: u8, seconds: u64) -> Vec<Result<(), Refused>> {
+    let says = |name| bench.says(port, [2, 0, 0, 0, port, name], &v3(2, 0..64, 0), seconds);
+    (0..n_names).map(says).collect()
+}
+
+#[test]
+fn what_a_switch_keeps_is_divided_among_its_ports_so_that_some_do_not_take_all() {
+    let n_ports = 20;
+    let subscriptions = Subscriptions::new(Limits::default(), n_ports.into());
+    let bench = Bench { subscriptions, start: Instant::now() };
+    for port in 1..n_ports {
+        assert!(fill(&bench, port, 16, 0).contains(&Err(Refused)));
+    }
+    assert_eq!(fill(&bench, 0, 6, 0), [Ok(()); 6], "what is its own");
+    fill(&bench, 0, 16, 100);
+    let n = bench.subscriptions.counts().subscriptions as usize;
+    assert!(n <= MOST && n > MOST - usize::from(n_ports), "{n}");
+}
+
+#[test]
+fn all_that_a_port_may_have_can_be_said_at_once_and_is_repeated_when_it_is_asked_for() {
+    let bench = Bench::new(Limits::default());
+    for seconds in [0, 30, 60] {
+        assert_eq!(fill(&bench, 3, 16, seconds), [Ok(()); 16]);
+    }
+    bench.subscriptions.sweep(bench.at(300), |_, _| true);
+    assert_eq!(bench.subscriptions.counts().subscriptions, 1024);
 }

@@ -543,10 +543,11 @@ impl<T: Table> Worker<T> {
                         let (frame, port) = (packet.frame(), &mut self.ports[entry]);
                         let hasher = self.table.as_ref().and_then(Table::hasher).filter(|_| has_macs);
                         let heard = hasher.and_then(|hasher| {
-                            let is_here = |name: &Mac| {
-                                plane.local.get_bytes(name, hasher.digest(name)).map(PortId) == Some(port.id)
-                            };
-                            reports::hear(groups, (&*port, entry as u8), frame, type_at, is_here)
+                            let here = port.id;
+                            let is_here =
+                                |name: &Mac| plane.local.get_bytes(name, hasher.digest(name)).map(PortId) == Some(here);
+                            let said_by = (port.role, entry as u8, &mut port.allowance);
+                            reports::hear(groups, said_by, frame, type_at, is_here)
                         });
                         return match (heard, &mut port.group_gate) {
                             (Some(reason), _) => Err(reason),

@@ -4,8 +4,9 @@
 use crate::counters::DropReason;
 use crate::groups::{Groups, is_for_all, sender};
 use crate::plane::Mac;
-use crate::port::{Port, Role};
-use crate::subscriptions::report::{Message, read};
+use crate::port::Role;
+use crate::subscriptions::Allowance;
+use crate::subscriptions::report::{Message, find};
 use std::time::Instant;
 
 /// Keeps what a frame to a group says of groups; the reason why the frame goes no further, if it is about that. `is_here` says
@@ -13,24 +14,27 @@ use std::time::Instant;
 #[cold]
 pub(super) fn hear(
     groups: &Groups,
-    (port, index): (&Port, u8),
+    (role, index, allowance): (Role, u8, &mut Allowance),
     frame: &[u8],
     type_at: usize,
     is_here: impl FnOnce(&Mac) -> bool,
 ) -> Option<DropReason> {
-    let (snooping, subscriptions) =
-        groups.snooping().zip(groups.subscriptions()).filter(|_| port.role == Role::Host)?;
-    let message = read(frame, type_at)?;
+    let (snooping, subscriptions) = groups.snooping().zip(groups.subscriptions()).filter(|_| role == Role::Host)?;
+    let found = find(frame, type_at)?;
     // One of no tenant here is heard by nobody, and wants nothing that it could have.
     let name = sender(frame).filter(|name| groups.of(*name).is_some())?;
     if !is_here(&name) {
         return Some(DropReason::SourceMac);
     }
-    let report = match message {
+    // Before it is read: a flood costs no more than this.
+    if !subscriptions.admit(allowance) {
+        return Some(DropReason::ListenerRefused);
+    }
+    let report = match found.read() {
         Ok(Message::Report(report)) => report,
         Ok(Message::Query) => return Some(DropReason::ListenerQuery),
         Err(_) => {
-            subscriptions.count_malformed();
+            subscriptions.count_refused();
             return Some(DropReason::ListenerRefused);
         }
     };
