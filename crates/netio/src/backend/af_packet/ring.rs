@@ -12,10 +12,20 @@
 //!
 //! **A ring outlives its reader** where somebody else keeps the socket, and the kernel goes on filling it. Nothing in the kernel says
 //! where the next reader has to go on, and status words alone do not: of a ring that is empty or full all are alike. So the reader
-//! notes its place in memory that the kernel never writes, the rest of a block that no slot fits into. A burst is
-//! taken in three steps: copy its frames, note the place behind them and how many they are, give their slots back. A reader that is
-//! killed before the second step has taken none of them, one that is killed after it has taken all; its successor gives back what is
-//! not given back yet.
+//! notes its place in memory that the kernel never writes, the rest of a block that no slot fits into. Frames are copied, and then their
+//! slots released, in steps between which the reader may be killed:
+//!
+//! 1. mark the oldest of them, the *gate*, with a bit of ours;
+//! 2. note the place behind them, and how many they are;
+//! 3. give the slots back, from the newest to the oldest;
+//! 4. note that all are given back.
+//!
+//! A reader that is killed before 2 has taken none of them, one that is killed after it has taken all. The kernel fills slots in order
+//! and enters none whose status is not KERNEL, so it cannot pass the gate, and none of the slots is filled anew before the last one is given
+//! back. Whether the gate is marked thus tells the successor whether all were given back: if it is, it does step 3 again; if not, slots may
+//! have other frames in them already, and it leaves them alone.
+//!
+//! What this costs is two stores a burst to the note, and one more to a line that step 3 writes as well.
 #![expect(unsafe_code, reason = "maps memory that the kernel writes")]
 
 use super::sys;
@@ -34,7 +44,10 @@ const SLOT_OVERHEAD: usize = 96;
 const SPARED_BYTES: usize = 32;
 /// Of everything that a process leaves in a socket for the next one: this layout, options of the socket, the program of the fanout
 /// group. Raise it when any of that changes; then what an earlier version left is not taken over.
-const VERSION: u32 = 0xf1b0_0001;
+const VERSION: u32 = 0xf1b0_0002;
+/// Set in the status of the gate, beside what the kernel says of its frame. The kernel has no such bit, and compares a whole status
+/// with KERNEL.
+const TAKEN: u32 = 1 << 27;
 
 /// Sizes of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,8 +209,10 @@ impl Ring {
             return Err(Misfit::Place);
         }
         self.next = next;
-        for back in 1..=taken {
-            self.status(self.shape.n_slots - back).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        let gate = self.shape.n_slots - taken;
+        // Marked and not noted, it is the gate of the next release as well.
+        if taken > 0 && self.status(gate).load(Ordering::Acquire) & TAKEN != 0 {
+            self.give_back(gate, taken);
         }
         self.note(Place { next: next as u32, taken: 0 });
         Ok(())
@@ -217,6 +232,7 @@ impl Ring {
     }
 
     fn note(&self, place: Place) {
+        before_step();
         self.place().store(place.pack(), Ordering::Release);
     }
 
@@ -232,6 +248,11 @@ impl Ring {
     fn status(&self, ahead: usize) -> &AtomicU32 {
         // SAFETY: slots begin at multiples of 32 with their status, a u32 which both sides access atomically.
         unsafe { AtomicU32::from_ptr(self.slot(ahead).cast::<u32>()) }
+    }
+
+    fn set_status(&self, ahead: usize, status: u32) {
+        before_step();
+        self.status(ahead).store(status, Ordering::Release);
     }
 
     /// Frames that it holds at most.
@@ -272,19 +293,29 @@ impl Ring {
     }
 
     /// Gives the slots of the first `n` waiting frames back to the kernel.
+    /// # Panics
+    /// If there are not so many slots.
     #[inline]
     pub(super) fn release(&mut self, n: usize) {
         if n == 0 {
             return;
         }
+        assert!(n <= self.shape.n_slots, "{n} frames of a ring of {} are released", self.shape.n_slots);
         let next = self.next + n;
         let next = if next >= self.shape.n_slots { next - self.shape.n_slots } else { next };
+        self.set_status(0, self.status(0).load(Ordering::Relaxed) | TAKEN);
         self.note(Place { next: next as u32, taken: n as u32 });
-        for ahead in 0..n {
-            self.status(ahead).store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        }
+        self.give_back(0, n);
         self.next = next;
         self.note(Place { next: next as u32, taken: 0 });
+    }
+
+    /// Gives `n` slots back, the first of which is `gate` ahead of the next one, and last.
+    #[inline]
+    fn give_back(&self, gate: usize, n: usize) {
+        for ahead in (gate..gate + n).rev() {
+            self.set_status(ahead, libc::TP_STATUS_KERNEL);
+        }
     }
 }
 
@@ -295,231 +326,12 @@ impl Drop for Ring {
     }
 }
 
+#[cfg(not(test))]
+#[inline(always)]
+fn before_step() {}
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+use tests::before_step;
 
-    /// A ring in memory of this process, and the kernel's end of it, as `tpacket_rcv` has it.
-    struct Model {
-        memory: NonNull<u8>,
-        shape: Shape,
-        head: usize,
-        next_frame: u32,
-        dropped: u32,
-    }
-
-    impl Model {
-        fn new(n_frames: usize) -> Self {
-            let shape = Shape::new(n_frames, 1518);
-            // SAFETY: a private mapping of memory that nobody else has.
-            let memory = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    shape.bytes(),
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                    -1,
-                    0,
-                )
-            };
-            assert_ne!(memory, libc::MAP_FAILED);
-            let model =
-                Self { memory: NonNull::new(memory.cast()).unwrap(), shape, head: 0, next_frame: 0, dropped: 0 };
-            let ring = model.reader();
-            for (word, value) in [(2, VERSION), (3, shape.slot_bytes as u32), (4, shape.n_slots as u32)] {
-                ring.noted(word).store(value, Ordering::Relaxed);
-            }
-            Model::let_go(ring);
-            model
-        }
-
-        /// A reader of the ring that does not know its place. It must be let go.
-        fn reader(&self) -> Ring {
-            Ring { memory: self.memory, shape: self.shape, next: 0 }
-        }
-
-        /// The reader ends, and the ring stays.
-        fn let_go(reader: Ring) {
-            std::mem::forget(reader);
-        }
-
-        fn successor(&self) -> Ring {
-            let mut ring = self.reader();
-            ring.resume().unwrap();
-            ring
-        }
-
-        /// The kernel receives a frame with the next number in it.
-        fn receive(&mut self) {
-            let slot = self.shape.slot_at(self.head);
-            // SAFETY: a slot of the mapping; the test has one thread.
-            unsafe {
-                let slot = self.memory.as_ptr().add(slot);
-                let status = AtomicU32::from_ptr(slot.cast());
-                if status.load(Ordering::Relaxed) != 0 {
-                    self.dropped += 1;
-                } else {
-                    let mut header = slot.cast::<libc::tpacket2_hdr>().read();
-                    (header.tp_len, header.tp_snaplen, header.tp_mac) = (60, 60, 80);
-                    slot.cast::<libc::tpacket2_hdr>().write(header);
-                    slot.add(80).cast::<[u8; 4]>().write(self.next_frame.to_be_bytes());
-                    status.store(libc::TP_STATUS_USER, Ordering::Relaxed);
-                    self.head = (self.head + 1) % self.shape.n_slots;
-                }
-            }
-            self.next_frame += 1;
-        }
-
-        /// The numbers of the frames that wait, at most `n`.
-        fn waiting(ring: &Ring, n: usize) -> Vec<u32> {
-            let number = |slot: Slot<'_>| u32::from_be_bytes(slot.bytes[..4].try_into().unwrap());
-            (0..n).map_while(|ahead| ring.peek(ahead).map(number)).collect()
-        }
-
-        /// As [`Model::waiting`], and they are taken.
-        fn take(ring: &mut Ring, n: usize) -> Vec<u32> {
-            let taken = Self::waiting(ring, n);
-            ring.release(taken.len());
-            taken
-        }
-    }
-
-    impl Drop for Model {
-        fn drop(&mut self) {
-            // SAFETY: what was mapped above, and all readers are gone.
-            unsafe { libc::munmap(self.memory.as_ptr().cast(), self.shape.bytes()) };
-        }
-    }
-
-    #[test]
-    fn a_slot_has_room_for_the_longest_frame_and_what_the_kernel_puts_before_it() {
-        for max_frame in [60, 1518, 1522, 1900, 2000, 9018, 64_000, crate::MAX_FRAME_LIMIT] {
-            let shape = Shape::new(100, max_frame);
-            assert!(shape.slot_bytes >= max_frame + libc::TPACKET2_HDRLEN + 32, "{max_frame}");
-            assert!(shape.slot_bytes.is_multiple_of(size_of::<libc::tpacket2_hdr>()), "a header is in one cache line");
-            assert!(shape.slots_a_block.is_power_of_two() && shape.n_slots >= 100);
-            // The kernel divides a block by slots without remainder itself, and wants exactly that many.
-            assert_eq!(shape.block_bytes / shape.slot_bytes, shape.slots_a_block);
-            let end = shape.slot_at(shape.n_slots - 1) + shape.slot_bytes;
-            assert!(end <= shape.note_at(), "no slot is where the place is noted");
-        }
-        assert_eq!(Shape::new(1024, 1522).bytes(), 1024 * 2048);
-    }
-
-    #[test]
-    fn a_successor_finds_its_place_in_an_empty_ring_wherever_that_is() {
-        let mut model = Model::new(64);
-        for n in [0, 1, 31, 32, 33, 63, 64, 7] {
-            let mut ring = model.successor();
-            (0..n).for_each(|_| model.receive());
-            assert_eq!(Model::take(&mut ring, n).len(), n);
-            Model::let_go(ring);
-            let mut ring = model.successor();
-            assert!(!ring.is_ready());
-            let first = model.next_frame;
-            model.receive();
-            assert_eq!(Model::take(&mut ring, 9), [first]);
-            Model::let_go(ring);
-        }
-    }
-
-    #[test]
-    fn a_successor_finds_its_place_in_a_full_ring_and_what_came_later_is_lost() {
-        let mut model = Model::new(64);
-        let mut ring = model.successor();
-        (0..40).for_each(|_| model.receive());
-        Model::take(&mut ring, 40);
-        Model::let_go(ring);
-        (0..100).for_each(|_| model.receive());
-        let mut ring = model.successor();
-        assert_eq!(Model::take(&mut ring, 200), (40..104).collect::<Vec<_>>());
-        assert_eq!((model.dropped, Model::take(&mut ring, 200)), (36, vec![]));
-        model.receive();
-        assert_eq!(Model::take(&mut ring, 200), [140]);
-        Model::let_go(ring);
-    }
-
-    #[test]
-    fn frames_that_were_copied_and_not_noted_are_the_successor_s() {
-        let mut model = Model::new(64);
-        let ring = model.successor();
-        (0..5).for_each(|_| model.receive());
-        assert_eq!(Model::waiting(&ring, 32), [0, 1, 2, 3, 4]);
-        Model::let_go(ring);
-        let mut ring = model.successor();
-        assert_eq!(Model::take(&mut ring, 32), [0, 1, 2, 3, 4]);
-        Model::let_go(ring);
-    }
-
-    #[test]
-    fn what_was_taken_and_not_given_back_is_given_back_by_the_successor_and_not_read_again() {
-        for given_back in 0..=5 {
-            let mut model = Model::new(64);
-            let mut ring = model.successor();
-            // Over the end of the ring.
-            (0..61).for_each(|_| model.receive());
-            Model::take(&mut ring, 61);
-            (0..8).for_each(|_| model.receive());
-            // It is killed in the middle of `release(5)`.
-            ring.note(Place { next: 2, taken: 5 });
-            (0..given_back).for_each(|ahead| ring.status(ahead).store(0, Ordering::Release));
-            Model::let_go(ring);
-            let mut ring = model.successor();
-            assert_eq!(Model::take(&mut ring, 32), [66, 67, 68]);
-            (0..64).for_each(|_| model.receive());
-            assert_eq!(Model::take(&mut ring, 64).len(), 64, "every slot is the kernel's again");
-            assert_eq!(model.dropped, 0);
-            Model::let_go(ring);
-        }
-    }
-
-    #[test]
-    fn a_ring_that_says_what_cannot_be_is_not_taken_over() {
-        let model = Model::new(64);
-        let wrong = |word: usize, value: u32| {
-            let mut ring = model.reader();
-            let was = ring.noted(word).swap(value, Ordering::Relaxed);
-            let refused = ring.resume().unwrap_err();
-            ring.noted(word).store(was, Ordering::Relaxed);
-            Model::let_go(ring);
-            refused
-        };
-        assert!(matches!(wrong(2, 0), Misfit::Version), "a ring that nobody noted anything in");
-        assert!(matches!(wrong(3, 2048), Misfit::Sizes));
-        assert!(matches!(wrong(4, 128), Misfit::Sizes));
-        for (next, taken) in [(64, 0), (0, 65), (u32::MAX, u32::MAX)] {
-            let mut ring = model.reader();
-            ring.note(Place { next, taken });
-            assert!(matches!(ring.resume(), Err(Misfit::Place)), "{next} {taken}");
-            Model::let_go(ring);
-        }
-    }
-
-    proptest! {
-        /// Whatever comes and is taken, and however often the reader is another, each frame is taken once and in order.
-        #[test]
-        fn each_frame_is_taken_once_and_in_order_over_any_number_of_readers(
-            steps in prop::collection::vec((0_usize..70, 0_usize..70, any::<bool>()), 1..60),
-        ) {
-            let mut model = Model::new(64);
-            let mut ring = model.successor();
-            let (mut taken, mut lost) = (Vec::new(), 0);
-            for (n_come, n_taken, ends) in steps {
-                for _ in 0..n_come {
-                    model.receive();
-                }
-                taken.extend(Model::take(&mut ring, n_taken));
-                if ends {
-                    Model::let_go(ring);
-                    ring = model.successor();
-                }
-                lost = model.dropped;
-            }
-            taken.extend(Model::take(&mut ring, 64));
-            Model::let_go(ring);
-            prop_assert!(taken.is_sorted_by(|a, b| a < b));
-            prop_assert_eq!(taken.len() as u32 + lost, model.next_frame);
-        }
-    }
-}
+#[cfg(test)]
+mod tests;
