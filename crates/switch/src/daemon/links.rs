@@ -145,7 +145,7 @@ impl Keeper {
                 () = until(deadline) => {}
             }
             let Some(plane) = self.plane.upgrade() else { return };
-            let mut changed = BTreeSet::new();
+            let mut news = News::default();
             let now = Instant::now();
             self.excuse(now, every);
             if says_all && self.links.is_sending() {
@@ -153,21 +153,21 @@ impl Keeper {
                 self.trunks.iter_mut().for_each(|trunk| trunk.session.excuse(every));
             }
             match carriers {
-                Ok(carriers) => self.follow_carriers(&carriers, now, &mut changed),
+                Ok(carriers) => self.follow_carriers(&carriers, now, &mut news),
                 Err(error) => {
                     tracing::warn!(switch = self.switch, "carriers are not followed any more: {error}");
                     self.carriers = None;
                 }
             }
-            self.listen(now, &mut changed);
+            self.listen(now, &mut news);
             for trunk in &mut self.trunks {
-                note(trunk.index, trunk.session.judge(now), &mut changed);
+                news.note(trunk.index, trunk.session.judge(now));
             }
-            if !changed.is_empty() {
-                self.act(&changed);
+            if !news.changed.is_empty() {
+                self.act(&news.changed);
             }
-            // A neighbour learns at once what changed here.
-            let says = |index: &u8| says_all || changed.contains(index);
+            // A neighbour learns at once what changed here, and one that started anew that it is heard.
+            let says = |index: &u8| says_all || news.changed.contains(index) || news.anew.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
             let mut frames: Vec<_> =
                 said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
@@ -190,10 +190,10 @@ impl Keeper {
         }
     }
 
-    fn follow_carriers(&mut self, carriers: &[(String, bool)], now: Instant, changed: &mut BTreeSet<u8>) {
+    fn follow_carriers(&mut self, carriers: &[(String, bool)], now: Instant, news: &mut News) {
         for (device, has_carrier) in carriers {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.device == *device) {
-                note(trunk.index, trunk.session.carrier(*has_carrier, now), changed);
+                news.note(trunk.index, trunk.session.carrier(*has_carrier, now));
             }
             for (index, _, had_carrier) in self.hosts.iter_mut().filter(|(_, name, _)| name == device) {
                 let is_back = !std::mem::replace(had_carrier, *has_carrier) && *has_carrier;
@@ -205,7 +205,7 @@ impl Keeper {
         }
     }
 
-    fn listen(&mut self, now: Instant, changed: &mut BTreeSet<u8>) {
+    fn listen(&mut self, now: Instant, news: &mut News) {
         let cluster = self.shared.cluster();
         self.trunks.iter_mut().for_each(|trunk| trunk.session.joined(cluster));
         let (hellos, lost) = self.links.take_heard();
@@ -214,7 +214,7 @@ impl Keeper {
         }
         for (index, hello) in hellos {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.index == index) {
-                note(index, trunk.session.hear(&hello, now), changed);
+                news.note(index, trunk.session.hear(&hello, now));
             }
         }
     }
@@ -248,9 +248,20 @@ impl Keeper {
     }
 }
 
-fn note(index: u8, event: Event, changed: &mut BTreeSet<u8>) {
-    if event == Event::Changed {
-        changed.insert(index);
+/// The indices of trunks at which something happened.
+#[derive(Default)]
+struct News {
+    changed: BTreeSet<u8>,
+    anew: BTreeSet<u8>,
+}
+
+impl News {
+    fn note(&mut self, index: u8, event: Event) {
+        match event {
+            Event::Changed => _ = self.changed.insert(index),
+            Event::Anew => _ = self.anew.insert(index),
+            Event::Nothing => {}
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row as its
 //! neighbour says did not come. It comes up at once the first time; after it went down it must be good for a while first, twice as
 //! long each time that it goes down again soon. A neighbour that starts anew and is heard again in time is no fall: a restart
-//! says nothing about the cable. It has as long to hear us again as it may be silent; meanwhile the trunk stays up.
+//! says nothing about the cable. It is said hello at once, and has [two intervals](EXCUSED_INTERVALS) to hear us again; meanwhile the trunk
+//! stays up. Each time that it has heard us it may do so again: both directions have carried something since.
 //!
 //! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
 //! counts then. Two neighbours at one port (a bridge in between), the switch itself, or a switch of another network are down at
@@ -38,6 +39,9 @@ const FIRST_HOLD: u32 = 3;
 const LONGEST_HOLD: Duration = Duration::from_secs(10);
 /// and how long it must be up until that is forgotten.
 const FORGIVEN: Duration = Duration::from_secs(30);
+
+/// How long a neighbour that starts anew may not hear us, in intervals: so one hello, or the answer to it, may be lost.
+const EXCUSED_INTERVALS: u8 = 2;
 
 /// Others at one port that are told apart.
 const MAX_PEERS: usize = 8;
@@ -102,6 +106,8 @@ impl LinkState {
 pub enum Event {
     /// Another state, another neighbour, or both.
     Changed,
+    /// The neighbour started anew, and is to be said hello at once: it does not hear us before.
+    Anew,
     /// Nothing that others need to know.
     Nothing,
 }
@@ -164,6 +170,9 @@ pub struct Session {
     good_since: Option<Instant>,
     /// The neighbour has started anew, and may not hear us until then.
     excused: Option<Instant>,
+    /// When a neighbour that started anew was answered last. Two switches of one name, at either end of a bridge, look like one that
+    /// starts over and over: they do not answer each other for ever.
+    answered: Option<Instant>,
     tally: Arc<Tally>,
 }
 
@@ -185,7 +194,7 @@ impl Session {
     pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
-        let (was_up, falls, good_since, excused) = (false, 0, None, None);
+        let (was_up, falls, good_since, excused, answered) = (false, 0, None, None, None);
         Self {
             port,
             own,
@@ -199,6 +208,7 @@ impl Session {
             falls,
             good_since,
             excused,
+            answered,
             tally: Arc::default(),
         }
     }
@@ -260,13 +270,16 @@ impl Session {
         };
         // The same port of the same switch, be it after a new start of that switch.
         let known = self.peers.iter().position(|known| known.is == peer.is);
+        let mut starts_anew = false;
         match known {
             Some(known) => {
                 let before = &self.peers[known];
-                let starts_anew = before.session != peer.session;
-                // Once: one that starts over and over is of no use.
-                if starts_anew && before.hears_us && self.state == LinkState::Up {
-                    self.excused = Some(now + peer.within);
+                starts_anew = before.session != peer.session;
+                // Once: one that starts over and over and never hears us is of no use.
+                let may_be_excused = before.hears_us || !holds(Rule::ExcusedOnce);
+                if starts_anew && may_be_excused && self.state == LinkState::Up && holds(Rule::RestartIsExcused) {
+                    let n_intervals = hello.multiplier.min(EXCUSED_INTERVALS);
+                    self.excused = Some(now + Duration::from_millis(u64::from(interval) * u64::from(n_intervals)));
                 }
                 match before.due(now) {
                     // It said none while it was away.
@@ -283,7 +296,14 @@ impl Session {
             None if self.peers.len() < MAX_PEERS => self.peers.push(peer),
             None => {}
         }
-        self.judge(now)
+        let own_interval = Duration::from_millis(self.timing.interval_ms.into());
+        match self.judge(now) {
+            Event::Nothing if starts_anew && self.answered.is_none_or(|answered| now >= answered + own_interval) => {
+                self.answered = Some(now);
+                Event::Anew
+            }
+            event => event,
+        }
     }
 
     /// The carrier came or went.
@@ -304,6 +324,7 @@ impl Session {
     /// This switch itself stood still for so long, so it cannot tell who was silent meanwhile.
     pub fn excuse(&mut self, stood_still: Duration) {
         self.peers.iter_mut().for_each(|peer| peer.heard += stood_still);
+        self.excused = self.excused.map(|until| until + stood_still);
     }
 
     /// When to [judge](Self::judge) at the latest, without another event.
@@ -392,6 +413,10 @@ enum Rule {
     HeldLonger,
     /// and not for ever.
     NotForEver,
+    /// One whose neighbour starts anew has not fallen,
+    RestartIsExcused,
+    /// unless that one starts again before it heard us.
+    ExcusedOnce,
 }
 
 #[cfg(not(test))]
@@ -542,31 +567,64 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_starts_again_has_as_long_to_hear_us_as_it_may_be_silent() {
+    fn a_neighbour_that_starts_again_has_two_intervals_to_hear_us() {
         let mut cable = Cable::new();
         cable.rounds(2);
         let mut hello = cable.ends[1].hello("b");
         let end = &mut cable.ends[0];
         (hello.session, hello.hears) = (999, None);
         let began = cable.now;
-        assert_eq!((end.hear(&hello, began), end.state), (Event::Nothing, LinkState::Up));
-        assert_eq!(end.deadline(), Some(began + 3 * INTERVAL));
-        for i in 1..3 {
-            // Another start is no other excuse.
-            hello.session += 1;
-            assert_eq!((end.hear(&hello, began + i * INTERVAL), end.is_down()), (Event::Nothing, false));
-        }
-        assert_eq!(end.judge(began + 3 * INTERVAL), Event::Changed);
+        assert_eq!((end.hear(&hello, began), end.state), (Event::Anew, LinkState::Up));
+        assert_eq!(end.deadline(), Some(began + 2 * INTERVAL));
+        // Another start is no other excuse.
+        hello.session += 1;
+        assert_eq!((end.hear(&hello, began + INTERVAL), end.is_down()), (Event::Anew, false));
+        assert_eq!(end.judge(began + 2 * INTERVAL - Duration::from_millis(1)), Event::Nothing);
+        assert_eq!(end.judge(began + 2 * INTERVAL), Event::Changed);
         assert_eq!((end.state, end.is_down()), (LinkState::OneWay, true), "the way there may be cut");
 
         // One that hears us in time was never gone.
         let mut cable = Cable::new();
         cable.rounds(2);
         let end = &mut cable.ends[0];
-        assert_eq!(end.hear(&hello, began), Event::Nothing);
+        assert_eq!(end.hear(&hello, began), Event::Anew);
         hello.hears = Some((100, PortId(10)));
         assert_eq!(end.hear(&hello, began + INTERVAL), Event::Nothing);
         assert_eq!((end.excused, end.falls, end.state), (None, 0, LinkState::Up));
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_again_is_answered_at_once_and_not_more_often_than_hellos_are_said() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let mut hello = cable.ends[1].hello("b");
+        let (end, began) = (&mut cable.ends[0], cable.now);
+        let mut heard = |ms: u64, starts: bool| {
+            hello.session += u64::from(starts);
+            end.hear(&hello, began + Duration::from_millis(ms))
+        };
+        assert_eq!(heard(0, false), Event::Nothing);
+        assert_eq!(heard(10, true), Event::Anew);
+        assert_eq!(heard(11, false), Event::Nothing);
+        // As of two switches of one name.
+        assert_eq!(
+            [heard(20, true), heard(109, true), heard(110, true)],
+            [Event::Nothing, Event::Nothing, Event::Anew]
+        );
+    }
+
+    #[test]
+    fn an_excuse_is_as_long_for_a_switch_that_stood_still() {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        let mut hello = cable.ends[1].hello("b");
+        (hello.session, hello.hears) = (999, None);
+        let (end, began, still) = (&mut cable.ends[0], cable.now, Duration::from_secs(1));
+        end.hear(&hello, began);
+        end.excuse(still);
+        assert_eq!(end.judge(began + still + INTERVAL), Event::Nothing);
+        assert_eq!(end.judge(began + still + 2 * INTERVAL), Event::Changed);
+        assert_eq!(end.state, LinkState::OneWay);
     }
 
     #[test]

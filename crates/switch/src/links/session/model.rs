@@ -5,7 +5,8 @@ use lookup::testkit::{Rng, seed};
 use std::cell::Cell;
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one.
+/// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one. It is no longer for a neighbour
+/// that starts anew: it forgets what it missed, within three, and is excused for two.
 const KNOWN_AFTER: u32 = 7;
 /// Rounds after which a link that is good again is up: the longest hold, and what is known late.
 const UP_AFTER: u32 = 115;
@@ -32,6 +33,8 @@ struct Faults {
     third: [bool; 2],
     /// An end hears what it says itself, and not the other.
     looped: [bool; 2],
+    /// An end starts anew.
+    restarts: [bool; 2],
 }
 
 struct World {
@@ -41,6 +44,9 @@ struct World {
     round: u32,
     /// Since which round something is as it is.
     since: [u32; 4],
+    n_starts: u64,
+    /// In which round each end started.
+    started: [u32; 2],
     /// Rounds in which an end came up.
     rises: [Vec<u32>; 2],
 }
@@ -50,7 +56,16 @@ impl World {
         let now = Instant::now();
         let end = |i: u16| Session::new(PortId(10 + i), 100 + u64::from(i), Timing::default(), now);
         let rises = [Vec::new(), Vec::new()];
-        Self { now, ends: [end(0), end(1)], faults: Faults::default(), round: 0, since: [0; 4], rises }
+        Self {
+            now,
+            ends: [end(0), end(1)],
+            faults: Faults::default(),
+            round: 0,
+            since: [0; 4],
+            n_starts: 0,
+            started: [0; 2],
+            rises,
+        }
     }
 
     /// One interval with these faults; what does not hold then.
@@ -65,6 +80,19 @@ impl World {
             if is != was || self.round == 0 {
                 *since = self.round;
             }
+        }
+        // Another direction is another fault: a link that never was up comes up when each has carried something.
+        if (faults.cut, faults.unplugged) != (before.cut, before.unplugged) {
+            self.since[0] = self.round;
+        }
+        let were_up = self.ends.each_ref().map(|end| end.state == LinkState::Up);
+        for i in (0..2).filter(|&i| faults.restarts[i]) {
+            self.n_starts += 1;
+            self.started[i] = self.round;
+            let (port, own) = (PortId(10 + i as u16), 1000 + self.n_starts);
+            self.ends[i] = Session::new(port, own, Timing::default(), self.now);
+            // What comes up within a time was counted by the one that ended.
+            self.rises[i].clear();
         }
         let were_down = self.ends.each_ref().map(Session::is_down);
         for i in 0..2 {
@@ -101,21 +129,26 @@ impl World {
                 self.rises[i].push(self.round);
             }
         }
+        for i in (0..2).filter(|&i| faults.restarts[1 - i] && were_up == [true; 2]) {
+            let is_all = Faults { restarts: [false; 2], ..faults } == Faults::default();
+            if is_all && self.ends[i].is_down() {
+                return Err(format!("end {i} is down because its neighbour started anew"));
+            }
+        }
         self.check()
     }
 
     fn check(&self) -> Result<(), String> {
         let lasts = |kind: usize, is: bool| if is { self.round - self.since[kind] } else { 0 };
-        let Faults { cut, unplugged, third, looped } = self.faults;
+        let Faults { cut, unplugged, third, looped, .. } = self.faults;
         let is_broken = cut != [false; 2] || unplugged != [false; 2];
         let are_well = self.faults == Faults::default();
         for (i, end) in self.ends.iter().enumerate() {
             let is_alone = third == [false; 2] && looped == [false; 2];
-            if lasts(0, is_broken) > KNOWN_AFTER && is_alone && end.was_up && !end.is_down() {
-                return Err(format!(
-                    "end {i} is up, and one direction has carried nothing for {}",
-                    lasts(0, is_broken)
-                ));
+            // It knows nothing of what was before it started.
+            let broken_for = lasts(0, is_broken).min(self.round - self.started[i]);
+            if broken_for > KNOWN_AFTER && is_alone && end.was_up && !end.is_down() {
+                return Err(format!("end {i} is up, and one direction has carried nothing for {broken_for}"));
             }
             if !end.was_up && unplugged == [false; 2] && self.round == lasts(0, is_broken) && is_alone && end.is_down()
             {
@@ -146,12 +179,15 @@ fn run(rng: &mut Rng) -> Result<(), String> {
     for _ in 0..12 {
         let mut faults = Faults::default();
         let end = rng.below(2) as usize;
-        match rng.below(6) {
+        match rng.below(8) {
             0 => faults.cut[end] = true,
             1 => faults.cut = [true; 2],
             2 => faults.unplugged[end] = true,
             3 => faults.third[end] = true,
             4 => faults.looped[end] = true,
+            5 => faults.restarts[end] = true,
+            // It starts over and over, and hears nothing.
+            6 => (faults.restarts[end], faults.cut[1 - end]) = (true, true),
             _ => {}
         }
         let (n_times, bad, good) = match rng.below(3) {
@@ -182,6 +218,8 @@ fn what_must_hold_holds_under_random_faults_and_not_without_any_of_the_rules() {
         Rule::Held,
         Rule::HeldLonger,
         Rule::NotForEver,
+        Rule::RestartIsExcused,
+        Rule::ExcusedOnce,
     ] {
         LEFT_OUT.set(Some(rule));
         let is_noticed = (0..500).any(|i| run(&mut Rng::new(seed + i)).is_err());
