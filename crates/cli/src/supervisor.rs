@@ -10,16 +10,18 @@
 
 use netio::backend::af_packet::{Handover, Vault, inherited};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
@@ -84,15 +86,13 @@ impl Supervisor {
     }
 
     /// What keeps packet sockets over a restart, with those of the process before this one. None without a manager. The descriptors are
-    /// handed out once: to the first who asks.
+    /// handed out once: to the first who asks; without a manager to tell of them they are closed.
     pub(crate) fn handover(&self) -> Option<Arc<Handover>> {
-        let socket = self.socket.as_ref()?.try_clone();
-        let socket = socket
-            .inspect_err(|error| tracing::warn!(%error, "frames that come during a restart will be lost"))
-            .ok()?;
-        let environment = |name| std::env::var(name).unwrap_or_default();
-        let (pid, n, names) = (environment("LISTEN_PID"), environment("LISTEN_FDS"), environment("LISTEN_FDNAMES"));
-        Some(Handover::new(Box::new(Store(socket)), inherited(names_of(&pid, std::process::id(), &n, &names))))
+        let left = inherited();
+        let store = self.socket.as_ref()?.try_clone().and_then(Store::new);
+        let store =
+            store.inspect_err(|error| tracing::warn!(%error, "frames that come during a restart will be lost")).ok()?;
+        Some(Handover::new(Box::new(store), left))
     }
 
     fn tell(&self, message: &str) {
@@ -104,22 +104,93 @@ impl Supervisor {
     }
 }
 
-/// The manager's store of descriptors.
-struct Store(UnixDatagram);
+/// The manager's store of descriptors. A thread of its own asks it, one thing after the other: those who forward do not wait for it.
+struct Store(mpsc::Sender<Request>);
+
+/// What is asked of the store.
+enum Request {
+    Keep(String, OwnedFd),
+    Forget(String),
+    /// All before it are done when the other end is dropped.
+    Finish(mpsc::Sender<Infallible>),
+}
 
 impl Vault for Store {
     fn keep(&self, name: &str, socket: BorrowedFd<'_>) {
-        // Not polled: a socket has an error while its interface is down, and would be closed for that.
-        self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[socket]);
+        match socket.try_clone_to_owned() {
+            Ok(socket) => self.ask(Request::Keep(name.to_owned(), socket)),
+            Err(error) => tracing::warn!(%error, name, "frames that come during a restart will be lost"),
+        }
     }
 
     fn forget(&self, name: &str) {
-        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
+        self.ask(Request::Forget(name.to_owned()));
+    }
+
+    fn finish(&self) {
+        let (sender, finished) = mpsc::channel();
+        self.ask(Request::Finish(sender));
+        let _ = finished.recv();
     }
 }
 
 impl Store {
-    fn send(&self, message: &str, sockets: &[BorrowedFd<'_>]) {
+    fn new(socket: UnixDatagram) -> io::Result<Self> {
+        let (asks, asked) = mpsc::channel();
+        let mut clerk = Clerk { socket, unforgotten: BTreeSet::new() };
+        std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
+            asked.into_iter().for_each(|request| clerk.answer(request));
+        })?;
+        Ok(Self(asks))
+    }
+
+    fn ask(&self, request: Request) {
+        // It ends after this.
+        let _ = self.0.send(request);
+    }
+}
+
+/// Who asks the manager.
+struct Clerk {
+    socket: UnixDatagram,
+    /// What the manager was to forget and was not told. Two of one name would be of no use to the next process.
+    unforgotten: BTreeSet<String>,
+}
+
+impl Clerk {
+    fn answer(&mut self, request: Request) {
+        // One that fails is enough to wait for.
+        while let Some(name) = self.unforgotten.pop_first() {
+            if !self.forget(name) {
+                break;
+            }
+        }
+        match request {
+            Request::Keep(name, _) if self.unforgotten.contains(&name) => {
+                tracing::warn!(
+                    name,
+                    "frames that come during a restart will be lost: the manager keeps an earlier socket"
+                );
+            }
+            Request::Keep(name, socket) => {
+                // Not polled: a socket has an error while its interface is down, and would be closed for that.
+                let _ = self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[socket.as_fd()]);
+            }
+            Request::Forget(name) => _ = self.forget(name),
+            Request::Finish(sender) => drop(sender),
+        }
+    }
+
+    /// Whether the manager was told.
+    fn forget(&mut self, name: String) -> bool {
+        let is_told = self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]).is_ok();
+        if !is_told {
+            self.unforgotten.insert(name);
+        }
+        is_told
+    }
+
+    fn send(&self, message: &str, sockets: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !sockets.is_empty() {
@@ -127,19 +198,14 @@ impl Store {
         }
         let pieces = [IoSlice::new(message.as_bytes())];
         // Several at once are more than the manager's queue may have room for.
-        let mut queue = [PollFd::new(&self.0, PollFlags::OUT)];
-        let sent = rustix::event::poll(&mut queue, Some(&HANDOVER_WAIT))
-            .and_then(|_| rustix::net::sendmsg(&self.0, &pieces, &mut control, SendFlags::NOSIGNAL));
-        if let Err(error) = sent {
+        let mut queue = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let sent = retry_on_intr(|| rustix::event::poll(&mut queue, Some(&HANDOVER_WAIT))).and_then(|_| {
+            retry_on_intr(|| rustix::net::sendmsg(&self.socket, &pieces, &mut control, SendFlags::NOSIGNAL))
+        });
+        sent.map(drop).inspect_err(|error| {
             tracing::warn!(%error, what = message, "frames that come during a restart may be lost: the service manager was not told");
-        }
+        })
     }
-}
-
-/// The names of the descriptors that a manager gave this process, by its environment: none if they are for another process.
-fn names_of<'a>(pid: &str, own: u32, n: &str, names: &'a str) -> impl Iterator<Item = &'a str> {
-    let n = if pid.parse() == Ok(own) { n.parse().unwrap_or(0) } else { 0 };
-    names.split(':').take(n)
 }
 
 /// A socket whose messages go to `at`: a path, or an abstract name behind an @. It never blocks.
@@ -160,7 +226,6 @@ mod tests {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
     use std::cell::Cell;
     use std::io::{IoSliceMut, Read as _, Write as _};
-    use std::os::fd::AsFd as _;
 
     fn received(manager: &UnixDatagram) -> String {
         let mut bytes = [0; 4096];
@@ -185,22 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_for_the_process_that_they_are_meant_for() {
-        let names = |pid, n, names| names_of(pid, 77, n, names).collect::<Vec<_>>();
-        assert_eq!(names("77", "2", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1", "eth2-0-of-1"]);
-        assert_eq!(names("77", "1", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1"]);
-        // An ancestor's.
-        assert!(names("76", "1", "eth1-0-of-1").is_empty());
-        assert!(names("", "", "").is_empty() && names("77", "", "").is_empty() && names("77", "x", "a").is_empty());
-    }
-
-    #[test]
     fn manager_gets_a_socket_under_its_name_and_is_told_to_forget_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
         let supervisor = Supervisor::new(Some(path.into_os_string()), None);
-        let store = Store(supervisor.socket.unwrap());
+        let store = Store::new(supervisor.socket.unwrap()).unwrap();
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
         store.keep("eth1-0-of-1", one.as_fd());
         drop(one);
@@ -226,6 +281,44 @@ mod tests {
         assert_eq!(&read, b"still there");
         store.forget("eth1-0-of-1");
         assert_eq!(received(&manager), "FDSTOREREMOVE=1\nFDNAME=eth1-0-of-1");
+    }
+
+    #[test]
+    fn what_the_manager_was_not_told_to_forget_it_is_told_before_anything_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let (socket, other) = (connect(path.as_os_str()).unwrap(), UnixDatagram::unbound().unwrap());
+        let keep = |name: &str| Request::Keep(name.to_owned(), other.as_fd().try_clone_to_owned().unwrap());
+        let mut clerk = Clerk { socket, unforgotten: BTreeSet::new() };
+        drop(manager);
+        clerk.answer(Request::Forget("eth1-0-of-1".to_owned()));
+        clerk.answer(keep("eth1-0-of-1"));
+        assert_eq!(clerk.unforgotten.len(), 1);
+        // The manager is there again.
+        std::fs::remove_file(&path).unwrap();
+        let manager = UnixDatagram::bind(&path).unwrap();
+        clerk.socket = connect(path.as_os_str()).unwrap();
+        clerk.answer(keep("eth1-0-of-1"));
+        assert_eq!(received(&manager), "FDSTOREREMOVE=1\nFDNAME=eth1-0-of-1");
+        assert_eq!(received(&manager), "FDSTORE=1\nFDNAME=eth1-0-of-1\nFDPOLL=0");
+        manager.set_nonblocking(true).unwrap();
+        assert!(manager.recv(&mut [0; 64]).is_err() && clerk.unforgotten.is_empty());
+    }
+
+    #[test]
+    fn whoever_asks_the_store_does_not_wait_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let store = Store::new(connect(path.as_os_str()).unwrap()).unwrap();
+        // More than its queue has room for, and it reads nothing until all are asked.
+        let names: Vec<_> = (0..1000).map(|i| format!("eth{i}-0-of-1")).collect();
+        names.iter().for_each(|name| store.forget(name));
+        for name in &names {
+            assert_eq!(received(&manager), format!("FDSTOREREMOVE=1\nFDNAME={name}"));
+        }
+        store.finish();
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub trait Vault: Send + Sync {
 
     /// Closes what it keeps under a name.
     fn forget(&self, name: &str);
+
+    /// Waits until what was asked of it is done, or cannot be. Neither of the others waits.
+    fn finish(&self) {}
 }
 
 /// See the module.
@@ -42,6 +45,8 @@ struct State {
     left: Vec<(String, OwnedFd)>,
     /// The names that the vault has.
     kept: BTreeSet<String>,
+    /// Interfaces whose names are none for the vault.
+    nameless: BTreeSet<String>,
     notices: Vec<String>,
 }
 
@@ -72,6 +77,9 @@ impl From<rustix::io::Errno> for Unfit {
     }
 }
 
+/// What service managers call descriptors without a name.
+const UNKNOWN: &str = "unknown";
+
 /// The name of a worker's socket: the index of the worker, and of how many.
 fn name_of(interface: &str, (index, of): (usize, usize)) -> String {
     format!("{interface}-{index}-of-{of}")
@@ -83,25 +91,38 @@ fn parse(name: &str) -> Option<(&str, (usize, usize))> {
     Some((interface, (index.parse().ok()?, of.parse().ok()?)))
 }
 
-/// Sockets that this process was started with, by their names in the order of their descriptors, the first behind the standard
-/// ones. Those that are not open, or that somebody has taken before, are not among them.
-pub fn inherited<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(String, OwnedFd)> {
-    let named = names.into_iter().enumerate();
-    named.filter_map(|(i, name)| Some((name.to_owned(), sys::inherited(i)?))).collect()
+/// Sockets that a service manager started this process with, and their names (`LISTEN_PID`, `LISTEN_FDS`, `LISTEN_FDNAMES`; sd_listen_fds(3)):
+/// none if they are for another process. They are handed out once, to the first who asks; whoever drops them closes them. To be called
+/// before anything that may hand descriptors on to other programs.
+#[expect(unsafe_code, reason = "what the manager gave is this process's own")]
+pub fn inherited() -> Vec<(String, OwnedFd)> {
+    let environment = |name| std::env::var(name).unwrap_or_default();
+    let (pid, n, names) = (environment("LISTEN_PID"), environment("LISTEN_FDS"), environment("LISTEN_FDNAMES"));
+    let named = names_of(&pid, std::process::id(), &n, &names).into_iter().enumerate();
+    // SAFETY: the variables say that the manager gave so many to this very process, to own.
+    named.filter_map(|(i, name)| Some((name, unsafe { sys::inherited(i) }?))).collect()
+}
+
+/// The names of the descriptors that a manager gave this process, by its environment. One that has none is a stranger's.
+fn names_of(pid: &str, own: u32, n: &str, names: &str) -> Vec<String> {
+    let n = if pid.parse() == Ok(own) { n.parse().unwrap_or(0) } else { 0 };
+    let named = names.split(':').filter(|name| !name.is_empty()).chain(std::iter::repeat(UNKNOWN));
+    named.take(n.min(sys::MOST_INHERITED)).map(str::to_owned).collect()
 }
 
 impl Handover {
     /// `left`: what the process before had kept, which the vault still has.
     pub fn new(vault: Box<dyn Vault>, left: Vec<(String, OwnedFd)>) -> Arc<Self> {
         let kept = left.iter().map(|(name, _)| name.clone()).collect();
-        Arc::new(Self { vault, state: Mutex::new(State { left, kept, notices: Vec::new() }) })
+        Arc::new(Self { vault, state: Mutex::new(State { left, kept, ..State::default() }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what was left and nobody has taken over. To be called once all ports are open. Returns what there is to tell.
+    /// Closes what was left and nobody has taken over, and waits until the vault has what is open. To be called once all ports are.
+    /// Returns what there is to tell.
     pub fn settle(&self) -> Vec<String> {
         let mut state = self.state();
         let left = std::mem::take(&mut state.left);
@@ -118,14 +139,22 @@ impl Handover {
             };
             state.notices.push(notice);
         }
+        self.vault.finish();
         std::mem::take(&mut state.notices)
     }
 
     /// Keeps the socket of a worker, in the place of one that was kept before.
     pub(super) fn keep(&self, interface: &str, share: (usize, usize), socket: BorrowedFd<'_>) {
         let name = name_of(interface, share);
-        // What service managers take for a name. Other interfaces lose what comes while nobody is there.
+        // What service managers take for a name.
         if !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+            let mut state = self.state();
+            if state.nameless.insert(interface.to_owned()) {
+                state.notices.push(format!(
+                    "{interface}: what comes during a restart will be lost: service managers keep no sockets under such a name; \
+                     rename it to one of ASCII without colons"
+                ));
+            }
             return;
         }
         if !self.state().kept.insert(name.clone()) {
@@ -247,6 +276,39 @@ fn group_of(opened: &[(Open, u32)], interface: &str) -> Result<Option<super::Gro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn descriptors_are_for_the_process_that_they_are_meant_for() {
+        let names = |pid, n, names| names_of(pid, 77, n, names);
+        assert_eq!(names("77", "2", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1", "eth2-0-of-1"]);
+        assert_eq!(names("77", "1", "eth1-0-of-1:eth2-0-of-1"), ["eth1-0-of-1"]);
+        // All of them are to be closed some time.
+        assert_eq!(names("77", "3", "eth1-0-of-1"), ["eth1-0-of-1", "unknown", "unknown"]);
+        assert_eq!(names("77", "1", ""), ["unknown"]);
+        // An ancestor's.
+        assert!(names("76", "1", "eth1-0-of-1").is_empty());
+        assert!(names("", "", "").is_empty() && names("77", "", "").is_empty() && names("77", "x", "a").is_empty());
+        assert_eq!(names("77", "99999999", "a").len(), sys::MOST_INHERITED);
+    }
+
+    #[test]
+    fn an_interface_that_cannot_be_kept_is_told_of_once() {
+        struct Nobody;
+        impl Vault for Nobody {
+            fn keep(&self, name: &str, _: BorrowedFd<'_>) {
+                panic!("{name} is kept");
+            }
+            fn forget(&self, _: &str) {}
+        }
+        let handover = Handover::new(Box::new(Nobody), Vec::new());
+        let socket = interface::socket().unwrap();
+        for share in [(0, 2), (1, 2), (0, 2)] {
+            handover.keep("br:1", share, socket.as_fd());
+        }
+        let notices = handover.settle();
+        assert!(notices.len() == 1 && notices[0].starts_with("br:1: "), "{notices:?}");
+        assert!(handover.settle().is_empty());
+    }
 
     #[test]
     fn names_say_which_interface_and_which_worker() {

@@ -53,10 +53,14 @@ pub(super) fn namespace_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(cookie)
 }
 
+/// Descriptors that are looked for in [`inherited`] at most.
+pub(super) const MOST_INHERITED: usize = 1024;
+
 /// Takes over the descriptor that is `index` behind the standard ones, if the process was started with it. Each is handed out once.
-pub(super) fn inherited(index: usize) -> Option<OwnedFd> {
-    const MOST: usize = 1024;
-    static TAKEN: [AtomicBool; MOST] = [const { AtomicBool::new(false) }; MOST];
+/// # Safety
+/// Whoever started this process must have given it that descriptor to own, so that nobody else in the process uses it or takes it for theirs.
+pub(super) unsafe fn inherited(index: usize) -> Option<OwnedFd> {
+    static TAKEN: [AtomicBool; MOST_INHERITED] = [const { AtomicBool::new(false) }; MOST_INHERITED];
     let fd = RawFd::try_from(index).ok()?.checked_add(libc::STDERR_FILENO + 1)?;
     if TAKEN.get(index)?.swap(true, Ordering::Relaxed) {
         return None;
@@ -69,7 +73,7 @@ pub(super) fn inherited(index: usize) -> Option<OwnedFd> {
     }
     // SAFETY: takes no pointers.
     unsafe { libc::fcntl(fd, libc::F_SETFD, flags | libc::FD_CLOEXEC) };
-    // SAFETY: the descriptor is open, and nobody in this process has it: it came from outside, and is handed out this one time.
+    // SAFETY: the descriptor is open, it is this process's to own, and is handed out this one time.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
