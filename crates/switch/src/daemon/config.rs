@@ -739,7 +739,7 @@ mod tests {
             ),
             (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is out of range; write 0 to 1450"),
             (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
-            (format!("{GOOD}ring_frames = 31\n"), "ring_frames = 31 is out of range; write 32 to 65536"),
+            (format!("{GOOD}ring_frames = 63\n"), "ring_frames = 63 is out of range; write 64 to 65536"),
             (format!("{GOOD}restart_wait_ms = 60001\n"), "restart_wait_ms = 60001 is out of range; write 0 to 60000"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
             (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports have the device eth0"),

@@ -14,8 +14,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a ring may hold. Each frame takes 2 KiB or more of memory that is never swapped.
-const RING_FRAMES: RangeInclusive<usize> = 32..=65_536;
+/// What a ring may hold: while a burst is copied, another one comes. Each frame takes 2 KiB or more of memory that is never swapped.
+const RING_FRAMES: RangeInclusive<usize> = 64..=65_536;
 
 /// What waited longer than that is no frame of now.
 const MAX_RESTART_WAIT_MS: u32 = 60_000;
@@ -27,7 +27,7 @@ pub(super) fn ring_frames() -> usize {
 
 /// The default of [`Config::restart_wait_ms`].
 pub(super) fn restart_wait_ms() -> u32 {
-    1000
+    af_packet::Options::default().max_wait.as_millis() as u32
 }
 
 /// Checks what a configuration says of packet sockets.

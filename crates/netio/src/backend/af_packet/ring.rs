@@ -54,6 +54,8 @@ const TAKEN: u32 = 1 << 27;
 struct Shape {
     slot_bytes: usize,
     slots_a_block: usize,
+    /// Its binary logarithm: no division for each frame.
+    block_shift: u32,
     block_bytes: usize,
     n_slots: usize,
 }
@@ -65,7 +67,8 @@ impl Shape {
         let block_bytes = BLOCK_BYTES.max(slot_bytes);
         let slots_a_block = block_bytes / slot_bytes;
         let n_slots = n_frames.max(1).next_multiple_of(slots_a_block);
-        Self { slot_bytes: slot_bytes - SPARED_BYTES, slots_a_block, block_bytes, n_slots }
+        let block_shift = slots_a_block.trailing_zeros();
+        Self { slot_bytes: slot_bytes - SPARED_BYTES, slots_a_block, block_shift, block_bytes, n_slots }
     }
 
     fn n_blocks(self) -> usize {
@@ -78,8 +81,7 @@ impl Shape {
 
     /// Where a slot begins.
     fn slot_at(self, index: usize) -> usize {
-        // Slots of a block are a power of two: no division for each frame.
-        let (block, slot) = (index >> self.slots_a_block.trailing_zeros(), index & (self.slots_a_block - 1));
+        let (block, slot) = (index >> self.block_shift, index & (self.slots_a_block - 1));
         block * self.block_bytes + slot * self.slot_bytes
     }
 
@@ -165,6 +167,11 @@ impl Ring {
 
     /// Takes a ring over from a reader that has ended.
     pub(super) fn take_over(socket: BorrowedFd<'_>, n_frames: usize, max_frame: usize) -> Result<Self, Misfit> {
+        let mut version: libc::c_int = 0;
+        sys::get_option(socket, libc::PACKET_VERSION, &mut version)?;
+        if version != libc::tpacket_versions::TPACKET_V2 as libc::c_int {
+            return Err(Misfit::Version);
+        }
         let shape = Shape::new(n_frames, max_frame);
         let mut ring = Self::map(socket, shape).map_err(|error| match error.raw_os_error() {
             // Of any other size than the ring has.
