@@ -363,6 +363,9 @@ fn start_plane(
         Err(ReadError::Read(source)) => Err(StartError::State { path: saved.path(), source }),
         Err(error) => {
             tracing::error!(switch, %error, "the saved image cannot be used; it is renamed to image.bad, and the controller sends a new one");
+            if left.is_some() {
+                tracing::warn!(switch, "what waited at the ports is lost: there is no table to forward it by");
+            }
             if let Err(error) = saved.set_aside() {
                 tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
             }
