@@ -51,9 +51,15 @@ impl Local {
     /// Names of before may still be there.
     pub(super) fn begin(&self, new: NameKind) -> io::Result<()> {
         let mut kind = self.kind();
+        self.map.hashed_keys()?.into_iter().try_for_each(|key| self.map.remove_hashed(key))?;
         *kind = Some(new);
         self.lacks.store(true, Ordering::Relaxed);
-        self.map.hashed_keys()?.into_iter().try_for_each(|key| self.map.remove_hashed(key))
+        Ok(())
+    }
+
+    /// A name may still be there with a port of before: the map is of no kind until it is emptied.
+    pub(super) fn failed(&self) {
+        *self.kind() = None;
     }
 
     /// Whether all names are to be put.

@@ -99,7 +99,9 @@ pub enum KernelError {
         source: netio::bpf::LoadError,
     },
     /// The map of local names may have a name that is at another port now, or at none.
-    #[error("the map of local names was not changed: {source}; restart the switch to have the kernel forward again")]
+    #[error(
+        "the map of local names was not changed: {source}; it is emptied with the next table, or when the switch is restarted"
+    )]
     Local {
         /// Why.
         source: io::Error,
@@ -361,6 +363,7 @@ impl Kernel {
     /// No program goes on with an entry that is wrong.
     fn check_local(&self, put: io::Result<()>) {
         if let Err(source) = put {
+            self.local.failed();
             self.failed(&mut self.state(), &KernelError::Local { source });
         }
     }
@@ -388,6 +391,9 @@ impl Kernel {
             // Programs leave everything to the workers until they read names of this kind.
             self.detach(&mut self.state());
             self.check_local(self.local.begin(spec.kind));
+            if !self.local.is_of(spec.kind) {
+                return;
+            }
         }
         let mut state = self.state();
         state.actions = actions.to_vec();
