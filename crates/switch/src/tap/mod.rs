@@ -175,7 +175,8 @@ impl Taps {
             return;
         };
         if let Some(ring) = state.rings.get_mut(worker).and_then(Option::take) {
-            *tap = Some(Box::new(Tap { ring, wanted, chunk: None, polls: 0, exits: Seen::default() }));
+            *tap =
+                Some(Box::new(Tap { ring, wanted, chunk: None, polls: 0, time_ns: None, exits: Some(Box::default()) }));
         }
         if let Some(tap) = tap {
             tap.wanted = wanted;
@@ -208,9 +209,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn begin(&mut self) {
-        let since = api::clock::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.time_ns = since.as_nanos() as u64;
+    fn begin(&mut self, time_ns: u64) {
+        self.time_ns = time_ns;
         self.bytes.clear();
         self.frames.clear();
     }
@@ -239,8 +239,10 @@ pub(crate) struct Tap {
     chunk: Option<Vec<u8>>,
     /// Polls since a chunk was handed over.
     polls: u32,
-    /// Frames that are about to leave by one port.
-    exits: Seen,
+    /// The time of this poll, once it was asked for: frames of a poll leave by many ports, a few by each.
+    time_ns: Option<u64>,
+    /// Frames that are about to leave by one port. Boxed, since it is taken out while verdicts are recorded.
+    exits: Option<Box<Seen>>,
 }
 
 /// Where a frame is: the index and the number of its port, and whether it comes or goes.
@@ -261,7 +263,7 @@ impl Tap {
     /// A burst came in by the port with this index.
     #[inline(never)]
     pub(crate) fn see(&mut self, seen: &mut Seen, index: usize, burst: &Burst) {
-        seen.begin();
+        seen.begin(self.time_ns());
         if !self.wanted.all.contains(index as u8) {
             return;
         }
@@ -295,8 +297,13 @@ impl Tap {
     /// The staged frames of a port are about to be sent.
     #[inline(never)]
     pub(crate) fn leave(&mut self, index: usize, port: &Port) {
-        self.exits.begin();
-        let index = index as u8;
+        let Some(mut exits) = self.exits.take() else { return };
+        exits.begin(self.time_ns());
+        self.about_to_leave(index as u8, port, &mut exits);
+        self.exits = Some(exits);
+    }
+
+    fn about_to_leave(&mut self, index: u8, port: &Port, exits: &mut Seen) {
         let (wants_all, wants_drops) = (self.wanted.all.contains(index), self.wanted.drops.contains(index));
         if !wants_all && !wants_drops {
             return;
@@ -305,9 +312,9 @@ impl Tap {
         for packet in &port.staged {
             // A frame that is too long is gone before it is known that it was refused.
             match wants_all || packet.len() > longest {
-                true if has_room => self.exits.copy(packet.frame(), self.wanted.snap_bytes),
-                true => self.exits.frames.push(Frame::Lost { original_len: packet.len() }),
-                false => self.exits.frames.push(Frame::Passed),
+                true if has_room => exits.copy(packet.frame(), self.wanted.snap_bytes),
+                true => exits.frames.push(Frame::Lost { original_len: packet.len() }),
+                false => exits.frames.push(Frame::Passed),
             }
         }
     }
@@ -316,7 +323,7 @@ impl Tap {
     #[inline(never)]
     pub(crate) fn left(&mut self, index: usize, port: &Port, n_refused: usize, reason: DropReason) {
         let at = At { index: index as u8, port: port.id, direction: Direction::Out };
-        let exits = std::mem::take(&mut self.exits);
+        let Some(exits) = self.exits.take() else { return };
         let n_taken = exits.frames.len().saturating_sub(port.staged.len());
         let refused = longest(&exits.frames[..n_taken], n_refused);
         for i in 0..n_taken {
@@ -332,13 +339,21 @@ impl Tap {
         for (i, packet) in port.staged.iter().enumerate() {
             self.tell(&exits, n_taken + i, at, packet.frame(), Verdict::Dropped(reason));
         }
-        self.exits = exits;
+        self.exits = Some(exits);
+    }
+
+    fn time_ns(&mut self) -> u64 {
+        *self.time_ns.get_or_insert_with(|| {
+            let since = api::clock::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+            since.as_nanos() as u64
+        })
     }
 
     /// After each poll.
     #[inline]
     pub(crate) fn polled(&mut self) {
         self.polls += 1;
+        self.time_ns = None;
         if self.polls >= MOST_POLLS {
             self.hand_over();
         }
@@ -372,7 +387,7 @@ impl Tap {
     /// Gives the reader what was recorded. An idle worker does so at once.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
-        self.polls = 0;
+        (self.polls, self.time_ns) = (0, None);
         if let Some(chunk) = self.chunk.take_if(|chunk| !chunk.is_empty()) {
             // There are as many places as chunks; without a reader the tap is closed soon.
             let _ = self.ring.full.try_send(chunk);

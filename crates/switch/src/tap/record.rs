@@ -65,12 +65,15 @@ impl<'a> Record<'a> {
             Verdict::Dropped(reason) => (4, 0, reason as u8),
             Verdict::Copied => (5, 0, 0),
         };
-        to.extend_from_slice(&self.time_ns.to_le_bytes());
-        to.extend_from_slice(&self.original_len.to_le_bytes());
-        to.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
-        to.extend_from_slice(&self.port.0.to_le_bytes());
-        to.extend_from_slice(&exit.to_le_bytes());
-        to.extend_from_slice(&[self.index, u8::from(self.direction == Direction::Out), verdict, reason]);
+        // One write of the whole header: a chunk is asked for room twice a record.
+        let mut header = [0; HEADER];
+        header[0..8].copy_from_slice(&self.time_ns.to_le_bytes());
+        header[8..12].copy_from_slice(&self.original_len.to_le_bytes());
+        header[12..16].copy_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        header[16..18].copy_from_slice(&self.port.0.to_le_bytes());
+        header[18..20].copy_from_slice(&exit.to_le_bytes());
+        header[20..].copy_from_slice(&[self.index, u8::from(self.direction == Direction::Out), verdict, reason]);
+        to.extend_from_slice(&header);
         to.extend_from_slice(self.bytes);
     }
 
