@@ -138,6 +138,11 @@ impl Common {
                 format!("the certificate in {} cannot be copied to {}; run this as root", from.display(), to.display()),
             )?;
         }
+        // Where it belongs, a package has made the directory; without one it is made here.
+        if let (None, Some(directory)) = (&self.output, path.parent()) {
+            let why = || format!("{} cannot be made; run this as root, or give --output FILE", directory.display());
+            fs::create_dir_all(directory).or_exit(Exit::Refused, why())?;
+        }
         // Keys are in other files, so everybody may read this one.
         AtomicFile::write(path, 0o644, text.as_bytes())?;
         out.done(&WrittenRow { file: path.to_owned() }, format!("{} is written", path.display()))?;
@@ -244,13 +249,11 @@ impl SwitchArgs {
             if !is_asked {
                 return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
             }
-            self.name = Some(ask("name of the switch", "s1")?);
+            self.name = Some(ask_for("name of the switch", "s1", |name| {
+                not_of_services(name).map_or(Ok(name.to_owned()), Err)
+            })?);
         }
-        if let Some(name) = &self.name
-            && (name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
-        {
-            // It is part of file names and of the name of the service.
-            let why = format!("`{name}` is no name for a service; use letters, digits and - _ .");
+        if let Some(why) = self.name.as_deref().and_then(not_of_services) {
             return Err(Failure::new(Exit::Usage, why));
         }
         if self.host.is_empty() && self.trunk.is_empty() {
@@ -263,9 +266,16 @@ impl SwitchArgs {
             }
             for Interface { name, mtu, has_carrier, .. } in &candidates {
                 let cable = if *has_carrier { "a cable is in" } else { "no cable is in" };
-                match ask(&format!("{name} (MTU {mtu}, {cable}): host, trunk or no port"), "no")?.as_str() {
-                    "host" | "h" => self.host.push(name.clone()),
-                    "trunk" | "t" => self.trunk.push(name.clone()),
+                let question = format!("{name} (MTU {mtu}, {cable}): host, trunk or no port");
+                let role = ask_for(&question, "no", |answer| match answer {
+                    "host" | "h" => Ok("host"),
+                    "trunk" | "t" => Ok("trunk"),
+                    "no" | "n" => Ok("no"),
+                    other => Err(format!("`{other}` is no answer: write host, trunk or no")),
+                })?;
+                match role {
+                    "host" => self.host.push(name.clone()),
+                    "trunk" => self.trunk.push(name.clone()),
                     _ => {}
                 }
             }
@@ -323,6 +333,26 @@ fn no_ports(candidates: &[Interface]) -> String {
         names => format!("this machine has {}", names.join(", ")),
     };
     format!("a switch needs ports; give --host DEVICE and --trunk DEVICE: {found}")
+}
+
+/// Why a switch cannot be called so: its name is part of file names and of the name of its service.
+fn not_of_services(name: &str) -> Option<String> {
+    let is_good = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    (!is_good).then(|| format!("`{name}` is no name for a service; use letters, digits and - _ ."))
+}
+
+/// Asks until there is an answer that `understand` takes.
+fn ask_for<T>(
+    question: &str,
+    default: &str,
+    mut understand: impl FnMut(&str) -> Result<T, String>,
+) -> anyhow::Result<T> {
+    loop {
+        match understand(&ask(question, default)?) {
+            Ok(answer) => return Ok(answer),
+            Err(why) => eprintln!("{why}"),
+        }
+    }
 }
 
 /// Asks on the terminal.

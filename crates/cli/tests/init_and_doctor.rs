@@ -1,8 +1,21 @@
 //! Configurations that `fibula init` writes, and what `fibula doctor` says of them, as users see both.
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+netio::tests! {
+    namespaces: [a_switch_is_configured_by_answers],
+    anywhere: [
+        a_file_that_is_there_is_replaced_by_force_alone,
+        what_cannot_be_asked_has_to_be_said,
+        doctor_says_what_is_bad_and_fails_for_it,
+    ]
+}
 
 fn fibula(arguments: &[&str]) -> Output {
     // There is nobody to ask.
@@ -30,7 +43,6 @@ fn finds(findings: &[Value], grade: &str, what: &str, words: &str) -> bool {
     findings.iter().any(is_it)
 }
 
-#[test]
 fn a_file_that_is_there_is_replaced_by_force_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("controller.toml");
@@ -47,7 +59,6 @@ fn a_file_that_is_there_is_replaced_by_force_alone() {
     assert!(std::fs::read_to_string(&path).unwrap().contains("max_names = 77"));
 }
 
-#[test]
 fn what_cannot_be_asked_has_to_be_said() {
     for (arguments, word) in [
         (&["init", "switch", "--host", "eth1"][..], "--name"),
@@ -68,7 +79,6 @@ fn what_cannot_be_asked_has_to_be_said() {
     assert!(printed.contains("id = 2\ndevice = \"eth2\"\nrole = \"trunk\""), "{printed}");
 }
 
-#[test]
 fn doctor_says_what_is_bad_and_fails_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("controller.toml");
@@ -101,4 +111,86 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
     std::fs::write(&path, "name = 's1'\nstate_dir = '/tmp/x'\n").unwrap();
     let (bad, findings) = doctor(&path);
     assert!(bad == 6 && finds(&findings, "bad", "configuration", "controller"), "{findings:#?}");
+}
+
+/// `fibula` with arguments at a terminal, on a machine with these pairs of Ethernet interfaces, with these answers to its questions:
+/// its exit code, and all that the terminal showed.
+fn at_terminal(interfaces: &[[&str; 2]], arguments: &[&str], answers: &[(&str, &str)]) -> (i32, String) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, vec![]).unwrap();
+    let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    let links: String =
+        interfaces.iter().map(|[one, other]| format!("ip link add {one} type veth peer name {other}; ")).collect();
+    let script = format!("mount -t sysfs sysfs /sys; {links} exec \"$0\" \"$@\"");
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--net", "sh", "-ec", &script, env!("CARGO_BIN_EXE_fibula")])
+        .args(arguments)
+        .stdin(terminal.try_clone().unwrap())
+        .stdout(terminal.try_clone().unwrap())
+        .stderr(terminal)
+        .spawn()
+        .unwrap();
+    let (mut master, mut shown) = (File::from(master), String::new());
+    let mut answers = answers.iter();
+    let mut next = answers.next();
+    // The terminal ends with an error when the last process has closed it.
+    let mut bytes = [0; 4096];
+    while let Ok(n @ 1..) = master.read(&mut bytes) {
+        shown.push_str(&String::from_utf8_lossy(&bytes[..n]));
+        if let Some((question, answer)) = next
+            && shown.ends_with(": ")
+        {
+            let asked = shown.lines().last().unwrap_or_default();
+            assert!(asked.contains(question), "`{asked}` is asked, not `{question}`: {shown}");
+            master.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            next = answers.next();
+        }
+    }
+    assert_eq!(next, None, "this is not asked: {shown}");
+    (child.wait().unwrap().code().unwrap(), shown)
+}
+
+fn a_switch_is_configured_by_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s1.toml");
+    let arguments = ["init", "switch", "--output", text(&path)];
+    let (code, shown) = at_terminal(
+        &[["eth1", "eth2"], ["eth3", "eth4"]],
+        &arguments,
+        &[
+            // What is no answer is asked again; no answer is the default.
+            ("name of the switch [s1]", "../s7"),
+            ("name of the switch [s1]", "s7"),
+            ("URL of the controller [http://127.0.0.1:4600]", ""),
+            ("eth1 (MTU 1500", "hosts"),
+            ("eth1 (MTU 1500", "host"),
+            ("eth2 (MTU 1500", "t"),
+            ("eth3 (MTU 1500", ""),
+            ("eth4 (MTU 1500", "n"),
+        ],
+    );
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("host, trunk or no"), "{shown}");
+    let written = std::fs::read_to_string(&path).unwrap();
+    for line in [
+        "name = 's7'",
+        "controller = 'http://127.0.0.1:4600'",
+        "device = 'eth1'\nrole = \"host\"",
+        "device = 'eth2'\nrole = \"trunk\"",
+    ] {
+        assert!(written.replace('"', "'").contains(&line.replace('"', "'")), "no {line} in {written}");
+    }
+    assert!(!written.contains("eth3") && !written.contains("eth4"), "{written}");
+
+    // Who says no to all of them has no switch, and what was there stays.
+    let (code, shown) = at_terminal(
+        &[["eth1", "eth2"]],
+        &["init", "switch", "--force", "--output", text(&path)],
+        &[("name", "s8"), ("URL", ""), ("eth1", "no"), ("eth2", "")],
+    );
+    assert!(code == 2 && shown.contains("a switch needs ports"), "{code}: {shown}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
 }
