@@ -27,7 +27,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test wheel wheel-test clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -65,9 +65,15 @@ deb: build-lab lib ## Debian packages in target/deb: fibula, fibula-lab, libfibu
 	@scripts/setup deb
 	scripts/deb
 
-deb-test: deb ## The packages in a clean root: installed, run by their units, upgraded, removed, purged (root; 3 minutes; installs mmdebstrap)
+deb-test: deb ## The packages in a clean root: installed, run by their units, upgraded, removed, purged; and the commands of the how-to on two machines (root; 4 minutes; installs mmdebstrap)
 	@scripts/setup deb-test
 	scripts/package-test
+	scripts/install-test
+
+container-test: deb ## The image of contrib/container, built of the package, with two switches that forward (root; 4 minutes; installs podman and mmdebstrap)
+	@scripts/setup container-test
+	scripts/container-test
+
 wheel: ## The Python package: target/wheels/fibula-*.whl, for Linux and Python from 3.9 on
 	@scripts/setup wheel
 	scripts/wheel
@@ -183,11 +189,12 @@ deep: ## Long suites (about two and a half hours): 10^9 checked answers beside u
 	$(MAKE) guest
 	$(MAKE) repro
 
+# With a release build here (make build), a real controller with certificates is opened as well.
 # FIBULA_DASHBOARD_URL=http://127.0.0.1:4690 names a real controller for the tests that hold at any.
 dashboard-test: ## The controller's page in a browser, against a controller that is made up (three minutes; installs chromium and node); pictures in target/dashboard
 	@scripts/setup dashboard
 	npm ci --prefix crates/controller/web/test
-	FIBULA_DASHBOARD_URL=$(FIBULA_DASHBOARD_URL) FIBULA_PICTURES=$(abspath $(TARGET))/dashboard npm test --prefix crates/controller/web/test
+	FIBULA_DASHBOARD_URL=$(FIBULA_DASHBOARD_URL) FIBULA_PICTURES=$(abspath $(TARGET))/dashboard FIBULA=$(abspath $(wildcard $(FIBULA))) npm test --prefix crates/controller/web/test
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
