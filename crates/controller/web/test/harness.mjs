@@ -28,6 +28,9 @@ export async function withMock(options, body) {
   try { await body(mock, url); } finally { await mock.leave().catch(() => {}); }
 }
 
+/** A page of which nothing is demanded. */
+export const anybody = async (settings) => (await browser.newContext(settings)).newPage();
+
 /**
  * A page, for the time of `body`. It fails on an error in the console, an exception, or a violation of the policy;
  * `expect` names errors that the test brings about.
