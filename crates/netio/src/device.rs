@@ -211,6 +211,11 @@ pub trait Device: Send {
         true
     }
 
+    /// Whether what is sent now leaves by anything. A device that is several may have none of them to send by, and still receive.
+    fn leads_on(&self) -> bool {
+        true
+    }
+
     /// Tries to restore a failed device: reopens an interface that was deleted and created again.
     /// # Errors
     /// The reason why it is still unusable.

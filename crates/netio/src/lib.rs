@@ -23,6 +23,7 @@ pub mod namespace;
 mod netlink;
 mod packet;
 pub mod pcapng;
+mod several;
 pub mod takers;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -34,4 +35,5 @@ pub mod bpf;
 pub use counters::{Counter, DeviceCounters, DeviceSnapshot};
 pub use device::{Device, NetError, Readiness};
 pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, Lender, Loan, MAX_FRAME_LIMIT, Packet, Pool};
+pub use several::Several;
 pub use wait::{Waiter, Waker};
