@@ -68,6 +68,8 @@ fn with_sections(mut keys: Keys) -> Keys {
             Some((parent, key)) => (format!("[{parent}]"), key),
             None => (TOP.to_owned(), path),
         };
+        // `[port.bundle]` belongs to a `[[port]]`.
+        let parent = if keys.contains_key(&parent) { parent } else { format!("[{parent}]") };
         keys.get_mut(&parent).unwrap().insert(key.to_owned());
     }
     keys
@@ -171,6 +173,7 @@ fn page_of_the_switch_has_every_key_and_no_other() {
     sections.extend(others.map(|title| section(title, "")));
     let servers = format!("[[flow.virtual]]\nservers = [{{ {NO_KEY} = 1 }}]\n");
     sections.push(("servers of [[flow.virtual]]", servers));
+    sections.push(section("[port.bundle]", "[[port]]\nid = 1\nrole = 'host'\n"));
     // States are no fields: they are looked at when the file is whole.
     sections.push(section("[flow.timeouts]", &format!("{SWITCH}{PORT}")));
     agree("switch.toml.5", switch, &sections);

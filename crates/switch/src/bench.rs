@@ -231,6 +231,7 @@ fn forward<T: Table + 'static>(
             notes_true: load.forgets,
             dhcp: None,
             group_frames_per_second: FRAMES_PER_SECOND,
+            bundle: None,
             driver: "memory".to_owned().into(),
             devices: vec![],
         })

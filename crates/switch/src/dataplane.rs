@@ -5,6 +5,7 @@
 
 use crate::acl::{AccessList, AclCounters, AclStatus, PortAcl};
 use crate::alien;
+use crate::bundle::{Bundle, MemberStatus};
 use crate::counters::{Counts, WorkerCounters};
 use crate::dhcp::Dhcp;
 use crate::exact::MAX_VALUE;
@@ -100,6 +101,8 @@ pub struct PortSpec {
     /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port and connections are not
     /// tracked; 0: none.
     pub group_frames_per_second: u32,
+    /// The members of its devices, if it is a bundle.
+    pub bundle: Option<Arc<Bundle>>,
     /// How its frames come, for people.
     pub driver: DriverText,
     /// One device for each worker, in the order of workers.
@@ -124,6 +127,7 @@ impl PortSpec {
             notes_true: false,
             dhcp: None,
             group_frames_per_second: groups::FRAMES_PER_SECOND,
+            bundle: None,
             driver,
             devices: vec![device],
         }
@@ -289,7 +293,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             });
         }
         let acl = list.map(|list| (list, judges));
-        watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
+        let (id, role, bundle, driver) = (port.id, port.role, port.bundle, port.driver);
+        watched.push(WatchedPort { id, role, acl, check_source, bundle, driver, devices });
     }
     let workers = queues
         .into_iter()
@@ -344,8 +349,16 @@ struct WatchedPort {
     role: Role,
     acl: Option<(Arc<AccessList>, Vec<Arc<AclCounters>>)>,
     check_source: CheckSource,
+    bundle: Option<Arc<Bundle>>,
     driver: DriverText,
     devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
+}
+
+impl WatchedPort {
+    fn is_up(&self) -> bool {
+        let is_open = self.bundle.as_ref().is_none_or(|bundle| bundle.is_open());
+        is_open && self.devices.iter().all(|(.., health)| health.is_up())
+    }
 }
 
 /// Reads the counters of a data plane, from any thread.
@@ -389,9 +402,11 @@ pub struct PortStatus {
     pub check_source: CheckSource,
     /// Name of its device.
     pub device: String,
+    /// Its members, if it is a bundle.
+    pub members: Vec<MemberStatus>,
     /// How its frames come, and why not as configured, if so.
     pub driver: String,
-    /// Whether all workers can use it.
+    /// Whether all workers can use it, and a member of it sends if it is a bundle.
     pub up: bool,
     /// The last failure: of a worker that cannot use it, if there is one. It is kept when the port works again.
     pub last_failure: Option<Failure>,
@@ -425,6 +440,11 @@ impl Monitor {
         (0..).zip(&self.ports).map(|(i, port)| (i, port.id, port.devices.first().map_or("", |(name, ..)| name)))
     }
 
+    /// The bundles, and the index of each among the ports.
+    pub fn bundles(&self) -> impl Iterator<Item = (u8, &Arc<Bundle>)> {
+        (0..).zip(&self.ports).filter_map(|(i, port)| Some((i, port.bundle.as_ref()?)))
+    }
+
     /// The trunks: the index, the number, and the name of the device of each.
     pub fn trunks(&self) -> impl Iterator<Item = (u8, PortId, &str)> {
         self.ports().zip(&self.ports).filter(|(_, port)| port.role == Role::Trunk).map(|(of, _)| of)
@@ -433,7 +453,7 @@ impl Monitor {
     /// The host ports: the index and the number of each, and whether all workers can use it.
     pub fn host_ports(&self) -> impl Iterator<Item = (u8, PortId, bool)> {
         let hosts = (0..).zip(&self.ports).filter(|(_, port)| port.role == Role::Host);
-        hosts.map(|(index, port)| (index, port.id, port.devices.iter().all(|(.., health)| health.is_up())))
+        hosts.map(|(index, port)| (index, port.id, port.is_up()))
     }
 
     /// Reads all counters. They may be of moments a burst apart.
@@ -447,6 +467,8 @@ impl Monitor {
         let ports = self.ports.iter().map(|port| {
             let mut counters = DeviceSnapshot::default();
             port.devices.iter().for_each(|(_, device, _)| counters += device.snapshot());
+            let members = port.bundle.as_ref().map(|bundle| bundle.status()).unwrap_or_default();
+            members.iter().for_each(|member| counters += member.counters);
             counters += self.kernel.as_ref().and_then(|kernel| kernel.counters(port.id)).unwrap_or_default();
             PortStatus {
                 id: port.id,
@@ -458,7 +480,8 @@ impl Monitor {
                 check_source: port.check_source,
                 driver: port.driver.get(),
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
-                up: port.devices.iter().all(|(.., health)| health.is_up()),
+                up: port.is_up(),
+                members,
                 last_failure: {
                     let healths = || port.devices.iter().map(|(.., health)| health);
                     let down = healths().find(|health| !health.is_up());

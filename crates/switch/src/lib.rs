@@ -26,6 +26,7 @@
 //! | [`alien`] | what becomes of frames to names that the network does not know |
 //! | [`tap`] | copies of frames with what became of each, for people who look |
 //! | [`maglev`] | servers by digest, in proportion to weights |
+//! | [`bundle`] | several devices that are one port, with LACP |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
@@ -39,6 +40,7 @@ pub mod acl;
 pub mod alien;
 pub mod bench;
 mod budget;
+pub mod bundle;
 pub mod counters;
 pub mod daemon;
 pub mod dataplane;

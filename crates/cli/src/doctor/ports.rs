@@ -17,11 +17,11 @@ pub(super) fn look_at_ports(config: &Config, findings: &mut Findings) {
     }
     look_at_capabilities(config, findings);
     let mut there = Vec::new();
-    for port in config.ports.iter().filter(|port| config.driver_of(port) != Driver::Dpdk) {
+    let ports = config.ports.iter().filter(|port| config.driver_of(port) != Driver::Dpdk);
+    for (port, device) in ports.flat_map(|port| port.devices().map(move |device| (port, device))) {
         let what = format!("port {}", port.id);
-        match machine::interface(&port.device) {
+        match machine::interface(device) {
             None => {
-                let device = &port.device;
                 findings.bad(what, format!("there is no interface {device}; `ip link` lists those that there are"));
             }
             Some(interface) => {

@@ -5,6 +5,7 @@ pub use super::driver::Driver;
 use super::ports;
 use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
+use crate::bundle;
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
@@ -173,8 +174,11 @@ pub struct Port {
     /// Its number, as links and hosts name it.
     #[serde(deserialize_with = "port_id")]
     pub id: PortId,
-    /// The network interface; with `driver = "dpdk"`, a device as EAL writes it.
+    /// The network interface; with `driver = "dpdk"`, a device as EAL writes it. Of a bundle, the members, with `+` in between.
+    #[serde(default)]
     pub device: String,
+    /// The interfaces that it is, if it is several.
+    pub bundle: Option<bundle::config::Section>,
     /// What is attached to it.
     pub role: Role,
     /// How its frames come; as at the other ports if absent.
@@ -272,7 +276,8 @@ impl Config {
     /// # Errors
     /// Where and what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
+        let mut config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
+        super::bundles::check(&mut config)?;
         if config.name.is_empty() {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());
         }
@@ -316,7 +321,7 @@ impl Config {
                     port.device
                 ));
             }
-            if !is_dpdk && !is_device_name(&port.device) {
+            if !is_dpdk && port.bundle.is_none() && !is_device_name(&port.device) {
                 return Err(format!(
                     "device = {:?} is not the name of an interface; write 1 to {MAX_DEVICE_NAME} letters, digits and - _ . @",
                     port.device
@@ -363,8 +368,8 @@ impl Config {
                 ));
             }
             // Behind the comma are arguments of DPDK.
-            let device = port.device.split(',').next().unwrap_or_default();
-            if !devices.insert(device) {
+            let mut names = port.devices().filter_map(|device| device.split(',').next());
+            if let Some(device) = names.find(|device| !devices.insert(*device)) {
                 return Err(format!("two ports have the device {device}; give each its own"));
             }
         }
@@ -600,10 +605,10 @@ impl Config {
 }
 
 /// Longest name of a Linux interface.
-const MAX_DEVICE_NAME: usize = 15;
+pub(super) const MAX_DEVICE_NAME: usize = 15;
 
 /// A device that is missing is waited for; one that cannot ever exist is an error.
-fn is_device_name(name: &str) -> bool {
+pub(super) fn is_device_name(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || b"-_.@".contains(&c);
     (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }

@@ -2,7 +2,8 @@
 //! links carry frames.
 
 use super::agent::Shared;
-use super::config;
+use super::bundles;
+use super::config::Config;
 use crate::dataplane::Dataplane;
 use crate::kernel::Kernel;
 use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing, lldp};
@@ -14,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 
 /// How often it looks round where no hellos are said.
@@ -55,7 +56,9 @@ struct Watched {
 pub(super) struct Keeper {
     switch: String,
     timing: Timing,
+    /// Those of one device.
     trunks: Vec<Watched>,
+    bundles: Vec<bundles::Watched>,
     /// Host ports: the index and the device of each, and whether that had a carrier when it was last said.
     hosts: Vec<(u8, String, bool)>,
     links: Arc<Links>,
@@ -63,21 +66,21 @@ pub(super) struct Keeper {
     kernel: Option<Arc<Kernel>>,
     shared: Arc<Shared<PlaneWriter>>,
     carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
-    /// What each port says of itself in LLDP, and when next.
+    /// What each port of one device says of itself in LLDP, and when next, if any port does.
     lldp: Vec<(u8, Vec<u8>)>,
-    says: Instant,
+    says_lldp: Option<Instant>,
     /// When it looked round last.
     looked: Instant,
 }
 
 impl Keeper {
     pub(super) fn new(
-        switch: String,
-        settings: &config::Links,
+        config: &Config,
         plane: &Arc<Dataplane>,
         kernel: Option<Arc<Kernel>>,
         shared: Arc<Shared<PlaneWriter>>,
     ) -> Self {
+        let (switch, settings) = (config.name.clone(), &config.links);
         let (now, timing) = (Instant::now(), settings.timing());
         // Random, and not 0.
         let own = RandomState::new().hash_one(&switch) | 1;
@@ -85,15 +88,22 @@ impl Keeper {
             let session = Session::new(port, own, timing, now);
             Watched { index, port, device: device.to_owned(), session }
         };
-        let trunks: Vec<Watched> = plane.monitor().trunks().map(trunk).collect();
+        let bundles = bundles::watch(config, plane.monitor().bundles(), own, now);
+        let is_one = |index: u8| bundles.iter().all(|bundle| bundle.index() != index);
+        let trunks: Vec<Watched> = plane.monitor().trunks().filter(|(index, ..)| is_one(*index)).map(trunk).collect();
         let host_ports: BTreeSet<u8> = plane.monitor().host_ports().map(|(index, ..)| index).collect();
-        let hosts = plane.monitor().ports().filter(|(index, ..)| host_ports.contains(index));
-        let hosts = hosts.map(|(index, _, device)| (index, device.to_owned(), true)).collect();
+        let single = plane.monitor().ports().filter(|(index, ..)| is_one(*index));
+        let single = single.map(|(index, _, device)| (index, device.to_owned()));
+        let members = bundles.iter().flat_map(|one| one.devices().map(|device| (one.index(), device.to_owned())));
+        let hosts = single.chain(members).filter(|(index, _)| host_ports.contains(index));
+        let hosts = hosts.map(|(index, device)| (index, device, true)).collect();
         if timing.interval_ms > 0 {
             let tally = |trunk: &Watched| (trunk.index, Arc::clone(trunk.session.tally()));
-            plane.monitor().links().set_tallies(trunks.iter().map(tally).collect());
+            plane.monitor().links().set_tallies(
+                trunks.iter().map(tally).chain(bundles.iter().filter_map(bundles::Watched::tally)).collect(),
+            );
         }
-        let said = plane.monitor().ports().filter(|_| settings.lldp);
+        let said = plane.monitor().ports().filter(|(index, ..)| settings.lldp && is_one(*index));
         let lldp = said.map(|(index, port, device)| (index, lldp::frame(&switch, port, device, own))).collect();
         let carriers = follow_carriers();
         if let Err(error) = &carriers {
@@ -102,9 +112,25 @@ impl Keeper {
                 "carriers are not followed, and a cut cable is noticed by missing hellos alone: {error}"
             );
         }
+        bundles.iter().for_each(|bundle| bundle.show(plane.monitor().links()));
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
         let carriers = carriers.ok();
-        Self { switch, timing, trunks, hosts, links, plane, kernel, shared, carriers, lldp, says: now, looked: now }
+        let says_lldp = settings.lldp.then_some(now);
+        Self {
+            switch,
+            timing,
+            trunks,
+            bundles,
+            hosts,
+            links,
+            plane,
+            kernel,
+            shared,
+            carriers,
+            lldp,
+            says_lldp,
+            looked: now,
+        }
     }
 
     /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
@@ -114,7 +140,7 @@ impl Keeper {
     pub(super) fn start(self) -> io::Result<()> {
         // Hosts are asked again what they want when their cables are plugged in.
         let follows_hosts = !self.hosts.is_empty() && self.shared.groups().subscriptions().is_some();
-        if self.trunks.is_empty() && self.lldp.is_empty() && !follows_hosts {
+        if self.trunks.is_empty() && self.bundles.is_empty() && self.lldp.is_empty() && !follows_hosts {
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -134,13 +160,16 @@ impl Keeper {
         // One that comes late delays none of those after it.
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let links = self.links.clone();
+        let bell = self.bundles.first().map(bundles::Watched::bell);
         loop {
-            let says = (!self.lldp.is_empty()).then_some(self.says);
-            let deadline = self.trunks.iter().filter_map(|trunk| trunk.session.deadline()).chain(says).min();
+            let of_trunks = self.trunks.iter().filter_map(|trunk| trunk.session.deadline());
+            let of_bundles = self.bundles.iter().filter_map(bundles::Watched::deadline);
+            let deadline = of_trunks.chain(of_bundles).chain(self.says_lldp).min();
             let (mut says_all, mut carriers) = (false, Ok(Vec::new()));
             tokio::select! {
                 _ = tick.tick() => says_all = self.timing.interval_ms > 0,
                 () = links.heard() => {}
+                () = rung(bell.as_deref()) => {}
                 said = next(&mut self.carriers) => carriers = said,
                 () = until(deadline) => {}
             }
@@ -152,6 +181,8 @@ impl Keeper {
                 // The worker has not looked since the last time, so it has heard nothing either.
                 self.trunks.iter_mut().for_each(|trunk| trunk.session.excuse(every));
             }
+            let unheard = self.bundles.iter_mut().filter(|bundle| says_all && bundle.is_sending());
+            unheard.for_each(|bundle| bundle.aggregate().excuse(every));
             match carriers {
                 Ok(carriers) => self.follow_carriers(&carriers, now, &mut news),
                 Err(error) => {
@@ -163,20 +194,33 @@ impl Keeper {
             for trunk in &mut self.trunks {
                 news.note(trunk.index, trunk.session.judge(now));
             }
+            for bundle in &mut self.bundles {
+                if bundle.judge(now) {
+                    news.note(bundle.index(), Event::Changed);
+                }
+            }
             if !news.changed.is_empty() {
-                self.act(&news.changed);
+                self.act(&news.changed, now);
             }
             // A neighbour learns at once what changed here, and one that started anew that it is heard.
             let says = |index: &u8| says_all || news.changed.contains(index) || news.anew.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
             let mut frames: Vec<_> =
                 said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
-            if !self.lldp.is_empty() && now >= self.says {
-                self.says = now + lldp::EVERY;
+            let says_lldp = self.says_lldp.is_some_and(|at| now >= at);
+            if says_lldp {
+                self.says_lldp = Some(now + lldp::EVERY);
                 frames.extend(self.lldp.iter().cloned());
             }
-            if !frames.is_empty() {
+            let mut has_said = !frames.is_empty();
+            if has_said {
                 self.links.send(frames);
+            }
+            for bundle in &mut self.bundles {
+                let says_hello = self.timing.interval_ms > 0 && says(&bundle.index());
+                has_said |= bundle.say(&self.switch, says_hello, says_lldp, now);
+            }
+            if has_said {
                 plane.wake_first();
             }
         }
@@ -187,6 +231,7 @@ impl Keeper {
         let between = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
         if let Some(stood_still) = between.checked_sub(2 * every) {
             self.trunks.iter_mut().for_each(|trunk| trunk.session.excuse(stood_still + every));
+            self.bundles.iter_mut().for_each(|bundle| bundle.aggregate().excuse(stood_still + every));
         }
     }
 
@@ -195,6 +240,7 @@ impl Keeper {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.device == *device) {
                 news.note(trunk.index, trunk.session.carrier(*has_carrier, now));
             }
+            self.bundles.iter_mut().for_each(|bundle| bundle.carrier(device, *has_carrier, now));
             for (index, _, had_carrier) in self.hosts.iter_mut().filter(|(_, name, _)| name == device) {
                 let is_back = !std::mem::replace(had_carrier, *has_carrier) && *has_carrier;
                 // Another host may be there now.
@@ -217,10 +263,16 @@ impl Keeper {
                 news.note(index, trunk.session.hear(&hello, now));
             }
         }
+        for bundle in &mut self.bundles {
+            bundle.aggregate().joined(cluster);
+            if bundle.listen(&self.switch, now) {
+                news.note(bundle.index(), Event::Anew);
+            }
+        }
     }
 
     /// Tells everybody of trunks that changed: first those who forward.
-    fn act(&self, changed: &BTreeSet<u8>) {
+    fn act(&mut self, changed: &BTreeSet<u8>, now: Instant) {
         let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
         for trunk in those() {
             let is_down = trunk.session.is_down();
@@ -229,14 +281,20 @@ impl Keeper {
                 kernel.set_linked(trunk.port, !is_down);
             }
         }
+        self.bundles
+            .iter()
+            .filter(|bundle| changed.contains(&bundle.index()))
+            .for_each(|bundle| bundle.show(&self.links));
         let told = |trunk: &Watched| {
             let (state, since) = trunk.session.state();
             let (is_down, neighbour) = (trunk.session.is_down(), trunk.session.neighbour().cloned());
             Trunk { port: trunk.port, state, since, is_down, neighbour }
         };
-        self.shared.set_trunks(self.trunks.iter().map(told).collect());
-        for trunk in those() {
-            let Trunk { port, state, is_down, neighbour, .. } = told(trunk);
+        let bundled = || self.bundles.iter().filter_map(bundles::Watched::trunk);
+        self.shared.set_trunks(self.trunks.iter().map(told).chain(bundled()).collect());
+        let changed_bundles = self.bundles.iter().filter(|bundle| changed.contains(&bundle.index()));
+        for trunk in those().map(told).chain(changed_bundles.filter_map(bundles::Watched::trunk)) {
+            let Trunk { port, state, is_down, neighbour, .. } = trunk;
             let neighbour = neighbour.map(|neighbour| neighbour.to_string()).unwrap_or_default();
             let (switch, state) = (&self.switch, state.name());
             if is_down {
@@ -245,6 +303,7 @@ impl Keeper {
                 tracing::info!(switch, %port, state, neighbour, "link");
             }
         }
+        self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
     }
 }
 
@@ -296,6 +355,13 @@ async fn next<T>(from: &mut Option<mpsc::UnboundedReceiver<T>>) -> T {
         return next;
     }
     std::future::pending().await
+}
+
+async fn rung(bell: Option<&Notify>) {
+    match bell {
+        Some(bell) => bell.notified().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -9,6 +9,7 @@
 //! used (again) when it is there. Packet sockets of the switch before it are taken over with what waits in them.
 
 pub mod agent;
+mod bundles;
 mod capture;
 pub mod config;
 pub mod dpdk;
@@ -222,8 +223,7 @@ impl Switch {
             }
             None => None,
         };
-        let keeper_of_links =
-            links::Keeper::new(config.name.clone(), &config.links, &plane, kernel.clone(), Arc::clone(&shared));
+        let keeper_of_links = links::Keeper::new(&config, &plane, kernel.clone(), Arc::clone(&shared));
         keeper_of_links.start().map_err(BuildError::from)?;
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane), kernel));
         tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));

@@ -1,5 +1,6 @@
 //! Opens the ports of a switch by their drivers. One that cannot be used gives way to another by name, with the reason.
 
+use super::bundles;
 use super::config::{self, AccessLists, Config, Driver};
 use super::dpdk;
 use super::late::Late;
@@ -44,7 +45,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 }
 
 /// A device for each worker of a port, and how its frames come.
-type Opened = (Vec<Box<dyn Device>>, DriverText);
+pub(super) type Opened = (Vec<Box<dyn Device>>, DriverText);
 
 /// The ports, and what forwards in the kernel, if anything is to. `left`: packet sockets that are there.
 pub(super) fn open(
@@ -58,9 +59,13 @@ pub(super) fn open(
     } else {
         Some(Kernel::new(&trunks, &hosts, Memory::Best).map_err(|error| error.to_string()))
     };
-    let mut ports = Vec::with_capacity(config.ports.len());
+    let (mut ports, bell) = (Vec::with_capacity(config.ports.len()), Arc::default());
     for port in &config.ports {
-        let (devices, driver) = open_devices(config, port, kernel.as_ref(), left)?;
+        let open = |port: &config::Port| open_devices(config, port, kernel.as_ref(), left);
+        let (bundle, (devices, driver)) = match &port.bundle {
+            Some(section) => bundles::open(config, port, section, &bell, open)?,
+            None => (None, open(port)?),
+        };
         let role = match port.role {
             config::Role::Host => Role::Host,
             config::Role::Trunk => Role::Trunk,
@@ -77,6 +82,7 @@ pub(super) fn open(
             notes_true: config.learn_forget_at(port) > 0,
             dhcp: config.dhcp_server_at(port),
             group_frames_per_second: config.group_frames_at(port),
+            bundle,
             driver,
             devices,
         });

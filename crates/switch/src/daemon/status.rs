@@ -1,6 +1,7 @@
 //! The switch's `/metrics` and `/status`.
 
 use crate::acl::AclStatus;
+use crate::bundle::MemberStatus;
 use crate::counters::DropReason;
 use crate::daemon::agent::{LinkStatus, Shared};
 use crate::daemon::links::Trunk;
@@ -362,6 +363,7 @@ impl StatusSource for Page {
             Some((format!("{},state=\"{}\"", label(port), trunk.state.name()), (!trunk.is_down).into()))
         });
         text.gauge("fibula_link_up", "1: the link of the trunk carries frames, as far as is known.", linked);
+        bundle_metrics(&plane.ports, &mut text);
         let with_acl = || plane.ports.iter().filter_map(|port| Some((label(port), port.acl.as_ref()?)));
         if with_acl().next().is_some() {
             let rules = with_acl().map(|(label, (list, _))| (label, list.rules as u64));
@@ -418,6 +420,9 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         let seconds = since.elapsed().as_secs_f64();
         page["link"] = json!({"state": state.name(), "down": is_down, "for_seconds": seconds, "neighbour": neighbour});
     }
+    if !port.members.is_empty() {
+        page["members"] = port.members.iter().map(member_json).collect();
+    }
     if let Some(hellos) = hellos {
         page["hellos"] = json!({"heard": hellos.heard(), "lost": hellos.lost()});
     }
@@ -428,6 +433,45 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         });
     }
     page
+}
+
+/// A member of a bundle.
+fn member_json(member: &MemberStatus) -> Value {
+    let MemberStatus { device, told, collects, distributes, error, counters, counts } = member;
+    let counters: Map<String, Value> = counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
+    json!({
+        "device": device, "state": told.state, "partner": told.partner, "takes": collects, "sends": distributes,
+        "last_error": error, "counters": counters,
+        "lacp": {"heard": counts.heard, "malformed": counts.malformed, "own": counts.own},
+        "flooded": counts.flooded, "not_taken": counts.not_taken,
+    })
+}
+
+/// The members of bundles.
+fn bundle_metrics(ports: &[PortStatus], text: &mut MetricsText) {
+    let members = || ports.iter().flat_map(|port| port.members.iter().map(move |member| (port, member)));
+    if members().next().is_none() {
+        return;
+    }
+    let label = |port: &PortStatus, member: &MemberStatus| format!("port=\"{}\",member=\"{}\"", port.id, member.device);
+    let up = members().map(|(port, member)| {
+        (format!("{},state=\"{}\"", label(port, member), member.told.state), member.distributes.into())
+    });
+    text.gauge("fibula_member_up", "1: frames leave by this member of a bundle.", up);
+    type Count = fn(&MemberStatus) -> u64;
+    let counts: [(&str, &str, Count); 7] = [
+        ("rx_frames", "Frames that came at a member, PDUs and hellos included.", |member| member.counters.rx_frames),
+        ("tx_frames", "Frames that left by a member, PDUs and hellos included.", |member| member.counters.tx_frames),
+        ("lacp_heard", "PDUs of LACP and markers that came.", |member| member.counts.heard),
+        ("lacp_malformed", "Frames of LACP that were none.", |member| member.counts.malformed),
+        ("lacp_own", "PDUs of this switch itself that came back.", |member| member.counts.own),
+        ("flooded", "PDUs and hellos beyond what a partner says.", |member| member.counts.flooded),
+        ("not_taken", "Frames that came while the member takes none.", |member| member.counts.not_taken),
+    ];
+    for (name, help, count) in counts {
+        let samples = members().map(|(port, member)| (label(port, member), count(member)));
+        text.counter(&format!("fibula_member_{name}_total"), help, samples);
+    }
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {

@@ -82,6 +82,8 @@ pub enum LinkState {
     Foreign,
     /// The carrier is there, and hellos are off.
     Unwatched,
+    /// No member of the bundle can be used, or fewer than it must have.
+    Unbundled,
 }
 
 impl LinkState {
@@ -97,6 +99,7 @@ impl LinkState {
             Self::Several => "several",
             Self::Foreign => "foreign",
             Self::Unwatched => "unwatched",
+            Self::Unbundled => "unbundled",
         }
     }
 }
@@ -192,6 +195,11 @@ impl Peer {
 impl Session {
     /// Of a port of the switch that started as `own`.
     pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
+        Self::counting(port, own, timing, now, Arc::default())
+    }
+
+    /// Of a cable that is one of several of a port, which count together.
+    pub(crate) fn counting(port: PortId, own: u64, timing: Timing, now: Instant, tally: Arc<Tally>) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
         let (was_up, falls, good_since, excused, answered) = (false, 0, None, None, None);
@@ -209,7 +217,7 @@ impl Session {
             good_since,
             excused,
             answered,
-            tally: Arc::default(),
+            tally,
         }
     }
 
@@ -235,7 +243,11 @@ impl Session {
             LinkState::Silent | LinkState::OneWay | LinkState::Settling => {
                 holds(Rule::GoneIsDown) && (self.was_up || !holds(Rule::NeverUpIsNotDown))
             }
-            LinkState::NoCarrier | LinkState::Looped | LinkState::Several | LinkState::Foreign => true,
+            LinkState::NoCarrier
+            | LinkState::Looped
+            | LinkState::Several
+            | LinkState::Foreign
+            | LinkState::Unbundled => true,
         }
     }
 

@@ -105,6 +105,8 @@ impl<T: Table> Worker<T> {
             }
             let left = self.ports[exit].staged.len() as u64;
             if left > 0 {
+                let leads_on = reason != DropReason::TxFull || self.ports[exit].device.leads_on();
+                let reason = if leads_on { reason } else { DropReason::PortDown };
                 self.counters.drop_frames(reason, left);
                 self.pool.put_all(&mut self.ports[exit].staged);
             }

@@ -1,0 +1,504 @@
+//! What a switch knows of one bundle, and which of its members take frames and which send some. Pure, as its parts are: what LACP says
+//! ([`Lacp`]), what hellos say at a trunk ([`Session`]), and carriers.
+//!
+//! A member **takes** frames as soon as LACP lets it, and always without LACP. It **sends** frames while its carrier is there, LACP
+//! lets it, and, at a trunk, its own hellos say that its cable carries frames both ways. All members that send lead to one partner:
+//! the one that those in use have, and among several new ones the one with the most members. A member that leads elsewhere is left
+//! out, whatever it says. With fewer than `min_links` members that could send none does, and the port is down.
+
+use super::lacp::{Lacp, Manner, Mux, Receive, Rule, holds};
+use super::pdu::{End, Partner, Pdu, State};
+use crate::links::{Event, Hello, LinkState, Neighbour, Session, Tally, Timing};
+use fib::action::PortId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a member is left out after the switch heard itself there.
+const LOOPED: Duration = Duration::from_secs(3);
+
+/// How a bundle is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How LACP is spoken; none: not at all.
+    pub lacp: Option<Manner>,
+    /// Members that must send, or none does.
+    pub min_links: usize,
+    /// How hellos watch each member; none: they do not, as at host ports.
+    pub hellos: Option<Timing>,
+}
+
+/// Who a bundle is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The switch, in LACP.
+    pub system: [u8; 6],
+    /// The bundle, among those of the switch.
+    pub key: u16,
+    /// The number of the first member, among those of the switch; the others follow.
+    pub first: u16,
+    /// The port that all members are.
+    pub port: PortId,
+    /// This start of the switch, in hellos.
+    pub session: u64,
+}
+
+/// How a member is, and why it is not used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberState {
+    /// It takes frames and sends some.
+    Up,
+    /// Its device has no carrier.
+    NoCarrier,
+    /// Nobody speaks LACP there.
+    NoPartner,
+    /// The switch hears itself.
+    Looped,
+    /// Its partner does not bundle this link, and it is not alone.
+    Individual,
+    /// Another partner is there than at the others, or another switch.
+    OtherPartner,
+    /// Its partner has not taken it into its bundle yet.
+    Negotiating,
+    /// Its hellos do not say that it carries frames both ways.
+    Watched(LinkState),
+    /// It could send, and fewer than `min_links` could.
+    TooFew,
+}
+
+impl MemberState {
+    /// The name, as it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::NoCarrier => "no_carrier",
+            Self::NoPartner => "no_partner",
+            Self::Looped => "looped",
+            Self::Individual => "individual",
+            Self::OtherPartner => "other_partner",
+            Self::Negotiating => "negotiating",
+            Self::Watched(state) => state.name(),
+            Self::TooFew => "too_few",
+        }
+    }
+
+    /// What an operator does about it; nothing where time helps.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Up | Self::Negotiating => "",
+            Self::NoCarrier => "look at its cable and at the other end",
+            Self::NoPartner => {
+                "nobody speaks LACP there: bundle the link at the other end, or write lacp = \"off\" at both"
+            }
+            Self::Looped => "the switch hears itself there: look where the cable goes",
+            Self::Individual => "the other end does not bundle this link: add it to the bundle there",
+            Self::OtherPartner => {
+                "it leads elsewhere than the other members: look where the cable goes, and at the bundles there"
+            }
+            Self::Watched(_) => "hellos do not pass there both ways: look at its cable and at the other end",
+            Self::TooFew => "fewer members than min_links can be used",
+        }
+    }
+}
+
+/// One member.
+#[derive(Debug)]
+struct Member {
+    has_carrier: bool,
+    lacp: Option<Lacp>,
+    session: Option<Session>,
+    /// The switch heard itself there, until then.
+    looped_until: Option<Instant>,
+    state: MemberState,
+    since: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Aggregate {
+    settings: Settings,
+    identity: Identity,
+    members: Vec<Member>,
+    partner: Option<Group>,
+    neighbour: Option<Neighbour>,
+    collects: u32,
+    distributes: u32,
+    tally: Arc<Tally>,
+    /// What others know.
+    shown: Option<Shown>,
+}
+
+/// What others need to know.
+#[derive(PartialEq, Eq, Debug)]
+struct Shown {
+    collects: u32,
+    distributes: u32,
+    link: LinkState,
+    neighbour: Option<Neighbour>,
+    states: Vec<MemberState>,
+}
+
+impl Aggregate {
+    /// Of so many members, at most 32. All have a carrier until the contrary is said.
+    pub fn new(identity: Identity, settings: Settings, n_members: usize, now: Instant) -> Self {
+        let tally = Arc::<Tally>::default();
+        let member = |place: u16| {
+            let Identity { system, key, first, port, session } = identity;
+            let port_number = first.wrapping_add(place);
+            let own = End {
+                system_priority: PRIORITY,
+                system,
+                key,
+                port_priority: PRIORITY,
+                port: port_number,
+                state: State(0),
+            };
+            Member {
+                has_carrier: true,
+                lacp: settings.lacp.map(|manner| Lacp::new(own, manner, now)),
+                session: settings
+                    .hellos
+                    .map(|timing| Session::counting(port, session, timing, now, Arc::clone(&tally))),
+                looped_until: None,
+                state: MemberState::Negotiating,
+                since: now,
+            }
+        };
+        let members: Vec<Member> = (0..n_members as u16).map(member).collect();
+        let (partner, neighbour, collects, distributes) = (None, None, 0, 0);
+        let mut aggregate =
+            Self { settings, identity, members, partner, neighbour, collects, distributes, tally, shown: None };
+        aggregate.judge(now);
+        aggregate
+    }
+
+    /// The hellos of all members together.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// The members that take frames, as a bit each.
+    pub fn collects(&self) -> u32 {
+        self.collects
+    }
+
+    /// The members that send frames, as a bit each.
+    pub fn distributes(&self) -> u32 {
+        self.distributes
+    }
+
+    /// How a member is, and since when.
+    pub fn state(&self, place: usize) -> (MemberState, Instant) {
+        (self.members[place].state, self.members[place].since)
+    }
+
+    /// Who is at the other end of a member: in LACP.
+    pub fn partner_at(&self, place: usize) -> Option<&End> {
+        self.members[place].lacp.as_ref()?.partner()
+    }
+
+    /// Who is at the other end of a member: by its hellos.
+    pub fn neighbour_at(&self, place: usize) -> Option<&Neighbour> {
+        self.members[place].session.as_ref()?.neighbour()
+    }
+
+    /// Who is at the other end, by hellos.
+    pub fn neighbour(&self) -> Option<&Neighbour> {
+        self.neighbour.as_ref().or_else(|| (0..self.members.len()).find_map(|place| self.neighbour_at(place)))
+    }
+
+    /// How the bundle is as a link.
+    pub fn link_state(&self) -> LinkState {
+        let sessions = || self.members.iter().filter_map(|member| Some((member, member.session.as_ref()?.state().0)));
+        let in_use = (0..).zip(sessions()).find(|(place, _)| self.distributes >> place & 1 != 0);
+        if let Some((_, (_, state))) = in_use {
+            return state;
+        }
+        if self.distributes != 0 {
+            return LinkState::Unwatched;
+        }
+        if self.members.iter().all(|member| !member.has_carrier) {
+            return LinkState::NoCarrier;
+        }
+        // What is wrong at the first member that has a carrier.
+        let wrong = sessions().find(|(member, _)| member.has_carrier).map(|(_, state)| state);
+        wrong.filter(|state| !matches!(state, LinkState::Up | LinkState::Unwatched)).unwrap_or(LinkState::Unbundled)
+    }
+
+    /// The carrier of a member came or went.
+    pub fn carrier(&mut self, place: usize, has_carrier: bool, now: Instant) {
+        let member = &mut self.members[place];
+        member.has_carrier = has_carrier || !holds(Rule::CarrierCounts);
+        let has_carrier = member.has_carrier;
+        member.lacp.iter_mut().for_each(|lacp| lacp.carrier(has_carrier, now));
+        member.session.iter_mut().for_each(|session| _ = session.carrier(has_carrier, now));
+    }
+
+    /// A PDU came at a member. Whether it is one of this switch itself.
+    pub fn hear(&mut self, place: usize, pdu: &Pdu, now: Instant) -> bool {
+        let member = &mut self.members[place];
+        let is_own = pdu.actor.system == self.identity.system && holds(Rule::NotItself);
+        if is_own {
+            member.looped_until = Some(now + LOOPED);
+        } else {
+            member.lacp.iter_mut().for_each(|lacp| lacp.hear(pdu, now));
+        }
+        is_own
+    }
+
+    /// A hello came at a member. Whether its neighbour has started anew, and is to be said hello at once.
+    pub fn hear_hello(&mut self, place: usize, hello: &Hello, now: Instant) -> bool {
+        self.members[place].session.as_mut().is_some_and(|session| session.hear(hello, now) == Event::Anew)
+    }
+
+    /// The network that the switch belongs to.
+    pub fn joined(&mut self, cluster: u64) {
+        self.members
+            .iter_mut()
+            .filter_map(|member| member.session.as_mut())
+            .for_each(|session| session.joined(cluster));
+    }
+
+    /// This switch stood still for so long.
+    pub fn excuse(&mut self, stood_still: Duration) {
+        for member in &mut self.members {
+            member.session.iter_mut().for_each(|session| session.excuse(stood_still));
+            member.lacp.iter_mut().for_each(|lacp| lacp.excuse(stood_still));
+        }
+    }
+
+    /// When to [judge](Self::judge) and to [say](Self::say) what there is to say, at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        let of = |member: &Member| {
+            let lacp = member.lacp.as_ref().and_then(Lacp::deadline);
+            let session = member.session.as_ref().and_then(Session::deadline);
+            [lacp, session, member.looped_until].into_iter().flatten().min()
+        };
+        self.members.iter().filter_map(of).min()
+    }
+
+    /// The PDUs that members say now.
+    pub fn say(&mut self, now: Instant) -> Vec<(u8, Pdu)> {
+        let members = (0..).zip(&mut self.members);
+        members.filter_map(|(place, member)| Some((place, member.lacp.as_mut()?.say(now)?))).collect()
+    }
+
+    /// What members say at a trunk.
+    pub fn hellos(&self, switch: &str) -> Vec<(u8, Hello)> {
+        let members = (0..).zip(&self.members);
+        members.filter_map(|(place, member)| Some((place, member.session.as_ref()?.hello(switch)))).collect()
+    }
+
+    /// Looks at the time, and decides. Whether anything changed that others need to know.
+    pub fn judge(&mut self, now: Instant) -> bool {
+        for member in &mut self.members {
+            member.looped_until = member.looped_until.filter(|until| now < *until);
+            member.lacp.iter_mut().for_each(|lacp| lacp.judge(now));
+            member.session.iter_mut().for_each(|session| _ = session.judge(now));
+        }
+        self.select();
+        self.choose_neighbour();
+        let states: Vec<MemberState> = self.members.iter().map(|member| self.state_of(member)).collect();
+        let n_usable = states.iter().filter(|state| **state == MemberState::Up).count();
+        (self.collects, self.distributes) = (0, 0);
+        for (place, (member, mut state)) in self.members.iter_mut().zip(states).enumerate() {
+            if state == MemberState::Up && n_usable < self.settings.min_links {
+                state = MemberState::TooFew;
+            }
+            self.distributes |= u32::from(state == MemberState::Up) << place;
+            let collects = member.lacp.as_ref().is_none_or(|lacp| lacp.mux() >= Mux::Collecting);
+            self.collects |= u32::from(collects) << place;
+            if state != member.state {
+                (member.state, member.since) = (state, now);
+            }
+        }
+        let (collects, distributes, link) = (self.collects, self.distributes, self.link_state());
+        let states = self.members.iter().map(|member| member.state).collect();
+        let shown = Some(Shown { collects, distributes, link, neighbour: self.neighbour().cloned(), states });
+        std::mem::replace(&mut self.shown, shown) != self.shown
+    }
+
+    /// Puts those into the bundle that have the partner which most have, or the one that was there before.
+    fn select(&mut self) {
+        let of = |member: &Member| {
+            let may_be = member.has_carrier && member.looped_until.is_none();
+            let end = member.lacp.as_ref().and_then(Lacp::partner).filter(|_| may_be)?;
+            Some(group(end))
+        };
+        let partners: Vec<Option<Group>> = self.members.iter().map(of).collect();
+        // One in use whose partner does not bundle it any more is alone from now on: what the others said is older.
+        let is_alone = |(member, group): (&Member, &Option<Group>)| {
+            let is_in_use = member.lacp.as_ref().is_some_and(|lacp| lacp.mux() >= Mux::Attached);
+            // Its key may be another, too.
+            let is_same = |partner: &Partner| {
+                self.partner.is_some_and(|(before, port)| before.system == partner.system && port.is_none())
+            };
+            group.filter(|(partner, port)| is_in_use && port.is_some() && is_same(partner))
+        };
+        let alone = self.members.iter().zip(&partners).find_map(is_alone);
+        self.partner = alone.or_else(|| most(&partners, self.partner));
+        for (member, partner) in self.members.iter_mut().zip(partners) {
+            let is_selected = partner.is_some() && (partner == self.partner || !holds(Rule::OnePartner));
+            member.lacp.iter_mut().for_each(|lacp| lacp.select(is_selected));
+        }
+    }
+
+    fn choose_neighbour(&mut self) {
+        let of = |member: &Member| {
+            let session = member.session.as_ref().filter(|session| session.state().0 == LinkState::Up)?;
+            session.neighbour().cloned()
+        };
+        let neighbours: Vec<Option<Neighbour>> = self.members.iter().map(of).collect();
+        self.neighbour = most(&neighbours, self.neighbour.take());
+    }
+
+    /// How a member is, whatever the others are.
+    fn state_of(&self, member: &Member) -> MemberState {
+        if !member.has_carrier {
+            return MemberState::NoCarrier;
+        }
+        if member.looped_until.is_some() {
+            return MemberState::Looped;
+        }
+        if let Some(session) = &member.session {
+            let (state, _) = session.state();
+            if session.is_down() {
+                return MemberState::Watched(state);
+            }
+            if state == LinkState::Up && session.neighbour() != self.neighbour.as_ref() {
+                return MemberState::OtherPartner;
+            }
+            // One that says nothing may be a switch without hellos, unless another member says otherwise.
+            if state != LinkState::Up && self.neighbour.is_some() {
+                return MemberState::Watched(state);
+            }
+        }
+        let Some(lacp) = &member.lacp else { return MemberState::Up };
+        match (lacp.receive(), lacp.partner()) {
+            (Receive::NoCarrier, _) => MemberState::NoCarrier,
+            (_, None) => MemberState::NoPartner,
+            (_, Some(end)) if Some(group(end)) != self.partner && holds(Rule::OnePartner) => {
+                if end.state.has(State::AGGREGATES) { MemberState::OtherPartner } else { MemberState::Individual }
+            }
+            _ if lacp.mux() == Mux::Distributing => MemberState::Up,
+            _ => MemberState::Negotiating,
+        }
+    }
+}
+
+/// The other end of members that may be in one bundle; one that the partner does not bundle is alone, as its port is.
+type Group = (Partner, Option<u16>);
+
+fn group(end: &End) -> Group {
+    (end.bundle(), (!end.state.has(State::AGGREGATES)).then_some(end.port))
+}
+
+/// The priority of systems and ports that nobody has set.
+const PRIORITY: u16 = 0x8000;
+
+/// The one that was chosen before, if it is still there; else what most are, of these the first.
+fn most<T: Clone + PartialEq>(all: &[Option<T>], before: Option<T>) -> Option<T> {
+    let count = |one: &T| all.iter().flatten().filter(|other| *other == one).count();
+    if let Some(before) = before.filter(|before| count(before) > 0) {
+        return Some(before);
+    }
+    all.iter().flatten().rev().max_by_key(|one| count(one)).cloned()
+}
+
+#[cfg(test)]
+impl Aggregate {
+    /// What a member says of itself.
+    pub(super) fn actor_at(&self, place: usize) -> End {
+        self.members[place].lacp.as_ref().map(Lacp::actor).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing { interval_ms: 100, multiplier: 3 };
+
+    fn trunk(min_links: usize, now: Instant) -> Aggregate {
+        let identity = Identity { system: [2, 0, 0, 0, 0, 1], key: 1, first: 1, port: PortId(1), session: 5 };
+        Aggregate::new(identity, Settings { lacp: None, min_links, hellos: Some(TIMING) }, 3, now)
+    }
+
+    fn hello(switch: &str, port: u16) -> Hello {
+        let (switch, hears) = (switch.to_owned(), Some((5, PortId(1))));
+        Hello { switch, port: PortId(port), session: 9, hears, cluster: 0, interval_ms: 100, multiplier: 3 }
+    }
+
+    fn states(bundle: &Aggregate) -> Vec<&'static str> {
+        (0..3).map(|place| bundle.state(place).0.name()).collect()
+    }
+
+    #[test]
+    fn members_of_a_trunk_are_watched_by_hellos_each_for_itself() {
+        let now = Instant::now();
+        let mut bundle = trunk(1, now);
+        // A neighbour may be a switch that says no hellos.
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["up"; 3], 0b111));
+        bundle.hear_hello(0, &hello("b", 7), now);
+        assert!(bundle.judge(now));
+        assert_eq!(states(&bundle), ["up", "silent", "silent"], "it says some");
+        bundle.hear_hello(1, &hello("b", 7), now);
+        bundle.hear_hello(2, &hello("c", 7), now);
+        bundle.judge(now);
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["up", "up", "other_partner"], 0b011));
+        assert_eq!(bundle.neighbour().map(ToString::to_string), Some("b:7".to_owned()));
+        let later = now + Duration::from_millis(200);
+        bundle.hear_hello(1, &hello("b", 7), later);
+        bundle.hear_hello(2, &hello("c", 7), later);
+        assert!(bundle.judge(now + Duration::from_millis(300)));
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["silent", "up", "other_partner"], 0b010));
+        assert_eq!(bundle.link_state(), LinkState::Up);
+        assert_eq!(bundle.collects(), 0b111, "what comes is taken");
+    }
+
+    #[test]
+    fn with_fewer_than_min_links_none_sends() {
+        let now = Instant::now();
+        let mut bundle = trunk(2, now);
+        bundle.carrier(0, false, now);
+        bundle.judge(now);
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["no_carrier", "up", "up"], 0b110));
+        bundle.carrier(1, false, now);
+        bundle.judge(now);
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["no_carrier", "no_carrier", "too_few"], 0));
+        bundle.carrier(2, false, now);
+        bundle.judge(now);
+        assert_eq!(bundle.link_state(), LinkState::NoCarrier);
+    }
+
+    #[test]
+    fn a_member_that_its_partner_does_not_bundle_is_used_alone() {
+        let now = Instant::now();
+        let identity = Identity { system: [2, 0, 0, 0, 0, 1], key: 1, first: 1, port: PortId(1), session: 5 };
+        let manner = Manner { is_active: true, is_fast: true };
+        let mut bundle = Aggregate::new(identity, Settings { lacp: Some(manner), min_links: 1, hellos: None }, 3, now);
+        let mut hear = |place: usize, is_bundled: bool| {
+            let mut state = State(State::ACTIVE | State::SHORT | State::IN_SYNC | State::COLLECTS | State::DISTRIBUTES);
+            state.set(State::AGGREGATES, is_bundled);
+            let port = place as u16 + 1;
+            // As Open vSwitch has it, the key is another then.
+            let key = if is_bundled { 7 } else { port };
+            let actor = End { system: [2, 0, 0, 0, 0, 2], key, port, state, ..End::default() };
+            bundle.hear(place, &Pdu { actor, partner: bundle.actor_at(place) }, now);
+            bundle.judge(now);
+            states(&bundle)
+        };
+        assert_eq!((0..3).map(|place| hear(place, true)).last().unwrap(), ["up"; 3]);
+        // The bundle at the other end has one member left: what the others have said is older.
+        assert_eq!(hear(1, false), ["other_partner", "up", "other_partner"]);
+        assert_eq!(hear(0, false), ["individual", "up", "other_partner"]);
+        assert_eq!((hear(1, true), hear(0, true)), (vec!["individual", "up", "up"], vec!["up"; 3]));
+    }
+
+    #[test]
+    fn the_partner_of_those_in_use_stays_and_of_new_ones_that_of_most_is_chosen() {
+        assert_eq!(most(&[Some(1), Some(2), Some(2)], None), Some(2));
+        assert_eq!(most(&[Some(1), Some(2), Some(2)], Some(1)), Some(1));
+        assert_eq!(most(&[Some(3), Some(2), None], Some(1)), Some(3));
+        assert_eq!(most::<u8>(&[None, None], Some(1)), None);
+    }
+}
