@@ -1,7 +1,12 @@
 //! Links between daemons over real interfaces, without a controller: they are found, fail in every way, and frames go round.
 
+#[path = "links/bundles.rs"]
+mod bundles;
 mod common;
 
+use bundles::{
+    a_member_that_is_cut_moves_its_flows_and_no_other, a_static_bundle_of_af_xdp_follows_carriers_and_hellos,
+};
 use common::netns::{ip, open, receive, send, veth};
 use common::*;
 use fib::action::PortId;
@@ -324,6 +329,8 @@ netio::tests! {
         a_third_switch_on_a_cable_and_a_cable_back_are_told,
         without_hellos_nothing_is_said_and_carriers_are_followed,
         a_switch_says_who_it_is_for_others_to_read,
+        a_member_that_is_cut_moves_its_flows_and_no_other,
+        a_static_bundle_of_af_xdp_follows_carriers_and_hellos,
     ],
     anywhere: []
 }
