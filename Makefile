@@ -27,7 +27,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest bundle campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -180,6 +180,11 @@ guest: ## Two guests of QEMU with virtio-net ping and talk TCP through two switc
 	@scripts/setup guest
 	cargo build --release -p fibula-cli
 	scripts/guest
+
+bundle: ## A switch and Open vSwitch speak LACP over two cables, which are cut and mended (root; two minutes; installs openvswitch-switch)
+	@scripts/setup bundle
+	cargo build --release -p fibula-cli
+	scripts/bundle-test
 
 deep: ## Long suites (about two and a half hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
