@@ -1,7 +1,7 @@
 //! The device of a bundle: one worker's devices of all members, as one.
 //!
-//! A member whose device fails is left out and tried again as a port is; the bundle goes on with the others, and itself never fails.
-//! What a device could not send when it failed goes out by the others at once.
+//! A member whose device fails is left out and tried again as a port is; the bundle goes on with the others, and fails when all have
+//! failed. What a device could not send when it failed goes out by the others at once.
 
 use super::{Bundle, MAX_MEMBERS};
 use crate::port::{PortHealth, Role};
@@ -97,11 +97,12 @@ impl BundleDevice {
         self.follow();
     }
 
+    /// Tries the members that are due, or all.
     #[cold]
-    fn revive_members(&mut self) {
+    fn revive_members(&mut self, all: bool) {
         let now = Instant::now();
         let mut has_revived = false;
-        for member in self.members.iter_mut().filter(|member| member.retry.due().is_some_and(|due| due <= now)) {
+        for member in self.members.iter_mut().filter(|member| member.retry.due().is_some_and(|due| all || due <= now)) {
             match member.device.revive() {
                 Ok(()) => {
                     member.retry.revived(now);
@@ -115,6 +116,17 @@ impl BundleDevice {
         if has_revived {
             self.ears.forget();
             self.follow();
+        }
+    }
+
+    /// Whether any member works.
+    fn check(&self) -> Result<(), NetError> {
+        match self.bundle.devices().next().filter(|_| self.n_failed == self.members.len()) {
+            Some(device) => Err(NetError::Down {
+                device: device.to_owned(),
+                source: io::Error::other("as are all other members of its bundle"),
+            }),
+            None => Ok(()),
         }
     }
 
@@ -210,7 +222,7 @@ impl Device for BundleDevice {
 
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
         if self.n_failed > 0 {
-            self.revive_members();
+            self.revive_members(false);
         }
         if self.is_first && self.bundle.is_sending.load(Relaxed) {
             self.send_said(pool);
@@ -234,6 +246,9 @@ impl Device for BundleDevice {
                 }
                 Err(error) => self.failed(place, &error),
             }
+        }
+        if out.len() == before {
+            self.check()?;
         }
         Ok(out.len() - before)
     }
@@ -280,6 +295,11 @@ impl Device for BundleDevice {
 
     fn is_told(&self) -> bool {
         self.members.iter().all(|member| member.health.is_up() && member.device.is_told())
+    }
+
+    fn revive(&mut self) -> Result<(), NetError> {
+        self.revive_members(true);
+        self.check()
     }
 
     fn leads_on(&self) -> bool {

@@ -300,15 +300,20 @@ impl Bundle {
         let member = |(place, (member, told)): (usize, (&Member, Told))| {
             let mut counters = DeviceSnapshot::default();
             member.workers.iter().for_each(|(counts, _)| counters += counts.snapshot());
+            let mut told = told;
             let down = member.workers.iter().find(|(_, health)| !health.is_up());
             let Tally { heard, malformed, flooded, own, not_taken } = &member.tally;
             let [heard, malformed, flooded, own, not_taken] =
                 [heard, malformed, flooded, own, not_taken].map(|count| count.load(Relaxed));
+            if down.is_some() && self.sends(place) {
+                // The keeper knows carriers, and not devices.
+                told.state = "failed";
+            }
             MemberStatus {
                 device: member.name.clone(),
                 told,
-                collects: self.takes(place),
-                distributes: self.sends(place),
+                collects: self.takes(place) && down.is_none(),
+                distributes: self.sends(place) && down.is_none(),
                 error: down.and_then(|(_, health)| health.last_failure()).map(|failure| failure.error),
                 counters,
                 counts: Counts { heard, malformed, flooded, own, not_taken },

@@ -152,7 +152,14 @@ fn a_member_that_fails_loses_no_frame_to_the_others() {
     }
     assert!(!rig.device.is_told(), "it is tried again");
     let status = rig.bundle.status();
+    assert_eq!((status[1].told.state, status[1].distributes), ("failed", false));
     assert!(status[1].error.is_some() && status[0].error.is_none(), "{status:?}");
+    // With the last one the port fails.
+    let mut burst = Burst::new();
+    assert_eq!(rig.device.rx_burst(&mut rig.pool, &mut burst).unwrap(), 0);
+    rig.far.clear();
+    assert!(rig.device.rx_burst(&mut rig.pool, &mut burst).unwrap_err().is_transient());
+    assert_eq!(rig.exit_of(&frame(1)), None);
 }
 
 #[test]
