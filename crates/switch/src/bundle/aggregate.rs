@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long a member is left out after the switch heard itself there.
 const LOOPED: Duration = Duration::from_secs(3);
 
+/// How long after the start the partner of most members is chosen anew, whoever spoke first: as long as the standard waits.
+const CHOOSES_ANEW: Duration = Duration::from_secs(2);
+
 /// How a bundle is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -118,8 +121,13 @@ pub struct Aggregate {
     settings: Settings,
     identity: Identity,
     members: Vec<Member>,
+    born: Instant,
     partner: Option<Group>,
+    /// When a member said that it is not bundled any more, which is alone since.
+    alone_since: Option<Instant>,
     neighbour: Option<Neighbour>,
+    /// Whether a neighbour has ever said hello, so that members that say nothing lead nowhere.
+    has_hellos: bool,
     collects: u32,
     distributes: u32,
     tally: Arc<Tally>,
@@ -164,9 +172,20 @@ impl Aggregate {
             }
         };
         let members: Vec<Member> = (0..n_members as u16).map(member).collect();
-        let (partner, neighbour, collects, distributes) = (None, None, 0, 0);
-        let mut aggregate =
-            Self { settings, identity, members, partner, neighbour, collects, distributes, tally, shown: None };
+        let mut aggregate = Self {
+            settings,
+            identity,
+            members,
+            born: now,
+            partner: None,
+            alone_since: None,
+            neighbour: None,
+            has_hellos: false,
+            collects: 0,
+            distributes: 0,
+            tally,
+            shown: None,
+        };
         aggregate.judge(now);
         aggregate
     }
@@ -295,8 +314,8 @@ impl Aggregate {
             member.lacp.iter_mut().for_each(|lacp| lacp.judge(now));
             member.session.iter_mut().for_each(|session| _ = session.judge(now));
         }
-        self.select();
-        self.choose_neighbour();
+        self.select(now);
+        self.choose_neighbour(now);
         let states: Vec<MemberState> = self.members.iter().map(|member| self.state_of(member)).collect();
         let n_usable = states.iter().filter(|state| **state == MemberState::Up).count();
         (self.collects, self.distributes) = (0, 0);
@@ -318,7 +337,7 @@ impl Aggregate {
     }
 
     /// Puts those into the bundle that have the partner which most have, or the one that was there before.
-    fn select(&mut self) {
+    fn select(&mut self, now: Instant) {
         let of = |member: &Member| {
             let may_be = member.has_carrier && member.looped_until.is_none();
             let end = member.lacp.as_ref().and_then(Lacp::partner).filter(|_| may_be)?;
@@ -335,20 +354,41 @@ impl Aggregate {
             group.filter(|(partner, port)| is_in_use && port.is_some() && is_same(partner))
         };
         let alone = self.members.iter().zip(&partners).find_map(is_alone);
-        self.partner = alone.or_else(|| most(&partners, self.partner));
+        let speaks_since = |since: Instant| {
+            let heard = |member: &Member| member.lacp.as_ref().and_then(Lacp::heard);
+            let mut bundled = self.members.iter().zip(&partners).filter(|(_, group)| group.is_some_and(is_bundled));
+            bundled.any(|(member, _)| heard(member).is_some_and(|heard| heard > since))
+        };
+        let uses = |member: &Member| member.lacp.as_ref().is_some_and(|lacp| lacp.mux() >= Mux::Collecting);
+        let is_in_use =
+            self.members.iter().zip(&partners).any(|(member, group)| uses(member) && *group == self.partner);
+        // The others have spoken since, so it is that one that has left.
+        let is_over = self.alone_since.is_some_and(speaks_since);
+        if let Some(alone) = alone {
+            (self.partner, self.alone_since) = (Some(alone), Some(now));
+        } else {
+            let stays = self.alone_since.is_some() || (is_in_use && now >= self.born + CHOOSES_ANEW);
+            let before = self.partner.filter(|before| stays && !is_over && partners.contains(&Some(*before)));
+            let bundled: Vec<Option<Group>> =
+                partners.iter().map(|group| group.filter(|one| is_bundled(*one))).collect();
+            self.partner = before.or_else(|| most(&bundled, None)).or_else(|| most(&partners, None));
+            self.alone_since = self.alone_since.filter(|_| self.partner.is_some_and(|group| !is_bundled(group)));
+        }
         for (member, partner) in self.members.iter_mut().zip(partners) {
             let is_selected = partner.is_some() && (partner == self.partner || !holds(Rule::OnePartner));
             member.lacp.iter_mut().for_each(|lacp| lacp.select(is_selected));
         }
     }
 
-    fn choose_neighbour(&mut self) {
+    fn choose_neighbour(&mut self, now: Instant) {
         let of = |member: &Member| {
             let session = member.session.as_ref().filter(|session| session.state().0 == LinkState::Up)?;
             session.neighbour().cloned()
         };
         let neighbours: Vec<Option<Neighbour>> = self.members.iter().map(of).collect();
-        self.neighbour = most(&neighbours, self.neighbour.take());
+        let before = self.neighbour.take().filter(|_| now >= self.born + CHOOSES_ANEW);
+        self.neighbour = most(&neighbours, before);
+        self.has_hellos |= self.neighbour.is_some();
     }
 
     /// How a member is, whatever the others are.
@@ -367,8 +407,8 @@ impl Aggregate {
             if state == LinkState::Up && session.neighbour() != self.neighbour.as_ref() {
                 return MemberState::OtherPartner;
             }
-            // One that says nothing may be a switch without hellos, unless another member says otherwise.
-            if state != LinkState::Up && self.neighbour.is_some() {
+            // One that says nothing may be a switch without hellos, unless any member has ever said otherwise.
+            if state != LinkState::Up && self.has_hellos {
                 return MemberState::Watched(state);
             }
         }
@@ -387,6 +427,10 @@ impl Aggregate {
 
 /// The other end of members that may be in one bundle; one that the partner does not bundle is alone, as its port is.
 type Group = (Partner, Option<u16>);
+
+fn is_bundled((_, alone): Group) -> bool {
+    alone.is_none()
+}
 
 fn group(end: &End) -> Group {
     (end.bundle(), (!end.state.has(State::AGGREGATES)).then_some(end.port))
@@ -421,6 +465,13 @@ mod tests {
     fn trunk(min_links: usize, now: Instant) -> Aggregate {
         let identity = Identity { system: [2, 0, 0, 0, 0, 1], key: 1, first: 1, port: PortId(1), session: 5 };
         Aggregate::new(identity, Settings { lacp: None, min_links, hellos: Some(TIMING) }, 3, now)
+    }
+
+    fn with_lacp() -> (Aggregate, Instant) {
+        let now = Instant::now();
+        let identity = Identity { system: [2, 0, 0, 0, 0, 1], key: 1, first: 1, port: PortId(1), session: 5 };
+        let manner = Manner { is_active: true, is_fast: false };
+        (Aggregate::new(identity, Settings { lacp: Some(manner), min_links: 1, hellos: None }, 3, now), now)
     }
 
     fn hello(switch: &str, port: u16) -> Hello {
@@ -472,11 +523,9 @@ mod tests {
 
     #[test]
     fn a_member_that_its_partner_does_not_bundle_is_used_alone() {
-        let now = Instant::now();
-        let identity = Identity { system: [2, 0, 0, 0, 0, 1], key: 1, first: 1, port: PortId(1), session: 5 };
-        let manner = Manner { is_active: true, is_fast: true };
-        let mut bundle = Aggregate::new(identity, Settings { lacp: Some(manner), min_links: 1, hellos: None }, 3, now);
-        let mut hear = |place: usize, is_bundled: bool| {
+        let (mut bundle, now) = with_lacp();
+        let mut hear = |s: u64, place: usize, is_bundled: bool| {
+            let now = now + Duration::from_secs(s);
             let mut state = State(State::ACTIVE | State::SHORT | State::IN_SYNC | State::COLLECTS | State::DISTRIBUTES);
             state.set(State::AGGREGATES, is_bundled);
             let port = place as u16 + 1;
@@ -487,11 +536,51 @@ mod tests {
             bundle.judge(now);
             states(&bundle)
         };
-        assert_eq!((0..3).map(|place| hear(place, true)).last().unwrap(), ["up"; 3]);
+        assert_eq!((0..3).map(|place| hear(0, place, true)).last().unwrap(), ["up"; 3]);
         // The bundle at the other end has one member left: what the others have said is older.
-        assert_eq!(hear(1, false), ["other_partner", "up", "other_partner"]);
-        assert_eq!(hear(0, false), ["individual", "up", "other_partner"]);
-        assert_eq!((hear(1, true), hear(0, true)), (vec!["individual", "up", "up"], vec!["up"; 3]));
+        assert_eq!(hear(4, 1, false), ["other_partner", "up", "other_partner"]);
+        assert_eq!(hear(4, 0, false), ["individual", "up", "other_partner"]);
+        assert_eq!(hear(5, 1, false), ["individual", "up", "other_partner"]);
+        // They speak again, so it is this one that has left.
+        assert_eq!(hear(6, 2, true), ["individual", "individual", "up"]);
+        assert_eq!(hear(6, 1, false), ["individual", "individual", "up"]);
+        assert_eq!((hear(6, 1, true), hear(6, 0, true)), (vec!["individual", "up", "up"], vec!["up"; 3]));
+    }
+
+    #[test]
+    fn the_partner_of_most_is_chosen_whoever_spoke_first_and_stays_while_it_is_in_use() {
+        let (mut bundle, now) = with_lacp();
+        let mut hear = |s: u64, place: usize, system: u8, is_in_sync: bool| {
+            let mut state = State(State::ACTIVE | State::SHORT | State::AGGREGATES | State::COLLECTS);
+            state.set(State::IN_SYNC, is_in_sync);
+            let actor =
+                End { system: [2, 0, 0, 0, 0, system], key: 7, port: place as u16 + 1, state, ..End::default() };
+            let now = now + Duration::from_secs(s);
+            bundle.hear(place, &Pdu { actor, partner: bundle.actor_at(place) }, now);
+            bundle.judge(now);
+            states(&bundle)
+        };
+        // A cable in the wrong place speaks first; whoever is there takes it, or not.
+        assert_eq!(hear(0, 0, 9, true), ["up", "no_partner", "no_partner"]);
+        hear(0, 1, 2, true);
+        assert_eq!(hear(0, 2, 2, true), ["other_partner", "up", "up"]);
+        // Later on those in use stay, until they are in use no more.
+        hear(2, 2, 9, true);
+        assert_eq!(hear(2, 0, 9, true), ["other_partner", "up", "other_partner"]);
+        hear(3, 1, 2, false);
+        assert_eq!(hear(3, 0, 9, true), ["up", "other_partner", "up"]);
+    }
+
+    #[test]
+    fn a_member_that_never_carried_anything_is_not_used_when_the_others_go() {
+        let now = Instant::now();
+        let mut bundle = trunk(1, now);
+        bundle.hear_hello(0, &hello("b", 7), now);
+        bundle.judge(now);
+        assert_eq!(states(&bundle), ["up", "silent", "silent"]);
+        bundle.carrier(0, false, now);
+        bundle.judge(now);
+        assert_eq!((states(&bundle), bundle.distributes()), (vec!["no_carrier", "silent", "silent"], 0));
     }
 
     #[test]

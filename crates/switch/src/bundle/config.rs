@@ -10,9 +10,8 @@ use serde::Deserialize;
 pub struct Section {
     /// The network interfaces.
     pub members: Vec<String>,
-    /// How LACP is spoken.
-    #[serde(default)]
-    pub lacp: Mode,
+    /// How LACP is spoken; at trunks not at all if absent: hellos watch their members, and let a switch restart unnoticed.
+    pub lacp: Option<Mode>,
     /// How soon a partner that says nothing is missed.
     pub lacp_rate: Option<Rate>,
     /// Members that must be of use; with fewer the port is down.
@@ -52,7 +51,7 @@ impl Section {
     /// How LACP is spoken, if it is.
     pub fn manner(&self) -> Option<Manner> {
         let is_fast = self.lacp_rate.unwrap_or_default() == Rate::Fast;
-        match self.lacp {
+        match self.lacp.unwrap_or_default() {
             Mode::Active => Some(Manner { is_active: true, is_fast }),
             Mode::Passive => Some(Manner { is_active: false, is_fast }),
             Mode::Off => None,
@@ -73,7 +72,7 @@ impl Section {
                 self.min_links
             ));
         }
-        if self.lacp == Mode::Off && self.lacp_rate.is_some() {
+        if self.lacp == Some(Mode::Off) && self.lacp_rate.is_some() {
             return Err(
                 "lacp_rate is for lacp = \"active\" or \"passive\"; write one of these, or remove it".to_owned()
             );

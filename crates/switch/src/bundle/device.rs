@@ -45,6 +45,8 @@ pub struct BundleDevice {
     next: usize,
     /// The member of which the last burst is.
     source: usize,
+    /// Members of which frames may wait that came before this process looked, as a bit each.
+    behind: u32,
     /// Of the decision that `exits` follow.
     version: u32,
     exits: Exits,
@@ -64,8 +66,9 @@ impl BundleDevice {
         let members = ends.collect();
         let name = bundle.devices().collect::<Vec<_>>().join("+");
         let (is_first, n_failed, next, source, version) = (worker == 0, 0, 0, 0, 0);
+        let behind = (1 << bundle.devices().len()) - 1;
         let (exits, ears, counters) = (Exits::None, Several::new()?, Arc::default());
-        Ok(Self { name, bundle, is_first, members, n_failed, next, source, version, exits, ears, counters })
+        Ok(Self { name, bundle, is_first, members, n_failed, next, source, behind, version, exits, ears, counters })
     }
 
     /// Follows the decision of the keeper, and what failed here.
@@ -86,6 +89,7 @@ impl BundleDevice {
     }
 
     fn failed(&mut self, place: usize, error: &NetError) {
+        self.behind &= !(1 << place);
         let member = &mut self.members[place];
         if member.health.is_up() {
             self.n_failed += 1;
@@ -235,7 +239,11 @@ impl Device for BundleDevice {
             if !member.health.is_up() {
                 continue;
             }
-            match member.device.rx_burst(pool, out) {
+            let result = member.device.rx_burst(pool, out);
+            if self.behind >> place & 1 != 0 && !member.device.has_waited() {
+                self.behind &= !(1 << place);
+            }
+            match result {
                 Ok(0) => {}
                 Ok(_) => {
                     self.sift(place, pool, out, before);
@@ -290,7 +298,8 @@ impl Device for BundleDevice {
     }
 
     fn has_waited(&self) -> bool {
-        self.members[self.source].device.has_waited()
+        // Whoever asks stops with the first no: not before all members have said it.
+        self.behind != 0 || self.members[self.source].device.has_waited()
     }
 
     fn is_told(&self) -> bool {

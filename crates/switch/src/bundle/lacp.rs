@@ -8,16 +8,15 @@
 //! **Independent control**: a member takes frames first, and sends some when its partner says that it takes them. So no frame is sent
 //! on a member whose other end does not take it, but for the time that a PDU is on its way.
 //!
-//! Differs from the standard: a member that may be used is used at once, and does not wait two seconds for others to come: flows move
-//! to it and from it one by one, whatever comes when ([`crate::spread`]). A partner that is not heard is never supposed to be there: what
-//! says nothing is not used. A link whose partner does not bundle it is used if it is
-//! alone. Of the machines for churn there is none:
+//! Differs from the standard: a member that may be used is used at once, and does not wait two seconds for others to come: flows move to
+//! it and from it one by one, whatever comes when ([`crate::spread`]). A partner that is not heard is never supposed to be there: what
+//! says nothing is not used. A link whose partner does not bundle it is used if it is alone. Of the machines for churn there is none:
 //! [`Aggregate`](super::aggregate::Aggregate) says what a member waits for.
 
 use super::pdu::{End, Pdu, State};
 use std::time::{Duration, Instant};
 
-/// Between two PDUs, where the partner wants them often and where not, in seconds; three of them may be lost.
+/// Between two PDUs, where the partner wants them often and where not, in seconds; a partner that says none in three of these times is missed.
 const FAST: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_secs(30);
 const LOST: u32 = 3;
@@ -67,6 +66,8 @@ pub struct Lacp {
     born: Instant,
     partner: End,
     receive: Receive,
+    /// When its partner spoke last.
+    heard: Option<Instant>,
     /// What is known is of use until then.
     current_until: Option<Instant>,
     is_selected: bool,
@@ -86,6 +87,7 @@ impl Lacp {
             born: now,
             partner: End::default(),
             receive: Receive::NoCarrier,
+            heard: None,
             current_until: None,
             is_selected: false,
             mux: Mux::Detached,
@@ -109,6 +111,11 @@ impl Lacp {
     /// The partner, if it has said something not long ago.
     pub fn partner(&self) -> Option<&End> {
         (self.receive == Receive::Current).then_some(&self.partner)
+    }
+
+    /// When its partner spoke last.
+    pub fn heard(&self) -> Option<Instant> {
+        self.heard
     }
 
     /// What this end says of itself.
@@ -157,6 +164,7 @@ impl Lacp {
         let is_in_sync = actor.state.has(State::IN_SYNC) && knows_us && is_spoken_to;
         self.partner.state.set(State::IN_SYNC, is_in_sync);
         self.receive = Receive::Current;
+        self.heard = Some(now);
         let wait = LOST * if self.manner.is_fast { FAST } else { SLOW };
         self.current_until = Some(now + wait);
         self.pass();

@@ -27,6 +27,7 @@ pub mod pdu;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::Budget;
 use crate::links::Hello;
 use crate::port::PortHealth;
 use crate::port::Role;
@@ -37,6 +38,7 @@ use pdu::{Malformed, Pdu, Slow};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Members of a bundle at most.
@@ -56,6 +58,45 @@ pub enum Heard {
     Hello(Hello),
     /// A frame of LACP that is none.
     Malformed(Malformed),
+}
+
+/// What a member may say in a second: a partner says three PDUs at most, a neighbour a hello every 5 ms and one at each change.
+const PDUS_PER_SECOND: u32 = 16;
+const HELLOS_PER_SECOND: u32 = 500;
+
+/// What waits for the keeper.
+#[derive(Debug)]
+struct Inbox {
+    heard: Vec<(u8, Heard)>,
+    /// Of each member.
+    shares: Vec<Share>,
+}
+
+/// What a member may still say.
+#[derive(Debug)]
+struct Share {
+    pdus: Budget,
+    hellos: Budget,
+}
+
+impl Share {
+    fn new(now: Instant) -> Self {
+        Self { pdus: Budget::full(PDUS_PER_SECOND, now), hellos: Budget::full(HELLOS_PER_SECOND, now) }
+    }
+}
+
+impl Inbox {
+    /// Keeps it if there is room, and the member has not said too much. Whether it does.
+    fn keep(&mut self, place: usize, heard: Heard) -> bool {
+        let n_waiting = self.heard.iter().filter(|(at, _)| usize::from(*at) == place).count();
+        let share = &mut self.shares[place];
+        let budget = if matches!(heard, Heard::Hello(_)) { &mut share.hellos } else { &mut share.pdus };
+        let keeps = n_waiting < MOST_WAITING && budget.take(Instant::now());
+        if keeps {
+            self.heard.push((place as u8, heard));
+        }
+        keeps
+    }
 }
 
 /// What came at a member since the start.
@@ -135,7 +176,7 @@ pub struct Bundle {
     version: AtomicU32,
     /// What flows are mixed with.
     seed: u64,
-    inbox: Mutex<Vec<(u8, Heard)>>,
+    inbox: Mutex<Inbox>,
     heard: Arc<Notify>,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
     is_sending: AtomicBool,
@@ -168,7 +209,10 @@ impl Bundle {
             distributes: AtomicU32::new(all),
             version: AtomicU32::new(1),
             seed: SecretKey::random().derive(Purpose::Structure, 0),
-            inbox: Mutex::default(),
+            inbox: Mutex::new(Inbox {
+                heard: Vec::new(),
+                shares: (0..n).map(|_| Share::new(Instant::now())).collect(),
+            }),
             heard,
             outbox: Mutex::default(),
             is_sending: AtomicBool::new(false),
@@ -241,14 +285,12 @@ impl Bundle {
             return false;
         };
         if !has_waited {
-            let mut inbox = lock(&self.inbox);
-            if inbox.iter().filter(|(at, _)| usize::from(*at) == place).count() < MOST_WAITING {
-                inbox.push((place as u8, heard));
+            // The keeper is woken for what it has, and no flood keeps it busy.
+            if lock(&self.inbox).keep(place, heard) {
+                self.heard.notify_one();
             } else {
                 tally.flooded.fetch_add(1, Relaxed);
             }
-            drop(inbox);
-            self.heard.notify_one();
         }
         true
     }
@@ -260,7 +302,7 @@ impl Bundle {
 
     /// What came since, with the places of the members.
     pub fn take_heard(&self) -> Vec<(u8, Heard)> {
-        std::mem::take(&mut lock(&self.inbox))
+        std::mem::take(&mut lock(&self.inbox).heard)
     }
 
     /// A PDU that came is one of this switch itself.

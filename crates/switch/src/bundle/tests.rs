@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 const SYSTEM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// What comes by it has waited for this process.
-struct Waited(Loopback);
+/// What comes by it has waited for this process, for so many bursts.
+struct Waited(Loopback, u32);
 
 impl Device for Waited {
     fn name(&self) -> &str {
@@ -22,7 +22,9 @@ impl Device for Waited {
     }
 
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
-        self.0.rx_burst(pool, out)
+        let n = self.0.rx_burst(pool, out)?;
+        self.1 = self.1.saturating_sub(1);
+        Ok(n)
     }
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
@@ -34,7 +36,7 @@ impl Device for Waited {
     }
 
     fn has_waited(&self) -> bool {
-        true
+        self.1 > 0
     }
 
     fn counters(&self) -> Arc<DeviceCounters> {
@@ -222,8 +224,34 @@ fn what_the_keeper_says_leaves_by_its_member_and_old_words_are_forgotten() {
 
 #[test]
 fn what_waited_for_this_process_is_taken_and_says_nothing_of_now() {
-    let mut rig = Rig::of(2, Role::Host, Some(SYSTEM), |near| Box::new(Waited(near)));
+    let mut rig = Rig::of(2, Role::Host, Some(SYSTEM), |near| Box::new(Waited(near, 9)));
     assert_eq!(rig.enter(0, &frame(1)), Some(frame(1)), "the switch before took it");
     assert_eq!(rig.enter(0, &pdu()), None);
     assert_eq!(rig.bundle.take_heard(), []);
+}
+
+#[test]
+fn a_bundle_has_waited_until_all_its_members_have_not() {
+    let mut rig = Rig::of(2, Role::Host, None, |near| {
+        let n_bursts = if near.name() == "eth0" { 1 } else { 4 };
+        Box::new(Waited(near, n_bursts))
+    });
+    assert_eq!(rig.enter(0, &frame(1)), Some(frame(1)));
+    assert!(rig.device.has_waited(), "the other has not said no yet");
+    let mut burst = Burst::new();
+    (0..4).for_each(|_| _ = rig.device.rx_burst(&mut rig.pool, &mut burst).unwrap());
+    assert!(!rig.device.has_waited());
+}
+
+#[test]
+fn a_flood_is_bounded_in_a_second_however_often_the_keeper_looks() {
+    let mut rig = Rig::new(1, Role::Host, Some(SYSTEM));
+    let mut n = 0;
+    for _ in 0..200 {
+        rig.enter(0, &pdu());
+        n += rig.bundle.take_heard().len();
+    }
+    // As many at once, and what is earned meanwhile.
+    assert!((16..100).contains(&n), "{n}");
+    assert_eq!(rig.counts(0).flooded, 200 - n as u64);
 }

@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::links::Trunk;
 use super::ports::Opened;
 use crate::bundle::aggregate::{Aggregate, Identity, MemberState, Settings};
-use crate::bundle::config::Section;
+use crate::bundle::config::{Mode, Section};
 use crate::bundle::device::BundleDevice;
 use crate::bundle::pdu::Malformed;
 use crate::bundle::{Bundle, Heard, Told};
@@ -28,7 +28,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), String> {
         let driver = config.driver_of(&config.ports[at]);
         let port = &mut config.ports[at];
         let id = port.id;
-        let Some(section) = &port.bundle else {
+        let Some(section) = &mut port.bundle else {
             if port.device.is_empty() {
                 return Err(format!(
                     "port {id} has no device, and \"\" is not the name of an interface; write device = \"eth1\", or [port.bundle] with \
@@ -37,6 +37,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), String> {
             }
             continue;
         };
+        section.lacp.get_or_insert(if port.role == Role::Trunk { Mode::Off } else { Mode::Active });
         section.check().map_err(|why| format!("bundle of port {id}: {why}"))?;
         if !port.device.is_empty() {
             return Err(format!("port {id} has both device and bundle; remove device, and name it among the members"));
@@ -271,10 +272,10 @@ impl Watched {
         let port = self.bundle.port();
         for (place, (member, logged)) in self.bundle.devices().zip(&mut self.logged).enumerate() {
             let (state, _) = self.aggregate.state(place);
-            if std::mem::replace(logged, state) == state {
+            if *logged == state {
                 continue;
             }
-            let (state, advice) = (state.name(), state.advice());
+            let (is, state, advice) = (state, state.name(), state.advice());
             if now.saturating_duration_since(self.lines.0) >= LINES_WITHIN {
                 self.lines = (now, 0);
             }
@@ -283,8 +284,10 @@ impl Watched {
                 tracing::warn!(switch, %port, "members of the bundle come and go; no more of it is logged for some seconds");
             }
             if self.lines.1 > MOST_LINES {
+                // Said later, if it is still so.
                 continue;
             }
+            *logged = is;
             if advice.is_empty() {
                 tracing::info!(switch, %port, member, state, "member of a bundle");
             } else {
@@ -330,7 +333,9 @@ mod tests {
         let [port] = &config.ports[..] else { panic!("one port") };
         let section = port.bundle.as_ref().unwrap();
         assert_eq!((port.id, &port.device[..], section.min_links), (PortId(3), "eth2+eth3", 1));
-        let manner = section.manner().unwrap();
+        assert_eq!(section.manner(), None, "hellos watch members of trunks");
+        let host = Config::parse(&format!("{GOOD}{}", TRUNK.replace("trunk", "host"))).unwrap();
+        let manner = host.ports[0].bundle.as_ref().unwrap().manner().unwrap();
         assert!(manner.is_active && manner.is_fast);
         let slow =
             Config::parse(&format!("{GOOD}{TRUNK}lacp = 'passive'\nlacp_rate = 'slow'\nmin_links = 2\n")).unwrap();

@@ -200,8 +200,9 @@ impl Keeper {
                 }
             }
             if !news.changed.is_empty() {
-                self.act(&news.changed, now);
+                self.act(&news.changed);
             }
+            self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
             // A neighbour learns at once what changed here, and one that started anew that it is heard.
             let says = |index: &u8| says_all || news.changed.contains(index) || news.anew.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
@@ -272,7 +273,7 @@ impl Keeper {
     }
 
     /// Tells everybody of trunks that changed: first those who forward.
-    fn act(&mut self, changed: &BTreeSet<u8>, now: Instant) {
+    fn act(&self, changed: &BTreeSet<u8>) {
         let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
         for trunk in those() {
             let is_down = trunk.session.is_down();
@@ -303,7 +304,6 @@ impl Keeper {
                 tracing::info!(switch, %port, state, neighbour, "link");
             }
         }
-        self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
     }
 }
 
