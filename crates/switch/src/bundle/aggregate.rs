@@ -123,8 +123,8 @@ pub struct Aggregate {
     members: Vec<Member>,
     born: Instant,
     partner: Option<Group>,
-    /// When a member said that it is not bundled any more, which is alone since.
-    alone_since: Option<Instant>,
+    /// When a member said that it is not bundled any more, which is alone since, and with whom the others were.
+    alone_since: Option<(Instant, Group)>,
     neighbour: Option<Neighbour>,
     /// Whether a neighbour has ever said hello, so that members that say nothing lead nowhere.
     has_hellos: bool,
@@ -354,10 +354,9 @@ impl Aggregate {
             group.filter(|(partner, port)| is_in_use && port.is_some() && is_same(partner))
         };
         let alone = self.members.iter().zip(&partners).find_map(is_alone);
-        let speaks_since = |since: Instant| {
-            let heard = |member: &Member| member.lacp.as_ref().and_then(Lacp::heard);
-            let mut bundled = self.members.iter().zip(&partners).filter(|(_, group)| group.is_some_and(is_bundled));
-            bundled.any(|(member, _)| heard(member).is_some_and(|heard| heard > since))
+        let speaks_since = |(since, before): (Instant, Group)| {
+            let heard = |member: &Member| member.lacp.as_ref().and_then(Lacp::heard).is_some_and(|heard| heard > since);
+            self.members.iter().zip(&partners).any(|(member, group)| *group == Some(before) && heard(member))
         };
         let uses = |member: &Member| member.lacp.as_ref().is_some_and(|lacp| lacp.mux() >= Mux::Collecting);
         let is_in_use =
@@ -365,7 +364,8 @@ impl Aggregate {
         // The others have spoken since, so it is that one that has left.
         let is_over = self.alone_since.is_some_and(speaks_since);
         if let Some(alone) = alone {
-            (self.partner, self.alone_since) = (Some(alone), Some(now));
+            self.alone_since = self.partner.map(|before| (now, before));
+            self.partner = Some(alone);
         } else {
             let stays = self.alone_since.is_some() || (is_in_use && now >= self.born + CHOOSES_ANEW);
             let before = self.partner.filter(|before| stays && !is_over && partners.contains(&Some(*before)));
