@@ -129,8 +129,8 @@ fn a_flow_keeps_its_member_while_that_is_there_and_has_it_again_afterwards() {
     let all = exits(&mut rig, 0b1111);
     let mut shares = BTreeMap::new();
     all.iter().flatten().for_each(|exit| *shares.entry(*exit).or_insert(0) += 1);
-    // A quarter of 400, and four standard deviations.
-    assert!(shares.len() == 4 && shares.values().all(|n| (65..=135).contains(n)), "{shares:?}");
+    // A quarter of 400, and five standard deviations of 11.6: slots fall to members by chance (7.7), and flows to slots (8.7).
+    assert!(shares.len() == 4 && shares.values().all(|n| (42..=158).contains(n)), "{shares:?}");
     let fewer = exits(&mut rig, 0b1011);
     for (all, fewer) in all.iter().zip(&fewer) {
         assert!(if *all == Some(2) { *fewer != *all } else { fewer == all }, "{all:?} {fewer:?}");
