@@ -47,6 +47,9 @@ pub enum Mistake {
     LeadsBehind,
     FollowsBlindly,
     UntoldIsNothing,
+    OneWayIsUp,
+    AlternateWhileUp,
+    AlternateNotTaken,
 }
 
 /// Where the writer of a controller is in its turn.
@@ -80,6 +83,7 @@ mod kit {
     thread_local! {
         static TIME: Cell<Option<Instant>> = const { Cell::new(None) };
         static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
+        static NUMBER: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
     /// The time in this thread, from now on: so long after the beginning. `None`: the system's.
@@ -90,6 +94,16 @@ mod kit {
     /// The mistake that daemons make in this thread, from now on.
     pub fn set_mistake(mistake: Option<Mistake>) {
         MISTAKE.set(mistake);
+    }
+
+    /// The number that switches made in this thread draw, from now on. `None`: each its own, at random.
+    pub fn set_number(number: Option<u64>) {
+        NUMBER.set(number);
+    }
+
+    /// The number of a switch.
+    pub fn number(draw: impl FnOnce() -> u64) -> u64 {
+        NUMBER.get().unwrap_or_else(draw)
     }
 
     /// The time of a simulation, since the beginning; none if the time is the system's.
@@ -109,7 +123,13 @@ mod kit {
 }
 
 #[cfg(feature = "kit")]
-pub use kit::{now, set_mistake, set_time, simulated};
+pub use kit::{now, number, set_mistake, set_number, set_time, simulated};
+
+/// The number of a switch, drawn at random.
+#[cfg(not(feature = "kit"))]
+pub fn number(draw: impl FnOnce() -> u64) -> u64 {
+    draw()
+}
 
 /// The time of a simulation: there is none.
 #[cfg(not(feature = "kit"))]

@@ -17,10 +17,10 @@ use crate::store::{Commit, Follower, Position, RowChange, Store, StoreError};
 use crate::writer::{Attached, Job, Writer};
 use api::seam::{Moment, now};
 use api::throttle::Throttle;
-use api::v1::ToSwitch;
 use api::v1::from_switch::Body;
+use api::v1::{SeenTrunk, ToSwitch};
 use fib::network::{Effects, Network, Settings};
-use fib::topology::NodeId;
+use fib::topology::{End, NodeId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -49,6 +49,18 @@ pub fn carry_out(state: &mut State, change: Change) -> Result<Done, Refusal> {
     let crate::change::Outcome { changed, mut rows, mut effects } = state.carry_out(change)?;
     effects.iter_mut().for_each(|effects| rows.append(&mut effects.durable));
     Ok(Done { changed, rows, effects })
+}
+
+/// What switches see at their trunks, and which links are cut by it.
+#[derive(Debug, Default)]
+pub struct Trunks(crate::trunks::Trunks);
+
+impl Trunks {
+    /// A switch reports. Returns its links that are otherwise than the network has them: an end of each, and whether it is cut.
+    pub fn report(&self, network: &Network, node: NodeId, trunks: Vec<SeenTrunk>) -> Vec<(End, bool)> {
+        self.0.report(node, trunks);
+        self.0.changed_at(network, node)
+    }
 }
 
 /// The error of a disk without room.

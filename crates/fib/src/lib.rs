@@ -17,6 +17,7 @@ pub mod hash_index;
 mod indices;
 pub mod list;
 pub mod messages;
+pub mod mistakes;
 pub mod model;
 pub mod name;
 pub mod network;

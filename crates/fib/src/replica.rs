@@ -16,6 +16,7 @@ use crate::action::{Action, ActionId, PortId};
 use crate::codec::{DecodeError, PART_BYTES, actions_digest, entry_bytes};
 use crate::designs::{Burst, NameList, Spec, Table, TableError};
 use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader};
+use crate::mistakes::{Mistake, mistaken};
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
@@ -456,7 +457,8 @@ impl<T: Tables> Replica<T> {
             Body::Actions { version, actions } => {
                 let held = Held { version, digest: actions_digest(&actions) };
                 let new = version > self.actions_held.version
-                    || version == self.actions_held.version && held != self.actions_held;
+                    || version == self.actions_held.version && held != self.actions_held
+                    || mistaken(Mistake::OldActionsTaken) && held != self.actions_held;
                 if new {
                     self.tables.set_actions(&actions);
                     if let Some(fib) = &mut self.fib {

@@ -8,12 +8,15 @@
 //! | [`delay`] | the three together: the distribution of processing delay |
 //! | [`random`] | random numbers, from which arrivals are drawn |
 //! | [`network`] | networks whose nodes are all forwarders |
+//! | `failures` | networks in which links fail, one after another, before the first failure is over |
 //! | `system` | controller, switches and operators under faults |
 //! | `leaders` | several controllers on one etcd under faults |
 
 pub mod arrivals;
 pub mod cache;
 pub mod delay;
+#[cfg(feature = "system")]
+pub mod failures;
 #[cfg(feature = "system")]
 pub mod leaders;
 pub mod network;

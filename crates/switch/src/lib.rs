@@ -31,6 +31,7 @@
 //! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
 //! | [`daemon`] | a switch as a process: configuration file, controller, saved image |
+//! | `kit` | a switch whose ports end in the caller's hands, for simulations |
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
 mod answer;
@@ -51,6 +52,8 @@ pub mod flow;
 pub mod gateway;
 pub mod groups;
 pub mod kernel;
+#[cfg(feature = "kit")]
+pub mod kit;
 pub mod learn;
 pub mod links;
 pub mod maglev;

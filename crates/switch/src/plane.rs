@@ -24,6 +24,7 @@ use crate::parse::{FieldError, NameField};
 use crate::share::Share;
 use crate::table::FibTable;
 use crate::tap::Taps;
+use api::seam;
 use arc_swap::ArcSwap;
 use fib::action::Action;
 use fib::designs::Spec;
@@ -265,7 +266,7 @@ impl<T> PlaneWriter<T> {
         };
         let (plane, links, learner) = (ArcSwap::from_pointee(plane), Arc::default(), Arc::default());
         let (groups, taps) = (Arc::new(groups), Arc::default());
-        let spread_seed = SecretKey::random().derive(Purpose::Structure, 0);
+        let spread_seed = seam::number(|| SecretKey::random().derive(Purpose::Structure, 0));
         let epoch = AtomicU32::new(1);
         let shared = Arc::new(Shared { plane, neighbours, links, learner, groups, taps, epoch, spread_seed });
         let kernel = shown_to.kernel().cloned();

@@ -4,6 +4,7 @@
 
 use super::{Draft, Effects, Network, NetworkError};
 use crate::durable::{Row, Tenants};
+use crate::mistakes::{Mistake, mistaken};
 use crate::topology::{End, Link, NodeId};
 use std::collections::BTreeMap;
 
@@ -76,8 +77,12 @@ impl Network {
             self.topology.link(*end)?;
         }
         let mut draft = Draft::default();
+        let is_second = self.topology.links().any(|link| link.cut) && links.iter().any(|(_, cut)| *cut);
         for (end, cut) in links {
             draft.row(Row::Link(self.topology.set_cut(*end, *cut)?));
+        }
+        if is_second && mistaken(Mistake::SecondCutIgnored) {
+            return Ok(self.finish(draft));
         }
         Ok(self.rerouted(draft, &[]))
     }

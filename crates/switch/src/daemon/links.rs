@@ -45,6 +45,13 @@ pub struct Trunk {
 /// Interfaces, and whether each has a carrier.
 type Changes = Vec<(String, bool)>;
 
+impl Trunk {
+    pub(crate) fn of(port: PortId, session: &Session) -> Self {
+        let (state, since) = session.state();
+        Self { port, state, since, is_down: session.is_down(), neighbour: session.neighbour().cloned() }
+    }
+}
+
 struct Watched {
     index: u8,
     port: PortId,
@@ -286,11 +293,7 @@ impl Keeper {
             .iter()
             .filter(|bundle| changed.contains(&bundle.index()))
             .for_each(|bundle| bundle.show(&self.links));
-        let told = |trunk: &Watched| {
-            let (state, since) = trunk.session.state();
-            let (is_down, neighbour) = (trunk.session.is_down(), trunk.session.neighbour().cloned());
-            Trunk { port: trunk.port, state, since, is_down, neighbour }
-        };
+        let told = |trunk: &Watched| Trunk::of(trunk.port, &trunk.session);
         let bundled = || self.bundles.iter().filter_map(bundles::Watched::trunk);
         self.shared.set_trunks(self.trunks.iter().map(told).chain(bundled()).collect());
         let changed_bundles = self.bundles.iter().filter(|bundle| changed.contains(&bundle.index()));

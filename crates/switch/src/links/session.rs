@@ -432,8 +432,8 @@ enum Rule {
 }
 
 #[cfg(not(test))]
-const fn holds(_: Rule) -> bool {
-    true
+fn holds(rule: Rule) -> bool {
+    !(rule == Rule::BothWays && api::seam::mistaken(api::seam::Mistake::OneWayIsUp))
 }
 
 #[cfg(test)]

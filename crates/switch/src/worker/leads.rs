@@ -5,6 +5,7 @@ use crate::counters::DropReason;
 use crate::links::Links;
 use crate::port::{Port, Role};
 use crate::spread::Slots;
+use api::seam::{Mistake, mistaken};
 use arrayvec::ArrayVec;
 use fib::action::{Action, MAX_WAYS, PortId, Ways};
 use std::collections::BTreeMap;
@@ -82,7 +83,12 @@ impl Finder<'_> {
             // If neither leads on, the one of the shortest path may still do.
             Action::Protected { port, alternate } => {
                 let (port, alternate) = (self.to(*port), self.to(*alternate));
-                if !self.leads_on(&port) && self.leads_on(&alternate) { alternate } else { port }
+                let is_due = !self.leads_on(&port) || mistaken(Mistake::AlternateWhileUp);
+                if is_due && self.leads_on(&alternate) && !mistaken(Mistake::AlternateNotTaken) {
+                    alternate
+                } else {
+                    port
+                }
             }
             Action::Spread { ways, alternate } => self.spread(*ways, *alternate),
             Action::Local => Lead::Local,

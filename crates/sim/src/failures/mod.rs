@@ -1,0 +1,222 @@
+//! Networks in which links fail, one after another, in any state of convergence of the failure before.
+//!
+//! Nothing here decides where a frame goes or which link is down. Frames are real ones, forwarded by the workers of real switches
+//! ([`switch::kit`]), which watch their trunks by real hellos; [`controller::kit::Trunks`] says which links are cut, and
+//! [`fib::network`] makes the tables. The simulation has the cables and the order of events:
+//!
+//! ```text
+//!  host ─► worker ─► cable ─► worker ─► ... ─► host            a probe: all ordered pairs of switches with hosts
+//!            ▲ alternates                                       between any two events
+//!            │
+//!  carrier, hellos ─► sessions ─► reports ─► controller ─► tables, phase by phase, ─► replicas
+//!                                                           to one switch after another
+//! ```
+//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only. After each cut a random number of
+//! events passes before the next: an end loses its carrier, 100 ms pass and all say hello, a report arrives, a switch gets its next
+//! message or an old one again, a name that is not probed moves. Afterwards everything runs out.
+//!
+//! | at any moment | |
+//! |---|---|
+//! | a frame arrives | at the host whose name it has, and once |
+//! | a frame is gone | in a cable that carries nothing, or counted by the switch that dropped it |
+//! | a frame crosses | no more links than its hop limit allows |
+//! | **while one link is cut and no new table is there** | |
+//! | a frame is gone | in that cable alone: alternates make no loop |
+//! | a switch that knows, or must after 800 ms | sends nothing there that has an alternate |
+//! | **when all has run out** | |
+//! | a frame arrives | if any path is left, by a shortest one |
+//! | if none is left | it is dropped where it enters, and counted |
+//!
+//! In between tables of several versions may lead in circles, which the hop limit ends: such frames are counted
+//! ([`Outcome::looped`]), and are no violation.
+//!
+//! A packet takes no time: it sees all switches as they are between two events. Cost: a run of 11 switches takes some 30 ms.
+
+mod probe;
+mod world;
+
+use crate::network::Graph;
+use api::seam;
+use fib::messages::ValueMode;
+use std::collections::BTreeMap;
+
+/// How a link fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Its cable is pulled: both ends lose their carrier.
+    Pulled,
+    /// It carries nothing, and no end is told.
+    Silent,
+    /// From this end, the first or the second of the link, it carries nothing.
+    OneWay(usize),
+}
+
+impl How {
+    /// All of them.
+    pub const ALL: [How; 4] = [How::Pulled, How::Silent, How::OneWay(0), How::OneWay(1)];
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Scenario<'a> {
+    /// The switches and links.
+    pub graph: &'a Graph,
+    /// Switches without hosts, by index.
+    pub core: &'a [usize],
+    /// What values of FIBs mean.
+    pub mode: ValueMode,
+    /// The links that fail, by index, in this order.
+    pub cuts: Vec<(usize, How)>,
+    /// Whether they are repaired afterwards, in the same order.
+    pub repaired: bool,
+    /// A mistake to make.
+    pub mutant: Option<Mutant>,
+    /// Seed of all randomness.
+    pub seed: u64,
+}
+
+/// A mistake, which must be noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// Any neighbour is an alternate, also one whose shortest path leads back.
+    AnyAlternate,
+    /// Frames take alternates although the next hop is up.
+    AlternateWhileUp,
+    /// Frames take no alternate although the next hop is down.
+    AlternateNotTaken,
+    /// A link counts as up when one end hears the other, and is not heard.
+    OneWayIsUp,
+    /// A link that is cut while another one is changes no table.
+    SecondCutIgnored,
+    /// A switch takes an action table of an earlier version for a new one.
+    OldActionsTaken,
+    /// The controller is not told of a trunk that went down.
+    ReportsLost,
+    /// Two hosts are exchanged, which no name says.
+    HostsExchanged,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 8] = [
+        Mutant::AnyAlternate,
+        Mutant::AlternateWhileUp,
+        Mutant::AlternateNotTaken,
+        Mutant::OneWayIsUp,
+        Mutant::SecondCutIgnored,
+        Mutant::OldActionsTaken,
+        Mutant::ReportsLost,
+        Mutant::HostsExchanged,
+    ];
+
+    /// The mistakes of the product that it stands for.
+    fn mistakes(self) -> (Option<seam::Mistake>, Option<fib::mistakes::Mistake>) {
+        match self {
+            Mutant::AnyAlternate => (None, Some(fib::mistakes::Mistake::AnyAlternate)),
+            Mutant::SecondCutIgnored => (None, Some(fib::mistakes::Mistake::SecondCutIgnored)),
+            Mutant::OldActionsTaken => (None, Some(fib::mistakes::Mistake::OldActionsTaken)),
+            Mutant::AlternateWhileUp => (Some(seam::Mistake::AlternateWhileUp), None),
+            Mutant::AlternateNotTaken => (Some(seam::Mistake::AlternateNotTaken), None),
+            Mutant::OneWayIsUp => (Some(seam::Mistake::OneWayIsUp), None),
+            Mutant::ReportsLost | Mutant::HostsExchanged => (None, None),
+        }
+    }
+}
+
+/// What happened to frames. All but [`Outcome::sent`] and [`Outcome::delivered`] only while something was under way, except those
+/// that were dropped because no path was left.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Runs.
+    pub runs: u64,
+    /// Events.
+    pub events: u64,
+    /// Frames that hosts sent.
+    pub sent: u64,
+    /// Those that arrived.
+    pub delivered: u64,
+    /// Those that were lost in a cable that carries nothing.
+    pub lost: u64,
+    /// Those that led in a circle: back to where they came from, or until the hop limit.
+    pub looped: u64,
+    /// Those that switches dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Probes that found a circle.
+    pub probes_with_circles: u64,
+    /// Probes.
+    pub probes: u64,
+    /// The most links that a frame crossed and arrived.
+    pub most_hops: u32,
+}
+
+impl Outcome {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Outcome) {
+        let Outcome { runs, events, sent, delivered, lost, looped, dropped, probes_with_circles, probes, most_hops } =
+            other;
+        let sums = [
+            (&mut self.runs, runs),
+            (&mut self.events, events),
+            (&mut self.sent, sent),
+            (&mut self.delivered, delivered),
+            (&mut self.lost, lost),
+            (&mut self.looped, looped),
+            (&mut self.probes_with_circles, probes_with_circles),
+            (&mut self.probes, probes),
+        ];
+        sums.into_iter().for_each(|(sum, n)| *sum += n);
+        dropped.iter().for_each(|(reason, n)| *self.dropped.entry(reason).or_default() += n);
+        self.most_hops = self.most_hops.max(*most_hops);
+    }
+}
+
+/// What did not hold. Switches are given by their indices; a frame goes from a switch to the name at another one.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum Violation {
+    #[error("a frame from {from} for the name at {to} arrives at the host at {at}")]
+    Misdelivered { from: usize, to: usize, at: usize },
+    #[error("a frame from {from} for the name at {to} arrives twice")]
+    Twice { from: usize, to: usize },
+    #[error("a frame from {from} for the name at {to} has crossed {hops} links")]
+    Endless { from: usize, to: usize, hops: u32 },
+    #[error("of {sent} frames {delivered} arrived, {lost} were lost in cables, and {dropped} were counted as dropped")]
+    Uncounted { sent: u64, delivered: u64, lost: u64, dropped: u64 },
+    #[error("{n} frames are dropped ({reason}) while one link is cut and no new table is there")]
+    DroppedEarly { n: u64, reason: &'static str },
+    #[error(
+        "{at} sends a frame for the name at {to} into a link that it knows, or must know, to be down, and has an alternate"
+    )]
+    AlternateNotTaken { at: usize, to: usize },
+    #[error("when all has run out, a frame from {from} for the name at {to} is lost")]
+    BlackHole { from: usize, to: usize },
+    #[error(
+        "when all has run out, a frame from {from} to {to} takes a path of length {took}; the shortest has {shortest}"
+    )]
+    Detour { from: usize, to: usize, took: u64, shortest: u64 },
+    #[error("when all has run out, {unreachable} frames have no path, and {dropped:?} are dropped")]
+    Dropped { unreachable: u64, dropped: Vec<(&'static str, u64)> },
+    #[error("switch {switch} refuses a message: {why}")]
+    Refused { switch: usize, why: String },
+    #[error("the controller refuses what follows from a report: {why}")]
+    Controller { why: String },
+    #[error("after {events} events not all has run out")]
+    NotSettled { events: u64 },
+}
+
+/// Runs a scenario.
+/// # Errors
+/// The first [`Violation`].
+/// # Panics
+/// When the scenario names links or switches that the graph does not have, or what is simulated does.
+pub fn run(scenario: &Scenario<'_>) -> Result<Outcome, Violation> {
+    let (of_daemons, of_fib) = scenario.mutant.map(Mutant::mistakes).unwrap_or_default();
+    seam::set_mistake(of_daemons);
+    fib::mistakes::set_mistake(of_fib);
+    let result = world::World::new(scenario).and_then(world::World::run);
+    seam::set_mistake(None);
+    seam::set_number(None);
+    fib::mistakes::set_mistake(None);
+    result
+}

@@ -1,0 +1,188 @@
+//! Links fail, alone and in pairs, the second in any state of convergence of the first: no frame arrives at another host than its
+//! own, and when all has run out every frame for which there is a path takes a shortest one.
+
+use fib::messages::ValueMode;
+use fibula_sim::failures::{How, Mutant, Outcome, Scenario, run};
+use fibula_sim::network::{Edge, Graph};
+use lookup::hash::Rng;
+use lookup::testkit;
+
+fn is_deep() -> bool {
+    std::env::var_os("FIBULA_DEEP").is_some()
+}
+
+const MODES: [ValueMode; 2] = [ValueMode::Egress, ValueMode::Port];
+
+/// A graph, and the nodes without hosts.
+type Net = (Graph, Vec<usize>);
+
+fn ring(n: usize) -> Net {
+    (Graph::generate(&format!("ring:{n}"), 0).unwrap(), Vec::new())
+}
+
+/// Eleven nodes and fourteen links, as the research network of that name had them. Links cost the same.
+fn abilene() -> Net {
+    let pairs = [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (1, 3),
+        (2, 5),
+        (3, 4),
+        (4, 5),
+        (4, 7),
+        (5, 8),
+        (6, 7),
+        (6, 10),
+        (7, 8),
+        (8, 9),
+        (9, 10),
+    ];
+    let edges = pairs.map(|(a, b)| Edge { a, b, cost: 1 }).to_vec();
+    (Graph { name: "abilene".to_owned(), nodes: (0..11).map(|i| format!("s{i}")).collect(), edges }, Vec::new())
+}
+
+/// Every leaf is joined to every spine; spines have no hosts.
+fn fabric(n_spines: usize, n_leaves: usize) -> Net {
+    let edges =
+        (0..n_leaves).flat_map(|leaf| (0..n_spines).map(move |a| Edge { a, b: n_spines + leaf, cost: 1 })).collect();
+    let nodes = (0..n_spines + n_leaves).map(|i| format!("s{i}")).collect();
+    (Graph { name: format!("fabric {n_spines}x{n_leaves}"), nodes, edges }, (0..n_spines).collect())
+}
+
+/// Some points in a square; links cost as they are long.
+fn random(n: usize, seed: u64) -> Net {
+    let mut graph = Graph::generate(&format!("random:{n}"), seed).unwrap();
+    // Fewer links make more cuts matter: each is left out that leaves all joined, now and then.
+    let mut rng = Rng::new(seed);
+    for at in (0..graph.edges.len()).rev() {
+        let mut less = graph.clone();
+        less.edges.remove(at);
+        if rng.below(3) == 0 && Graph::parse(&less.to_text()).is_ok() {
+            graph = less;
+        }
+    }
+    (graph, Vec::new())
+}
+
+fn any_of<T: Copy>(all: &[T], rng: &mut Rng) -> T {
+    all[rng.below(all.len() as u64) as usize]
+}
+
+/// All ordered pairs of links, and each alone.
+fn cuts(graph: &Graph) -> Vec<Vec<usize>> {
+    let n = graph.edges.len();
+    let pairs = (0..n).flat_map(|a| (0..n).filter(move |b| *b != a).map(move |b| vec![a, b]));
+    (0..n).map(|a| vec![a]).chain(pairs).collect()
+}
+
+/// Networks with more links have so many pairs that each is run once, in one of the modes.
+const MANY_LINKS: usize = 20;
+
+/// Runs some of these, or all of them if that is no fewer.
+fn check((graph, core): &Net, most: usize, repaired: bool, seed: u64) -> Outcome {
+    let (mut rng, mut all) = (Rng::new(seed), cuts(graph));
+    while all.len() > most {
+        all.swap_remove(rng.below(all.len() as u64) as usize);
+    }
+    let mut sum = Outcome::default();
+    for (at, links) in all.iter().enumerate() {
+        let cuts = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
+        let in_both = is_deep() && graph.edges.len() <= MANY_LINKS;
+        let modes = if in_both { &MODES[..] } else { std::slice::from_ref(&MODES[((at as u64 ^ seed) % 2) as usize]) };
+        let scenario =
+            Scenario { graph, core, mode: ValueMode::Egress, cuts, repaired, mutant: None, seed: rng.next_u64() };
+        for mode in modes {
+            let scenario = Scenario { mode: *mode, ..scenario.clone() };
+            let Scenario { cuts, seed, .. } = &scenario;
+            let outcome = run(&scenario).unwrap_or_else(|why| {
+                panic!(
+                    "{}, {mode}, cut {cuts:?}, repaired {repaired}, seed {seed}: {why}\n{}",
+                    graph.name,
+                    graph.to_text()
+                )
+            });
+            sum.add(&outcome);
+        }
+    }
+    println!("{}: {sum:?}", graph.name);
+    sum
+}
+
+/// With `FIBULA_DEEP` every single link and every ordered pair; otherwise some.
+fn check_all(nets: &[Net], few: usize) {
+    let seed = testkit::seed();
+    println!("seed {seed}");
+    let most = if is_deep() { usize::MAX } else { few };
+    let mut sum = Outcome::default();
+    for (i, net) in nets.iter().enumerate() {
+        for round in 0..if is_deep() && net.0.edges.len() <= MANY_LINKS { 3 } else { 1 } {
+            let repaired = (i + round) % 2 == 1;
+            sum.add(&check(net, most, repaired, seed.wrapping_add((8 * i + round) as u64)));
+        }
+    }
+    assert!(sum.lost > 0 && sum.delivered > sum.lost, "something failed, and most arrived all the same: {sum:?}");
+}
+
+#[test]
+fn rings_hold_when_any_one_or_two_links_fail() {
+    check_all(&[ring(5), ring(6), ring(9)], 16);
+}
+
+#[test]
+fn abilene_holds_when_any_one_or_two_links_fail() {
+    check_all(&[abilene()], 40);
+}
+
+#[test]
+fn fabrics_hold_when_any_one_or_two_links_fail() {
+    check_all(&[fabric(2, 4), fabric(3, 5)], 20);
+}
+
+#[test]
+fn random_networks_hold_when_any_one_or_two_links_fail() {
+    let seed = testkit::seed();
+    let sizes: &[usize] = if is_deep() { &[6, 7, 8, 9, 10, 12, 14, 17, 20] } else { &[6, 8, 12, 20] };
+    let nets: Vec<Net> = sizes.iter().map(|n| random(*n, seed.wrapping_add(*n as u64))).collect();
+    check_all(&nets, 8);
+}
+
+#[test]
+fn runs_repeat() {
+    let (seed, (graph, core)) = (testkit::seed(), fabric(2, 4));
+    let cuts = vec![(0, How::Pulled), (3, How::Silent)];
+    let scenario = Scenario { graph: &graph, core: &core, mode: MODES[0], cuts, repaired: true, mutant: None, seed };
+    let outcome = run(&scenario).unwrap();
+    assert_eq!(run(&scenario).as_ref(), Ok(&outcome));
+    assert_ne!(run(&Scenario { seed: seed ^ 2, ..scenario }).as_ref(), Ok(&outcome));
+}
+
+/// Runs in which a mutant is looked for.
+const MUTANT_RUNS: u64 = 200;
+
+#[test]
+fn every_mutant_is_found_and_nothing_without_one() {
+    let nets = [ring(6), abilene(), fabric(2, 4), random(8, 1)];
+    let finds = |mutant, i: u64| {
+        let mut rng = Rng::new(i);
+        let (graph, core) = &nets[(i % 4) as usize];
+        let all = cuts(graph);
+        let links = &all[rng.below(all.len() as u64) as usize];
+        let cuts = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
+        let (mode, repaired) = (any_of(&MODES, &mut rng), rng.below(4) == 0);
+        run(&Scenario { graph, core, mode, cuts, repaired, mutant, seed: i }).err()
+    };
+    let (mut missed, mut clean) = (Vec::new(), 0);
+    for mutant in Mutant::ALL {
+        let Some((i, violation)) = (0..MUTANT_RUNS).find_map(|i| Some((i, finds(Some(mutant), i)?))) else {
+            missed.push(mutant);
+            continue;
+        };
+        println!("{mutant:?}: run {i}, {violation}");
+        for i in clean..=i {
+            assert_eq!(finds(None, i), None, "run {i}");
+        }
+        clean = clean.max(i + 1);
+    }
+    assert!(missed.is_empty(), "not found within {MUTANT_RUNS} runs: {missed:?}");
+}
