@@ -8,8 +8,8 @@
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
 //!
-//! Cost: while the network changes, one pass over all names every half second, in turns of the writer of [`PAGE`] names, or less
-//! often where a pass takes more than a tenth of the time.
+//! Cost: every half second a turn of the writer of O(tenants), and one of O(its names) for each tenant with names that changed
+//! (`fib::rib` keeps them apart); to begin with, and when a controller that follows reads the store anew, a pass over all names.
 
 use crate::events::Level;
 use crate::shared::Shared;
@@ -33,11 +33,6 @@ const SOON: Duration = Duration::from_millis(20);
 /// How long switches are waited for that have said nothing yet, from when the first one is here. Each says something when it connects,
 /// and every 10 s to those that do not serve it.
 const AT_MOST: Duration = Duration::from_secs(15);
-/// A pass may take this share of the time.
-const SHARE: u32 = 10;
-/// Names that are looked at in one turn of the writer.
-const PAGE: usize = 4096;
-
 /// The most tenants, and names of a tenant, that can be configured: a switch is told of all in one message.
 pub(crate) const MAX_TENANTS: usize = 256;
 pub(crate) const MAX_NAMES: u32 = 1024;
@@ -130,15 +125,14 @@ struct Members {
 }
 
 impl Members {
-    fn add(&mut self, name: &Name, node: NodeId, max_names: u32) {
-        self.is_crowded |= self.names.len() >= max_names as usize;
-        if self.is_crowded {
-            // None is carried, so none that comes or goes is news.
-            (self.names, self.nodes) = Default::default();
-        } else if let Ok(bytes) = name.as_bytes().try_into() {
-            self.names.push((node, bytes));
-            self.nodes.insert(node);
-        }
+    /// Of a tenant with these names; none if there are more than may be.
+    fn of(names: Option<Vec<(Name, Attachment)>>) -> Self {
+        // None is carried, so none that comes or goes is news.
+        let Some(names) = names else { return Self { is_crowded: true, ..Self::default() } };
+        let member = |(name, at): &(Name, Attachment)| Some((at.switch, name.as_bytes().try_into().ok()?));
+        let names: Vec<_> = names.iter().filter_map(member).collect();
+        let nodes = names.iter().map(|(node, _)| *node).collect();
+        Self { names, nodes, is_crowded: false }
     }
 }
 
@@ -211,8 +205,8 @@ impl All {
 pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Arc<Shared>) {
     let settings = Arc::new(settings);
     let mut all = All::default();
-    // The change that the members are of, and when it is looked again.
-    let (mut known, mut next) = (None, Instant::now());
+    // The last change that was looked at, and what the members of each tenant are of.
+    let (mut known, mut versions) = (None, BTreeMap::new());
     // What their wishes are of; whether these are told yet.
     let (mut heard, mut tells_wishes, mut began) = (None, false, None::<Instant>);
     let mut soon = SOON;
@@ -233,29 +227,35 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
             continue;
         }
         let mut is_news = false;
-        if next <= Instant::now() {
-            let Some(change) = Job::ask(&jobs, |state| state.network.change()).await else { return };
-            if known != Some(change) {
-                let forgets = Arc::clone(&shared);
-                // In one turn of the writer: none can be added, and speak, meanwhile.
-                let forgotten = Job::ask(&jobs, move |state| {
-                    forgets.subscriptions.retain(&state.network.topology().nodes().map(|(node, _)| node).collect());
-                });
-                if forgotten.await.is_none() {
-                    return;
-                }
-                let start = Instant::now();
-                let Some(found) = gather(&settings, &jobs).await else { return };
-                next = Instant::now() + start.elapsed() * SHARE;
-                say(&settings, &all.members, &found, &shared);
-                all.replace(found);
-                (known, is_news) = (Some(change), true);
+        let (there, forgets, before) = (Arc::clone(&settings), Arc::clone(&shared), known);
+        let looked = Job::ask(&jobs, move |state| {
+            let change = state.network.change();
+            if before != Some(change) {
+                // In a turn of the writer: none can be added, and speak, meanwhile.
+                let nodes = state.network.topology().nodes().map(|(node, _)| node).collect();
+                forgets.subscriptions.retain(&nodes);
             }
+            (change, state.network.rib().watch(&there.tenants))
+        });
+        let Some((change, now)) = looked.await else { return };
+        if known.is_none() || now != versions {
+            let mut found = all.members.clone();
+            for (tenant, version) in now {
+                if versions.get(&tenant) == Some(&version) {
+                    continue;
+                }
+                let most = settings.max_names as usize;
+                let names = Job::ask(&jobs, move |state| state.network.rib().names_of(tenant, most));
+                let Some(names) = names.await else { return };
+                found.insert(tenant, Members::of(names.ok()));
+                // What changed since it was asked for has another version.
+                versions.insert(tenant, version);
+            }
+            say(&settings, &all.members, &found, &shared);
+            all.replace(found);
+            is_news = true;
         }
-        // Nothing is told before it is known: a switch keeps what another controller, or this one before its restart, told it.
-        if known.is_none() {
-            continue;
-        }
+        known = Some(change);
         if began.is_none() && !shared.sessions().is_empty() {
             began = Some(Instant::now());
         }
@@ -287,29 +287,6 @@ async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// All members, page by page: names that come and go meanwhile may be missed, and change the network again.
-async fn gather(settings: &Arc<Settings>, jobs: &mpsc::Sender<Job>) -> Option<ByTenant> {
-    let mut members: ByTenant = settings.tenants.iter().map(|&tenant| (tenant, Members::default())).collect();
-    let mut after: Option<Name> = None;
-    loop {
-        let (from, settings_there) = (after.take(), Arc::clone(settings));
-        let page = Job::ask(jobs, move |state| {
-            let is_wanted = |attachment: &Attachment| settings_there.tenants.contains(&attachment.tenant);
-            state.network.rib().page_where(from.as_ref(), PAGE, is_wanted)
-        });
-        let (found, last) = page.await?;
-        for (name, attachment) in found {
-            if let Some(members) = members.get_mut(&attachment.tenant) {
-                members.add(&name, attachment.switch, settings.max_names);
-            }
-        }
-        after = last;
-        if after.is_none() {
-            return Some(members);
-        }
-    }
-}
-
 /// Says of which tenants nothing is carried from now on, or again something.
 fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, shared: &Shared) {
     for (tenant, members) in now {
@@ -334,22 +311,26 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, shared: &Shared) 
 mod tests {
     use super::*;
     use crate::counters::Said;
+    use fib::action::PortId;
     use fib::name::NameKind;
 
     fn name(i: u8) -> Name {
         Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, i]).expect("six bytes")
     }
 
+    fn at(node: u32) -> Attachment {
+        Attachment::new(NodeId(node), PortId(1))
+    }
+
+    /// Names, each at one of these switches.
+    fn members<const N: usize>(nodes: [u32; N]) -> Members {
+        Members::of(Some((0..).zip(nodes).map(|(i, node)| (name(i), at(node))).collect()))
+    }
+
     #[test]
     fn a_switch_is_told_of_the_tenants_that_it_has_and_of_none_that_is_too_large() {
         let mut all = All::default();
-        let members = &mut all.members;
-        for i in 0..3 {
-            members.entry(7).or_default().add(&name(i), NodeId(u32::from(i)), 3);
-        }
-        for i in 10..14 {
-            members.entry(8).or_default().add(&name(i), NodeId(1), 3);
-        }
+        all.replace([(7, members([0, 1, 2])), (8, Members::of(None))].into());
         let settings = Settings::default();
         all.refresh(|_| None);
         let told = all.for_switch(&settings, NodeId(1));
@@ -368,9 +349,7 @@ mod tests {
     fn a_switch_is_told_again_when_something_changes_for_it_and_who_is_deaf_hears_all() {
         let shared = Shared::new();
         let mut all = All::default();
-        for (tenant, i) in [(7, 0), (7, 1), (8, 2)] {
-            all.members.entry(tenant).or_default().add(&name(i), NodeId(u32::from(i)), 3);
-        }
+        all.replace([(7, members([0, 1])), (8, Members::of(Some(vec![(name(2), at(2))])))].into());
         let said = |i: u8, number, group: [u8; 4]| v1::Subscriptions {
             number,
             subscribers: vec![v1::Subscriber {
@@ -404,13 +383,7 @@ mod tests {
 
     #[test]
     fn switches_that_a_name_leaves_and_comes_to_are_told_though_it_wants_nothing() {
-        let members = |nodes: [u32; 2]| {
-            let mut members = Members::default();
-            for (i, node) in (0..).zip(nodes) {
-                members.add(&name(i), NodeId(node), 3);
-            }
-            ByTenant::from([(7, members)])
-        };
+        let members = |nodes| ByTenant::from([(7, members::<2>(nodes))]);
         let mut all = All::default();
         all.replace(members([0, 1]));
         all.refresh(|_| None);

@@ -5,6 +5,7 @@
 //!  digests   digest:           number
 //!  ips       IP address:       number
 //!  order     in name order:    number
+//!  watched   tenant:           numbers         of tenants that somebody asks for
 //! ```
 //! Cost: 15 bytes and the name itself, 9 to 15 bytes for digest and order, and up to 6.3 for an IP address: 30 to 40
 //! bytes for a MAC address. A name that is found costs one digest. A name that comes or goes costs O(log n). Ordered by
@@ -19,16 +20,19 @@ use crate::topology::{End, NodeId};
 mod entries;
 mod loading;
 mod order;
+mod watched;
 
 use crate::hash_index::HashIndex;
 use entries::Entries;
 pub(crate) use loading::Loading;
 use lookup::hash::{Digest, Hasher};
 use order::Order;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use watched::Watched;
 
 /// The port that a name is attached to, and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,6 +70,8 @@ pub struct Rib {
     ip_hasher: RandomState,
     order: Order,
     at: HashMap<End, usize>,
+    /// Behind a lock, for whoever only reads may begin it; a change needs no lock.
+    watched: Mutex<Watched>,
     /// The second name has the digest of the first.
     #[cfg(test)]
     twins: Option<[Name; 2]>,
@@ -85,6 +91,7 @@ impl Rib {
             ip_hasher: RandomState::new(),
             order: Order::default(),
             at: HashMap::new(),
+            watched: Mutex::default(),
             #[cfg(test)]
             twins: None,
         }
@@ -174,6 +181,7 @@ impl Rib {
             self.ips.insert(self.ip_hasher.hash_one(ip), number, ip_hash(&self.ip_hasher, &self.entries));
         }
         *self.at.entry(attachment.end()).or_default() += 1;
+        self.watched_mut().enter(attachment.tenant, number);
         Ok((digest, before))
     }
 
@@ -193,6 +201,7 @@ impl Rib {
     /// Before the name has another attachment, or none.
     fn leave(&mut self, number: u32) {
         let before = self.entries.attachment(number);
+        self.watched_mut().leave(before.tenant, number);
         if let Some(ip) = before.ip {
             self.ips.remove(self.ip_hasher.hash_one(ip), number, ip_hash(&self.ip_hasher, &self.entries));
         }
@@ -202,6 +211,44 @@ impl Rib {
                 self.at.remove(&before.end());
             }
         }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watched_mut(&mut self) -> &mut Watched {
+        self.watched.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the names of these tenants apart from now on, and of no others. Returns a number for each, which changes with its names.
+    /// O(tenants); O(names) if they are others than before.
+    pub fn watch(&self, tenants: &BTreeSet<u32>) -> BTreeMap<u32, u64> {
+        let mut watched = self.watched();
+        let tenant = |number| (self.entries.attachment(number).tenant, number);
+        watched.begin(tenants, self.order.after(&self.entries, None).map(tenant));
+        watched.versions()
+    }
+
+    /// How many names a tenant has that is [watched](Rib::watch); 0 of one that is not.
+    pub fn len_of(&self, tenant: u32) -> usize {
+        self.watched().numbers(tenant).map_or(0, BTreeSet::len)
+    }
+
+    /// The names of a tenant that is [watched](Rib::watch), in order, if there are no more than `most`. O(these). None of one that is not
+    /// watched.
+    /// # Errors
+    /// How many there are.
+    pub fn names_of(&self, tenant: u32, most: usize) -> Result<Vec<(Name, Attachment)>, usize> {
+        let watched = self.watched();
+        let Some(numbers) = watched.numbers(tenant) else { return Ok(Vec::new()) };
+        if numbers.len() > most {
+            return Err(numbers.len());
+        }
+        let entry = |number: &u32| (self.entries.name(*number), self.entries.attachment(*number));
+        let mut names: Vec<_> = numbers.iter().map(entry).collect();
+        names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(names)
     }
 
     /// The attachment of a name.
@@ -297,7 +344,8 @@ impl Rib {
 
     /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
-        let indices = self.digests.heap_bytes() + self.ips.heap_bytes() + self.order.heap_bytes();
+        let indices =
+            self.digests.heap_bytes() + self.ips.heap_bytes() + self.order.heap_bytes() + self.watched().heap_bytes();
         // A map of the standard library has a byte for each place besides the entry.
         self.entries.heap_bytes() + indices + self.at.capacity() * 8 / 7 * (size_of::<(End, usize)>() + 1)
     }
@@ -459,6 +507,51 @@ mod tests {
             assert!(rib.page(Some(&after), 9).eq(rest.take(9).map(|(name, at)| (name.clone(), *at))));
             assert!(oracle.iter().all(|(name, at)| at.ip.is_none_or(|ip| rib.by_ip(ip).as_ref() == Some(name))));
         }
+    }
+
+    #[test]
+    fn names_of_watched_tenants_are_those_that_a_pass_over_all_finds() {
+        let mut rng = Rng::new(testkit::seed());
+        let mut rib = rib(500);
+        let (tenants, others) = (BTreeSet::from([1, 2]), BTreeSet::from([0, 2, 3]));
+        let mut watched = &tenants;
+        let mut before = rib.watch(watched);
+        let pass =
+            |rib: &Rib, tenant| rib.page(None, usize::MAX).filter(|(_, at)| at.tenant == tenant).collect::<Vec<_>>();
+        let mut found = [1, 2].map(|tenant| (tenant, pass(&rib, tenant))).into_iter().collect::<BTreeMap<_, _>>();
+        for i in 0..3_000 {
+            let name = name(rng.below(60) as u32);
+            if rng.below(4) == 0 {
+                rib.remove(&name);
+            } else {
+                let tenant = rng.below(4) as u32;
+                rib.upsert(&name, Attachment { tenant, ..at(rng.below(3) as u32, 1) }).unwrap();
+            }
+            if i == 1_500 {
+                watched = &others;
+                let (versions, all) = (rib.watch(watched), pass(&rib, 2));
+                assert!(versions[&2] > before[&2] && rib.names_of(1, 999) == Ok(Vec::new()));
+                (before, found) = (versions, watched.iter().map(|tenant| (*tenant, pass(&rib, *tenant))).collect());
+                assert_eq!(found[&2], all);
+            }
+            let versions = rib.watch(watched);
+            for tenant in watched {
+                let now = pass(&rib, *tenant);
+                assert!(
+                    versions[tenant] > before[tenant] || found[tenant] == now,
+                    "nothing says that {tenant} changed"
+                );
+                assert_eq!(rib.names_of(*tenant, now.len()).as_ref(), Ok(&now));
+                if let Some(most) = now.len().checked_sub(1) {
+                    assert_eq!(rib.names_of(*tenant, most), Err(now.len()));
+                }
+                found.insert(*tenant, now);
+            }
+            before = versions;
+        }
+        let versions = rib.watch(watched);
+        rib.upsert(&name(99), Attachment { tenant: 7, ..at(1, 1) }).unwrap();
+        assert_eq!(rib.watch(watched), versions, "a name of another tenant is no news");
     }
 
     #[test]
