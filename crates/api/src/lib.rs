@@ -6,7 +6,7 @@
 //! where it listens, [`status`] serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
 //! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon, [`log`] changes what it logs.
-//! [`etcd`] is a client of etcd, [`otlp`] one of collectors of traces. [`seam`] lets a simulation set the time of a daemon, and its mistakes.
+//! [`groups`] writes multicast groups. [`etcd`] is a client of etcd, [`otlp`] one of collectors of traces. [`seam`] lets a simulation set the time of a daemon, and its mistakes.
 
 pub mod address;
 pub mod audit;
@@ -19,6 +19,7 @@ pub mod drops;
 pub mod etcd;
 pub mod flow;
 pub mod gate;
+pub mod groups;
 pub mod identity;
 pub mod limits;
 pub mod log;

@@ -163,8 +163,10 @@ pub struct Groups {
 struct Names {
     tenants: HashMap<Mac, Arc<Tenant>>,
     snooping: Option<Snooping>,
-    /// How often this was replaced.
+    /// How often this was replaced,
     version: u64,
+    /// and when the names were others last.
+    names_version: u64,
 }
 
 impl Groups {
@@ -188,7 +190,10 @@ impl Groups {
             let tenant = Arc::new(Tenant { id, names: names.into(), wanted, snooping });
             all.extend(tenant.names.iter().map(|&name| (name, tenant.clone())));
         }
-        self.told.store(Arc::new(Names { tenants: all, snooping, version: before.version + 1 }));
+        let version = before.version + 1;
+        let are_same = all.len() == before.tenants.len() && all.keys().all(|name| before.tenants.contains_key(name));
+        let names_version = if are_same { before.names_version } else { version };
+        self.told.store(Arc::new(Names { tenants: all, snooping, version, names_version }));
     }
 
     /// Whether multicasts are for subscribers, as the controller says, and how.
@@ -199,6 +204,26 @@ impl Groups {
     /// Changes with what the controller says.
     pub fn version(&self) -> u64 {
         self.told.load().version
+    }
+
+    /// Who hears what a name says to everybody, to this group of IP if it is to one: the sender itself may be among them. None: nobody is to.
+    pub fn audience(&self, sender: Mac, group: Option<IpAddr>) -> Option<Arc<[Mac]>> {
+        self.of(sender)?.audience(sender, group).cloned()
+    }
+
+    /// Changes when a name comes to those that hear each other, or goes.
+    pub fn names_version(&self) -> u64 {
+        self.told.load().names_version
+    }
+
+    /// How many hear each other.
+    pub fn n_names(&self) -> usize {
+        self.told.load().tenants.len()
+    }
+
+    /// Whether a name is among those that hear each other.
+    pub fn has(&self, name: &Mac) -> bool {
+        self.told.load().tenants.contains_key(name)
     }
 
     /// The names that hear each other.
@@ -248,10 +273,7 @@ impl Gate {
             instead_of,
             DropReason::Broadcast | DropReason::Multicast | DropReason::ArpUnknown | DropReason::NdUnknown
         );
-        let goes = is_for_all
-            && !is_for_one_link(frame)
-            && is_no_claim(frame, type_at)
-            && !is_for_one_host(frame, type_at, neighbours);
+        let goes = is_for_all && may_be_copied(frame, type_at) && !is_for_one_host(frame, type_at, neighbours);
         let sender = sender(frame).filter(|_| goes);
         let Some((sender, tenant)) = sender.and_then(|sender| Some((sender, groups.of(sender)?))) else {
             return Err(instead_of);
@@ -262,6 +284,12 @@ impl Gate {
         }
         if self.0.take(Instant::now()) { Ok(()) } else { Err(DropReason::GroupRate) }
     }
+}
+
+/// Whether a frame to a group address may be for everybody, as far as the frame itself says: what may not is for one link alone, or
+/// claims an address.
+pub fn may_be_copied(frame: &[u8], type_at: usize) -> bool {
+    !is_for_one_link(frame) && is_no_claim(frame, type_at)
 }
 
 /// Whether no bridge may forward it (IEEE 802.1Q, table 8-1): spanning tree, LLDP, LACP, pause frames.
@@ -314,6 +342,22 @@ mod tests {
         assert_eq!((tenant.id, &tenant.names[..]), (7, &[A, B][..]));
         groups.set([(7, vec![B])]);
         assert!(groups.of(A).is_none() && groups.of(C).is_none() && groups.of(B).is_some());
+    }
+
+    #[test]
+    fn the_version_of_the_names_changes_with_them_alone() {
+        let groups = Groups::default();
+        let tell = |names: &[Mac], wanted| groups.tell(None, [Told { id: 7, names: names.to_vec(), wanted }]);
+        tell(&[A, B], None);
+        let (version, names) = (groups.version(), groups.names_version());
+        tell(&[B, A], Some(Wanted { by_group: HashMap::new(), of_all: vec![A] }));
+        assert_eq!((groups.version(), groups.names_version(), groups.n_names()), (version + 1, names, 2));
+        assert!(groups.has(&A) && !groups.has(&C));
+        tell(&[A, C], None);
+        assert_ne!(groups.names_version(), names);
+        let names = groups.names_version();
+        tell(&[A], None);
+        assert_ne!(groups.names_version(), names);
     }
 
     #[test]

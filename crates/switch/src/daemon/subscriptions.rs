@@ -7,14 +7,16 @@ use super::agent::{Shared, controllers_of};
 use super::leader::{Client, ToLeader};
 use crate::dataplane::Dataplane;
 use crate::groups::{Groups, Snooping, Told, Wanted};
-use crate::plane::{Mac, PlaneWriter};
+use crate::plane::{LocalNames, Mac, PlaneWriter};
 use crate::subscriptions::query::{self, ROBUSTNESS};
 use crate::subscriptions::{ByName, Timing};
+use crate::table::FibTable;
+use api::groups::{bytes_of, from_bytes};
 use api::tls::Tls;
 use api::v1;
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
-use fib::replica::Tables;
+use fib::replica::{Exact, Tables};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -94,8 +96,9 @@ pub(super) struct Keeper {
     settles: Instant,
     is_asking: bool,
     changes: watch::Receiver<u64>,
-    /// Of what the places are, and when they were looked up.
-    version: u64,
+    /// Of which names the places are, of which local names, and when they were looked up.
+    names_version: Option<u64>,
+    local_version: u64,
     looked: Instant,
     places: HashMap<Mac, u8>,
     up: BTreeSet<u8>,
@@ -119,7 +122,8 @@ impl Keeper {
             settles: now,
             is_asking: true,
             changes,
-            version: 0,
+            names_version: None,
+            local_version: 0,
             looked: now,
             places: HashMap::new(),
             up: BTreeSet::new(),
@@ -162,17 +166,17 @@ impl Keeper {
         for port in subscriptions.take_came_up() {
             self.querier.begin(port, now);
         }
-        let is_other = groups.version() != self.version || self.changes.has_changed().unwrap_or(false);
-        if is_other && now >= self.looked + LOOK {
+        if self.is_behind() && now >= self.looked + LOOK {
             self.looked = now;
             // Before it is looked: what changes meanwhile is looked at the next time.
-            self.version = groups.version();
+            let names_version = Some(groups.names_version());
+            let are_others = std::mem::replace(&mut self.names_version, names_version) != names_version;
             self.changes.mark_unchanged();
             let indices = ports.iter().map(|(index, port, _)| (*port, *index)).collect();
-            self.follow_names(&groups.names(), &indices, now);
+            self.follow_names(are_others, &indices, now);
         }
         // A name that came since has its place already, and may have said what it wants.
-        let is_known = self.version == groups.version() && !self.changes.has_changed().unwrap_or(false);
+        let is_known = !self.is_behind();
         subscriptions.sweep(now, |name, port| !is_known || self.places.get(name) == Some(&port));
 
         let mut frames = Vec::new();
@@ -204,7 +208,7 @@ impl Keeper {
             self.shared.set_subscriptions(self.message(ByName::new()));
         }
         self.querier = Querier::default();
-        (self.up, self.places, self.version) = Default::default();
+        (self.up, self.places, self.names_version) = Default::default();
         self.looked = now.checked_sub(LOOK).unwrap_or(now);
         if let Some(Snooping { timing, .. }) = snooping {
             self.settles = now + 2 * LOOK + timing.response();
@@ -222,36 +226,77 @@ impl Keeper {
         }
     }
 
-    /// Looks where the names are that may want something.
-    fn follow_names(&mut self, names: &[Mac], indices: &HashMap<PortId, u8>, now: Instant) {
-        let places = tokio::task::block_in_place(|| {
-            let replica = self.shared.replica();
+    /// Whether anything changed since it was looked where names are.
+    fn is_behind(&self) -> bool {
+        self.names_version != Some(self.groups.names_version()) || self.changes.has_changed().unwrap_or(false)
+    }
+
+    /// Looks where the names are that may want something: those whose places changed, or all that hear each other or are here,
+    /// whichever are fewer.
+    fn follow_names(&mut self, are_others: bool, indices: &HashMap<PortId, u8>, now: Instant) {
+        let (shared, groups) = (Arc::clone(&self.shared), Arc::clone(&self.groups));
+        let came = tokio::task::block_in_place(|| {
+            let replica = shared.replica();
             let (_, local) = replica.tables().shared();
-            let place = |mac: &Mac| {
-                let port = local.port_of(&Name::from_bytes(NameKind::Mac, mac).ok()?)?;
-                Some((*mac, *indices.get(&port)?))
-            };
-            names.iter().filter_map(place).collect::<HashMap<_, _>>()
-        });
-        for (name, index) in &places {
-            if self.places.get(name) != Some(index) && self.up.contains(index) {
-                self.querier.begin(*index, now);
+            let since = std::mem::replace(&mut self.local_version, local.version());
+            let changed = local.changed_since(since).filter(|_| !are_others);
+            let mut look = Look { groups: &groups, local, indices, places: &mut self.places, came: BTreeSet::new() };
+            match changed {
+                Some(names) => names.for_each(|name| look.at(name)),
+                None => {
+                    let before = std::mem::take(look.places);
+                    if local.len() < groups.n_names() {
+                        local.for_each(&mut |name, _| look.at(name));
+                    } else {
+                        let names = groups.names();
+                        names
+                            .iter()
+                            .filter_map(|mac| Name::from_bytes(NameKind::Mac, mac).ok())
+                            .for_each(|name| look.at(&name));
+                    }
+                    let is_new = |(mac, index): &(&Mac, &u8)| before.get(*mac) != Some(*index);
+                    look.came = look.places.iter().filter(is_new).map(|(_, index)| *index).collect();
+                }
             }
+            look.came
+        });
+        for index in came.intersection(&self.up) {
+            self.querier.begin(*index, now);
         }
-        self.places = places;
     }
 
     fn message(&self, subscriptions: ByName) -> v1::Subscriptions {
-        let bytes = |group: IpAddr| match group {
-            IpAddr::V4(group) => group.octets().to_vec().into(),
-            IpAddr::V6(group) => group.octets().to_vec().into(),
-        };
         let subscriber = |(name, groups): (Mac, Vec<IpAddr>)| v1::Subscriber {
             name: name.to_vec().into(),
-            groups: groups.into_iter().map(bytes).collect(),
+            groups: groups.into_iter().map(bytes_of).collect(),
         };
         let subscribers = subscriptions.into_iter().map(subscriber).collect();
         v1::Subscriptions { session: self.session, number: self.number, asking: self.is_asking, subscribers }
+    }
+}
+
+/// Where names are, while it is looked.
+struct Look<'a> {
+    groups: &'a Groups,
+    local: &'a LocalNames<FibTable>,
+    indices: &'a HashMap<PortId, u8>,
+    places: &'a mut HashMap<Mac, u8>,
+    /// Ports that a name came to.
+    came: BTreeSet<u8>,
+}
+
+impl Look<'_> {
+    fn at(&mut self, name: &Name) {
+        let Ok(mac) = Mac::try_from(name.as_bytes()) else { return };
+        let port = self.local.port_of(name).filter(|_| self.groups.has(&mac));
+        match port.and_then(|port| self.indices.get(&port)) {
+            Some(index) => {
+                if self.places.insert(mac, *index) != Some(*index) {
+                    self.came.insert(*index);
+                }
+            }
+            None => _ = self.places.remove(&mac),
+        }
     }
 }
 
@@ -271,9 +316,7 @@ fn members(v1::Group { tenant, names, wanted }: v1::Group) -> Told {
     let of = |index: &u32| mac(names.get(*index as usize)?);
     let wanted = wanted.map(|v1::Wanted { groups, of_all }| {
         let group = |v1::WantedGroup { group, names }: v1::WantedGroup| {
-            let v4 = || <[u8; 4]>::try_from(&group[..]).map(IpAddr::from);
-            let group = <[u8; 16]>::try_from(&group[..]).map(IpAddr::from).or_else(|_| v4()).ok()?;
-            Some((group, names.iter().filter_map(of).collect()))
+            Some((from_bytes(&group)?, names.iter().filter_map(of).collect()))
         };
         let of_all = of_all.iter().filter_map(of).collect();
         Wanted { by_group: groups.into_iter().filter_map(group).collect(), of_all }

@@ -7,6 +7,7 @@ use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use lookup::hash::Hasher;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -187,11 +188,37 @@ pub struct LocalNames<T> {
     names: Entries<PortId>,
     /// Who sends to them, too.
     kernel: Option<Arc<Kernel>>,
+    /// How often a name changed,
+    version: u64,
+    /// and which ones lately, the last one last: as often as they did since all of them were replaced, up to [`RECENT`].
+    recent: VecDeque<Name>,
 }
+
+/// Changes of local names that are remembered, for those who look now and then.
+const RECENT: usize = 1024;
 
 impl<T> LocalNames<T> {
     pub(super) fn new(shared: Arc<Shared<T>>, names: Entries<PortId>, kernel: Option<Arc<Kernel>>) -> Self {
-        Self { shared, names, kernel }
+        Self { shared, names, kernel, version: 0, recent: VecDeque::new() }
+    }
+
+    /// Changes with each name.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The names that changed since there was this version, some of them more than once. None: nobody remembers.
+    pub fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &Name>> {
+        let n = usize::try_from(self.version.checked_sub(version)?).ok()?;
+        Some(self.recent.range(self.recent.len().checked_sub(n)?..))
+    }
+
+    fn note(&mut self, name: &Name) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(name.clone());
+        self.version += 1;
     }
 
     /// The number of names.
@@ -237,6 +264,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn put(&mut self, name: Name, port: PortId) {
+        self.note(&name);
         if let Some(kernel) = &self.kernel {
             kernel.put_local(&name, Some(port));
         }
@@ -247,6 +275,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn remove(&mut self, name: &Name) {
+        self.note(name);
         if let Some(kernel) = &self.kernel {
             kernel.put_local(name, None);
         }
@@ -263,6 +292,8 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn replace(&mut self, loading: Self::Loading) {
+        self.version += 1;
+        self.recent.clear();
         let table = self.names.replace(loading);
         if let Some(kernel) = &self.kernel {
             kernel.put_local_again(|name| self.names.get(name));
@@ -284,6 +315,36 @@ mod tests {
     use lookup::hash::{Family, Rng, SecretKey};
     use lookup::testkit;
     use std::collections::HashMap;
+
+    #[test]
+    fn whoever_looks_now_and_then_is_told_which_local_names_changed_since_or_that_nobody_remembers() {
+        let (_, mut writer) = PlaneWriter::<()>::new(
+            1,
+            None,
+            true,
+            Neighbours::with_own(HashMap::new()),
+            ShownTo::Nobody,
+            Groups::default(),
+        );
+        let mac = |i: u64| Name::from_bytes(NameKind::Mac, &i.to_be_bytes()[2..]).unwrap();
+        let local = writer.local();
+        let changed =
+            |local: &LocalNames<()>, since| local.changed_since(since).map(|names| names.cloned().collect::<Vec<_>>());
+        assert_eq!(changed(local, 0), Some(vec![]));
+        local.put(mac(1), PortId(1));
+        local.put(mac(2), PortId(1));
+        let since = local.version();
+        local.remove(&mac(1));
+        assert_eq!(changed(local, since), Some(vec![mac(1)]));
+        assert_eq!(changed(local, 0), Some(vec![mac(1), mac(2), mac(1)]));
+        assert_eq!(changed(local, since + 9), None, "a version that never was");
+        (0..RECENT as u64).for_each(|i| local.put(mac(10 + i), PortId(2)));
+        assert_eq!(changed(local, since), None);
+        assert_eq!(changed(local, since + 1).map(|names| names.len()), Some(RECENT));
+        let before = local.version();
+        local.replace_with(vec![(mac(7), PortId(3))]);
+        assert_eq!((changed(local, before), changed(local, local.version())), (None, Some(vec![])));
+    }
 
     fn hasher(seed: u64) -> Hasher {
         Hasher::new(Family::default(), &SecretKey::from_seed(seed))

@@ -28,6 +28,7 @@ pub use query::Timing;
 
 use crate::budget::Budget;
 use crate::plane::Mac;
+use api::groups::MOST;
 use report::{Report, Says};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -87,9 +88,6 @@ impl Limits {
         Budget::with_burst(self.reports_per_second, self.reports_per_second.max(self.groups_per_port), now)
     }
 }
-
-/// What all names at a switch may have noted, whatever the ports may: a report of all is some 230 KB.
-const MOST: usize = 8192;
 
 /// Besides the time that a host has to answer: until the question left, and the answer came.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
