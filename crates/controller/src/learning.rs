@@ -141,6 +141,8 @@ struct Unknown {
     first_ms: u64,
     last_ms: u64,
     seen: Instant,
+    /// Learnt names that its port may have.
+    max_names: u32,
     why: &'static str,
 }
 
@@ -161,6 +163,8 @@ struct Trouble {
 pub(crate) struct Decided {
     pub(crate) hosts: Vec<(String, Place)>,
     pub(crate) records: Vec<Record>,
+    /// Names that were seen and are above what their ports or switches may have.
+    pub(crate) left: u64,
 }
 
 /// What a switch saw, as far as it makes sense.
@@ -335,15 +339,15 @@ impl Learning {
         all.into_iter().map(wire).collect()
     }
 
-    /// What it takes to learn what was seen: these names, or all without any.
+    /// What it takes to learn what was seen: these names, or without any all that their ports and switches may have.
     /// # Errors
     /// The name that was not seen, or why there can be no host.
     pub(crate) fn accept(&self, state: &State, names: &[Name]) -> Result<Decided, String> {
-        let seen = self.lock();
+        let settings = self.settings.get().cloned().unwrap_or_default();
+        let mut seen = self.lock();
         let mut decided = Decided::default();
         let (mut made, mut given): (HashMap<End, String>, HashSet<IpAddr>) = Default::default();
-        let all = || seen.unknown.keys().filter(|name| state.network.rib().get(name).is_none()).cloned();
-        let names: Vec<Name> = if names.is_empty() { all().collect() } else { names.to_vec() };
+        let names = if names.is_empty() { seen.allowed(state, &settings, &mut decided.left) } else { names.to_vec() };
         for name in names {
             let none =
                 || format!("no switch has seen `{name}` at a port that learns; `fibula host seen` shows what was");
@@ -466,6 +470,30 @@ impl Seen {
         Some(Judged { tenant: *tenant, ip: better.or(known.ip), moves: true })
     }
 
+    /// The unknown names that their ports and switches may have, by port and name; the others are counted, and said to be too many.
+    fn allowed(&mut self, state: &State, settings: &Settings, left: &mut u64) -> Vec<Name> {
+        let learnt = &state.hosts.learnt;
+        let mut all: Vec<_> = self.unknown.iter_mut().collect();
+        all.retain(|(name, _)| state.network.rib().get(name).is_none());
+        all.sort_unstable_by(|(a, one), (b, other)| (one.end, a).cmp(&(other.end, b)));
+        let (mut at_port, mut at_switch) = (HashMap::<End, u32>::new(), HashMap::<NodeId, u32>::new());
+        let mut allowed = Vec::new();
+        for (name, unknown) in all {
+            let end = unknown.end;
+            let of_port = at_port.entry(end).or_insert_with(|| learnt.count(end));
+            let of_switch = at_switch.entry(end.node).or_insert_with(|| learnt.count_at(end.node));
+            if *of_port >= unknown.max_names || *of_switch >= settings.max_names_per_switch {
+                unknown.why = "the port, or its switch, has as many learnt names as it may";
+                *left += 1;
+                continue;
+            }
+            *of_port += 1;
+            *of_switch += 1;
+            allowed.push(name.clone());
+        }
+        allowed
+    }
+
     /// Counts a move, if it may be.
     fn may_move(&mut self, name: &Name, now: Instant) -> bool {
         let is_recent = |at: &Instant| now.duration_since(*at) < MOVES_WITHIN;
@@ -501,11 +529,12 @@ impl Seen {
             self.counts.full += 1;
             return;
         }
-        let Sight { name, end, ip, tenant, .. } = sight;
+        let Sight { name, end, ip, tenant, max_names, .. } = sight;
         let before = self.unknown.get(name);
         let first_ms = before.map_or(now_ms, |unknown| unknown.first_ms);
         let ip = ip.or(before.and_then(|unknown| unknown.ip));
-        let unknown = Unknown { end: *end, ip, tenant: *tenant, first_ms, last_ms: now_ms, seen: now, why };
+        let (end, tenant, max_names) = (*end, *tenant, *max_names);
+        let unknown = Unknown { end, ip, tenant, first_ms, last_ms: now_ms, seen: now, max_names, why };
         self.unknown.insert(name.clone(), unknown);
     }
 

@@ -440,12 +440,14 @@ impl Northbound for North {
             let names = names.map_err(|refusal| status_of(&refusal))?;
             shared.learning.accept(state, &names).map_err(Status::not_found)
         });
-        let Decided { hosts, records } = decided.await??;
+        let Decided { hosts, records, left } = decided.await??;
         if !hosts.is_empty() {
             self.change(&peer, Change::AddHosts { hosts }).await?;
         }
         let at_ms = api::clock::unix_ms();
-        self.change(&peer, Change::Learn { records, at_ms }).await.map(Response::new)
+        let changed = self.change(&peer, Change::Learn { records, at_ms }).await?;
+        // What is above the quotas is listed still.
+        Ok(Response::new(v1::Changed { unchanged: changed.unchanged + left, ..changed }))
     }
 
     async fn forget_host(&self, request: Request<v1::ForgetHostRequest>) -> Answer<v1::Changed> {

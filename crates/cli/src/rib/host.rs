@@ -52,7 +52,7 @@ pub(crate) enum Verb {
         /// The names
         #[arg(required_unless_present = "all")]
         names: Vec<String>,
-        /// All of them
+        /// All of them that their ports and switches may have
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
@@ -115,7 +115,15 @@ impl Verbs for Verb {
             }
             Verb::Accept { names, .. } => {
                 let changed = answer(client.accept_hosts(v1::AcceptHostsRequest { names }).await)?;
-                print_changed(out, changed, "name", "learnt")
+                let left = changed.unchanged;
+                print_changed(out, v1::Changed { unchanged: 0, ..changed }, "name", "learnt")?;
+                if left > 0 {
+                    eprintln!(
+                        "fibula: {left} were not learnt: their ports, or switches, have as many as they may; \
+                         `fibula host seen` lists them, and those that you name are learnt all the same"
+                    );
+                }
+                Ok(())
             }
         }
     }

@@ -56,7 +56,7 @@ impl Bench {
 
     fn see_at(&mut self, switch: &str, hosts: &[SeenHost], at_ms: u64) -> Vec<String> {
         let node = self.state.node(switch).unwrap();
-        let Decided { hosts, records } = self.learning.decide(&self.state, node, hosts, self.now, at_ms);
+        let Decided { hosts, records, .. } = self.learning.decide(&self.state, node, hosts, self.now, at_ms);
         let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
         self.carry_out(hosts, records, at_ms);
         names.iter().map(|name| format!("{name} {}", self.at(name))).collect()
@@ -209,11 +209,11 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     let unknown = bench.state.parse(&text(9)).unwrap();
     assert!(bench.learning.accept(&bench.state, &[unknown]).unwrap_err().contains("no switch has seen"));
     let name = bench.state.parse(&text(NAME_A)).unwrap();
-    let Decided { hosts, records } = bench.learning.accept(&bench.state, &[name]).unwrap();
+    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[name]).unwrap();
     bench.carry_out(hosts, records, 3000);
     assert_eq!((bench.at(&a.0), bench.is_learnt(NAME_A)), ("s1.1 10.0.0.10".to_owned(), true));
     assert_eq!(list(&bench), [b]);
-    let Decided { hosts, records } = bench.learning.accept(&bench.state, &[]).unwrap();
+    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[]).unwrap();
     assert_eq!((hosts.len(), records.len()), (1, 1));
     // An operator declares it at the last moment: his word stands.
     let put = Record { host: "declared".to_owned(), tenant: 0, ip: None, ..records[0].clone() };
@@ -229,6 +229,31 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     bench.learning.set(Settings { accept: false, ..Settings::default() });
     bench.see("s1", &[seen(1, NAME_A, "")]);
     assert_eq!((list(&bench).len(), bench.state.hosts.learnt.len()), (1, 0));
+}
+
+#[test]
+fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
+    let mut bench = Bench::new();
+    bench.learning.set(Settings { max_names_per_switch: 5, ..Settings::default() });
+    bench.see("s1", &[seen(1, 0x20, "")]);
+    let only_seen = |port, index| SeenHost { accept: false, ..seen(port, index, "") };
+    // Three are the most at a port: one is there, and three more want to be; at the other switch two do.
+    for i in 0..3 {
+        bench.see("s1", &[only_seen(1, 0x21 + i), only_seen(2, 0x31 + i), only_seen(3, 0x41 + i)]);
+    }
+    bench.see("s2", &[only_seen(1, 0x51), only_seen(1, 0x52)]);
+    let Decided { hosts, records, left } = bench.learning.accept(&bench.state, &[]).unwrap();
+    let names: Vec<&str> = records.iter().map(|record| &record.name[15..]).collect();
+    assert_eq!((names, left), (vec!["21", "22", "31", "32", "51", "52"], 5));
+    bench.carry_out(hosts, records, 1000);
+    let list = bench.learning.unknown(&bench.state, bench.now);
+    assert!(list.len() == 5 && list.iter().all(|host| host.why.contains("as many learnt names as it may")), "{list:?}");
+    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[]).unwrap();
+    assert_eq!((records.len(), left), (0, 5));
+    // What an operator names, he wants.
+    let name = bench.state.parse(&list[0].name).unwrap();
+    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[name]).unwrap();
+    assert_eq!((records.len(), left), (1, 0));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Writer {
         let (true, Ok(node)) = (self.store.is_some(), self.state.node(switch)) else { return Ok(()) };
         let at_ms = api::clock::unix_ms();
         self.shared.learning.set_forgetful(node, forgetful, now());
-        let Decided { hosts, mut records } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
+        let Decided { hosts, mut records, .. } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
         if records.is_empty() {
             return Ok(());
         }
