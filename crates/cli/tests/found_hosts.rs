@@ -1,9 +1,12 @@
 //! A network of which nothing is declared but the ports of its switches. Hosts with Linux's own network stack reach each other and
 //! move, and an attacker among them fills a quota.
 
+#[path = "found_hosts/multicast.rs"]
+mod multicast;
 mod support;
 
 use api::v1;
+use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
@@ -20,6 +23,7 @@ netio::tests! {
         a_host_that_says_nothing_is_forgotten_and_one_that_speaks_is_not,
         what_a_host_says_to_everybody_is_heard_by_its_tenant_alone,
         a_multicast_is_heard_by_hosts_that_joined_its_group_and_by_no_other,
+        what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word,
     ],
     anywhere: []
 }
@@ -476,7 +480,7 @@ fn a_multicast_is_heard_by_hosts_that_joined_its_group_and_by_no_other() {
         ears.leave_multicast_v4(&v4, &Ipv4Addr::new(10, 0, 0, 2)).unwrap();
         Ears::of(&two).end_of_group(&mouth);
         soon(runtime, "the list has the other group alone", async || {
-            let list = client.clone().list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+            let list = client.clone().list_groups(v1::ListGroupsRequest::default()).await.unwrap().into_inner();
             list.subscribed.len() == 1 && list.subscribed[0].group == "ff15::7"
         });
         let (mut heard, began) = (Vec::new(), Instant::now());

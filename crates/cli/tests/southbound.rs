@@ -216,7 +216,7 @@ async fn switches_are_told_who_wants_a_group_and_go_on_as_before_while_a_control
     // What is said of a name that is elsewhere counts for nothing.
     let other = Manual::attach_for_groups(&site, "s2", Some(wants(1, &[1, 2]))).await;
     while one.told().await != Some((two(), vec![])) {}
-    let list = client.list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+    let list = client.list_groups(v1::ListGroupsRequest::default()).await.unwrap().into_inner();
     let [v1::Subscribed { tenant: 0, group, name, at: Some(at) }] = &list.subscribed[..] else { panic!("{list:?}") };
     assert_eq!((&**group, &*two()[0], &*at.switch), ("239.1.2.3", &**name, "s2"));
     assert!(list.snooping && list.tenants == [0]);
@@ -273,7 +273,7 @@ async fn each_of_several_controllers_is_told_what_hosts_want() {
         shared.set_subscriptions(wants(number, names));
         for client in &clients {
             eventually("both are told", async || {
-                let list = client.clone().list_groups(v1::ListGroupsRequest {}).await.unwrap().into_inner();
+                let list = client.clone().list_groups(v1::ListGroupsRequest::default()).await.unwrap().into_inner();
                 list.subscribed.len() == names.len()
             })
             .await;

@@ -3,7 +3,6 @@
 use crate::groups;
 use crate::learning;
 use crate::store::{EtcdAddress, EtcdTls};
-use crate::subscriptions;
 use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -251,7 +250,7 @@ impl Config {
     /// bytes, and there are at most 8 parts for every thousand names. What hosts want of multicasts is said beside, also by a switch
     /// that another controller, or another configuration, had ask for it.
     pub fn report_bytes(&self) -> usize {
-        (REPORT_BYTES + subscriptions::MOST_BYTES + self.max_names / 4).min(self.limits.message_bytes)
+        (REPORT_BYTES + api::groups::MOST_BYTES + self.max_names / 4).min(self.limits.message_bytes)
     }
 
     /// Reads and validates the file.

@@ -12,6 +12,7 @@ use crate::learning::Decided;
 use crate::north::drain::What;
 use crate::shared::Shared;
 use crate::store::{RowChange, Sum};
+use crate::subscriptions::Asked;
 use crate::telemetry::Telemetry;
 use crate::writer::Job;
 use api::audit::Audit;
@@ -418,17 +419,32 @@ impl Northbound for North {
         Ok(Response::new(list.await?))
     }
 
-    async fn list_groups(&self, _: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
+    async fn list_groups(&self, request: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
+        let ask = request.into_inner();
+        let limit = if ask.limit == 0 { DEFAULT_PAGE } else { (ask.limit as usize).min(MAX_PAGE) };
         let shared = Arc::clone(&self.shared);
-        let subscribed = self.read(move |state| shared.subscriptions.list(state)).await?;
         let settings = self.shared.groups.get().cloned().unwrap_or_default();
-        Ok(Response::new(v1::GroupList {
-            subscribed,
-            tenants: settings.tenants.iter().copied().collect(),
-            snooping: settings.snooping,
-            floods_unknown: settings.unknown_multicast == Unknown::Flood,
-            mdns_for_all: settings.mdns == Mdns::All,
-        }))
+        let list = self.read(move |state| {
+            let asked = Asked::read(state, &ask)?;
+            let (subscribed, more) = shared.subscriptions.page(state, &asked, limit);
+            let rib = state.network.rib();
+            rib.watch(&settings.tenants);
+            let most = settings.max_names as usize;
+            let crowded = settings.tenants.iter().copied().filter(|tenant| rib.len_of(*tenant) > most).collect();
+            let tenant = ask.tenant.filter(|tenant| settings.tenants.contains(tenant));
+            let members = tenant.and_then(|tenant| rib.names_of(tenant, most).ok());
+            Ok::<_, Status>(v1::GroupList {
+                subscribed,
+                tenants: settings.tenants.iter().copied().collect(),
+                snooping: settings.snooping,
+                floods_unknown: settings.unknown_multicast == Unknown::Flood,
+                mdns_for_all: settings.mdns == Mdns::All,
+                more,
+                crowded,
+                members: members.map(|names| shared.subscriptions.members(&names)),
+            })
+        });
+        list.await?.map(Response::new)
     }
 
     async fn accept_hosts(&self, request: Request<v1::AcceptHostsRequest>) -> Answer<v1::Changed> {

@@ -10,19 +10,17 @@
 //! Bounds: [`MOST`] groups of the names of a switch; what is above is left out.
 
 use crate::change::State;
+use crate::north::status_of;
+use api::groups::{MOST, bytes_of, from_bytes};
 use api::v1;
-use fib::name::Name;
+use fib::name::{Name, clip};
+use fib::rib::Attachment;
 use fib::topology::NodeId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-
-/// Groups of all names of a switch.
-const MOST: usize = 8192;
-
-/// Bytes of the largest message with them: a name with one group of IPv6 takes 28.
-pub(crate) const MOST_BYTES: usize = 32 * MOST;
+use tonic::Status;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -117,8 +115,16 @@ impl Subscriptions {
             let groups = of_switch.and_then(|of_switch| of_switch.groups.get(name));
             groups.into_iter().flatten().for_each(|group| by_group.entry(*group).or_default().push(index));
         }
-        let group = |(group, names)| v1::WantedGroup { group: bytes_of(group).into(), names };
+        let group = |(group, names)| v1::WantedGroup { group: bytes_of(group), names };
         v1::Wanted { groups: by_group.into_iter().map(group).collect(), of_all }
+    }
+
+    /// Names of a tenant, and those of them that get all groups.
+    pub(crate) fn members(&self, names: &[(Name, Attachment)]) -> v1::GroupMembers {
+        let all = self.lock();
+        let is_known = |node| all.by_node.get(node).is_some_and(|of_switch| of_switch.knows == Knows::All);
+        let of_all = names.iter().filter(|(_, at)| !is_known(&at.switch)).map(|(name, _)| name.to_string()).collect();
+        v1::GroupMembers { names: names.iter().map(|(name, _)| name.to_string()).collect(), of_all }
     }
 
     /// How many there are.
@@ -126,29 +132,82 @@ impl Subscriptions {
         self.lock().by_node.values().flat_map(|of_switch| of_switch.groups.values()).map(Vec::len).sum()
     }
 
-    /// All of names that are where it was said, by tenant, group and name.
-    pub(crate) fn list(&self, state: &State) -> Vec<v1::Subscribed> {
+    /// Those of names that are where it was said and that are [asked](Asked) for, by tenant, group and name: the first `limit`, and
+    /// whether there are more. O(all) for each page, and as much memory as a page takes.
+    pub(crate) fn page(&self, state: &State, asked: &Asked, limit: usize) -> (Vec<v1::Subscribed>, bool) {
         let (all, rib) = (self.lock(), state.network.rib());
-        let mut list = Vec::new();
+        let mut page = BinaryHeap::new();
         for (node, of_switch) in &all.by_node {
             for (bytes, groups) in &of_switch.groups {
                 let Ok(name) = Name::from_bytes(state.network.settings().kind, bytes) else { continue };
+                if asked.name.as_ref().is_some_and(|asked| *asked != name) {
+                    continue;
+                }
                 let Some(attachment) = rib.get(&name).filter(|attachment| attachment.switch == *node) else { continue };
-                let place = state.place(attachment.end());
-                list.extend(groups.iter().map(|group| {
-                    let at = v1::LinkEnd { switch: place.switch.clone(), port: place.port.0.into() };
-                    ((attachment.tenant, *group, name.clone()), at)
-                }));
+                let tenant = attachment.tenant;
+                if asked.tenant.is_some_and(|asked| asked != tenant) {
+                    continue;
+                }
+                for group in groups.iter().filter(|group| asked.group.is_none_or(|asked| asked == **group)) {
+                    let row = (tenant, *group, name.clone());
+                    if asked.after.as_ref().is_some_and(|after| row <= *after) {
+                        continue;
+                    }
+                    // One more than fits says whether there are more.
+                    if page.len() <= limit {
+                        page.push(row);
+                    } else if let Some(mut last) = page.peek_mut().filter(|last| row < **last) {
+                        *last = row;
+                    }
+                }
             }
         }
-        list.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let row = |((tenant, group, name), at): ((u32, IpAddr, Name), v1::LinkEnd)| v1::Subscribed {
-            tenant,
-            group: group.to_string(),
-            name: name.to_string(),
-            at: Some(at),
+        drop(all);
+        let mut page = page.into_sorted_vec();
+        let more = page.len() > limit;
+        page.truncate(limit);
+        let row = |(tenant, group, name): Row| {
+            let place = rib.get(&name).map(|attachment| state.place(attachment.end()));
+            let at = place.map(|place| v1::LinkEnd { switch: place.switch, port: place.port.0.into() });
+            v1::Subscribed { tenant, group: group.to_string(), name: name.to_string(), at }
         };
-        list.into_iter().map(row).collect()
+        (page.into_iter().map(row).collect(), more)
+    }
+}
+
+/// That a name of a tenant wants a group.
+type Row = (u32, IpAddr, Name);
+
+/// What a list is to have.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// What comes after this.
+    after: Option<Row>,
+    group: Option<IpAddr>,
+    tenant: Option<u32>,
+    name: Option<Name>,
+}
+
+impl Asked {
+    /// Reads a request, except its limit.
+    pub(crate) fn read(state: &State, ask: &v1::ListGroupsRequest) -> Result<Asked, Status> {
+        let group = |text: &str| match text.parse::<IpAddr>() {
+            Ok(group) if group.is_multicast() => Ok(group),
+            _ => {
+                let text = clip(text);
+                Err(Status::invalid_argument(format!(
+                    "`{text}` is no multicast group: write one like 239.1.2.3 or ff05::9"
+                )))
+            }
+        };
+        let name = |text: &str| state.parse(text).map_err(|refusal| status_of(&refusal));
+        let after = ask.after.as_ref().map(|row| Ok::<_, Status>((row.tenant, group(&row.group)?, name(&row.name)?)));
+        Ok(Asked {
+            after: after.transpose()?,
+            group: Some(&*ask.group).filter(|text| !text.is_empty()).map(group).transpose()?,
+            tenant: ask.tenant,
+            name: Some(&*ask.name).filter(|text| !text.is_empty()).map(name).transpose()?,
+        })
     }
 }
 
@@ -178,7 +237,7 @@ fn groups_of(subscribers: &[v1::Subscriber]) -> HashMap<[u8; 6], Vec<IpAddr>> {
     let mut all = HashMap::new();
     for v1::Subscriber { name, groups } in subscribers {
         let Ok(name) = <[u8; 6]>::try_from(&name[..]) else { continue };
-        let mut groups: Vec<IpAddr> = groups.iter().filter_map(|bytes| group(bytes)).take(left).collect();
+        let mut groups: Vec<IpAddr> = groups.iter().filter_map(|bytes| from_bytes(bytes)).take(left).collect();
         groups.sort_unstable();
         groups.dedup();
         left -= groups.len();
@@ -189,35 +248,26 @@ fn groups_of(subscribers: &[v1::Subscriber]) -> HashMap<[u8; 6], Vec<IpAddr>> {
     all
 }
 
-/// The bytes of a group, as they are sent.
-fn bytes_of(group: IpAddr) -> Vec<u8> {
-    match group {
-        IpAddr::V4(group) => group.octets().to_vec(),
-        IpAddr::V6(group) => group.octets().to_vec(),
-    }
-}
-
-fn group(bytes: &[u8]) -> Option<IpAddr> {
-    let v4 = || <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    let group = <[u8; 16]>::try_from(bytes).map(IpAddr::from).or_else(|_| v4()).ok()?;
-    group.is_multicast().then_some(group)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::{Change, Place, Record};
+    use crate::hosts::Hosts;
+    use fib::action::PortId;
+    use fib::network::{Network, Settings};
+    use lookup::hash::SecretKey;
 
     const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn said(session: u64, number: u64, asking: bool, groups: &[&str]) -> v1::Subscriptions {
-        let groups = groups.iter().map(|group| bytes_of(group.parse().unwrap()).into()).collect();
+        let groups = groups.iter().map(|group| bytes_of(group.parse().unwrap())).collect();
         let subscribers = vec![v1::Subscriber { name: A.to_vec().into(), groups }];
         v1::Subscriptions { session, number, asking, subscribers }
     }
 
     fn groups_at(all: &Subscriptions, node: u32) -> Vec<String> {
         let wanted = all.wanted(&[(NodeId(node), A)]);
-        let text = |wanted: v1::WantedGroup| group(&wanted.group).unwrap().to_string();
+        let text = |wanted: v1::WantedGroup| from_bytes(&wanted.group).unwrap().to_string();
         wanted.groups.into_iter().map(text).collect()
     }
 
@@ -269,6 +319,80 @@ mod tests {
     }
 
     #[test]
+    fn pages_have_each_row_once_and_in_order_and_filters_leave_out_the_others() {
+        let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
+        let mut state = State { network, hosts: Hosts::default() };
+        let text = |i: u8| format!("02:00:00:00:00:{i:02x}");
+        let place = |switch: &str| Place { switch: switch.to_owned(), port: PortId(1) };
+        let record = |i: u8| Record {
+            name: text(i),
+            host: if i.is_multiple_of(3) { "a" } else { "b" }.to_owned(),
+            tenant: u32::from(i % 2),
+            ip: None,
+        };
+        for change in [
+            Change::AddSwitches { names: vec!["s1".to_owned(), "s2".to_owned()] },
+            Change::AddHosts { hosts: vec![("a".to_owned(), place("s1")), ("b".to_owned(), place("s2"))] },
+            Change::PutNames { records: (0..30).map(record).collect(), only_new: true },
+        ] {
+            state.carry_out(change).unwrap();
+        }
+        let all = Subscriptions::default();
+        let groups = ["239.0.0.1", "239.0.0.2", "ff05::1"];
+        // Both switches say it of all names; it counts where a name is.
+        for switch in ["s1", "s2"] {
+            let bytes = || groups.iter().map(|group| bytes_of(group.parse().unwrap())).collect();
+            let subscriber = |i: u8| v1::Subscriber { name: vec![2, 0, 0, 0, 0, i].into(), groups: bytes() };
+            let subscribers = (0..40).map(subscriber).collect();
+            all.hear(state.node(switch).unwrap(), Some(v1::Subscriptions { subscribers, ..Default::default() }));
+        }
+        let rows = |ask: &v1::ListGroupsRequest, limit| {
+            let (page, more) = all.page(&state, &Asked::read(&state, ask).unwrap(), limit);
+            for row in &page {
+                let index = u8::from_str_radix(&row.name[15..], 16).unwrap();
+                assert_eq!(row.at.as_ref().unwrap().switch, if index.is_multiple_of(3) { "s1" } else { "s2" });
+            }
+            (page, more)
+        };
+        let (whole, more) = rows(&v1::ListGroupsRequest::default(), 1000);
+        assert_eq!((whole.len(), more), (90, false));
+        let key = |row: &v1::Subscribed| (row.tenant, row.group.parse::<IpAddr>().unwrap(), row.name.clone());
+        assert!(whole.is_sorted_by_key(key));
+        for limit in [1, 7, 89, 90, 91] {
+            let (mut pages, mut after) = (Vec::new(), None);
+            loop {
+                let (page, more) = rows(&v1::ListGroupsRequest { after, ..Default::default() }, limit);
+                assert!(page.len() == limit || !more);
+                after = page.last().cloned();
+                pages.extend(page);
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(pages, whole, "pages of {limit}");
+        }
+        let asks = [
+            v1::ListGroupsRequest { tenant: Some(1), ..Default::default() },
+            v1::ListGroupsRequest { group: "ff05::1".to_owned(), ..Default::default() },
+            v1::ListGroupsRequest { name: text(4), ..Default::default() },
+            v1::ListGroupsRequest {
+                tenant: Some(0),
+                group: "239.0.0.2".to_owned(),
+                name: text(4),
+                ..Default::default()
+            },
+        ];
+        assert_eq!(asks.each_ref().map(|ask| rows(ask, 1000).0.len()), [45, 30, 3, 1]);
+        for wrong in [
+            v1::ListGroupsRequest { group: "10.0.0.1".to_owned(), ..Default::default() },
+            v1::ListGroupsRequest { name: "nobody".to_owned(), ..Default::default() },
+            v1::ListGroupsRequest { after: Some(v1::Subscribed::default()), ..Default::default() },
+        ] {
+            assert!(Asked::read(&state, &wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn what_a_switch_says_is_bounded() {
         let all = Subscriptions::default();
         let subscriber = |i: u32| v1::Subscriber {
@@ -278,13 +402,5 @@ mod tests {
         let subscribers: Vec<_> = (0..100).map(subscriber).collect();
         all.hear(NodeId(1), Some(v1::Subscriptions { subscribers, ..v1::Subscriptions::default() }));
         assert_eq!(all.count(), MOST);
-        let single = |i: u32| v1::Subscriber { groups: subscriber(i).groups[..1].to_vec(), ..subscriber(i) };
-        let most = v1::Subscriptions {
-            session: u64::MAX,
-            number: u64::MAX,
-            asking: true,
-            subscribers: (0..MOST as u32).map(single).collect(),
-        };
-        assert!(prost::Message::encoded_len(&most) <= MOST_BYTES);
     }
 }

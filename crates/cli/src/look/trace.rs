@@ -7,8 +7,10 @@ use command::output::{Exit, Failure, Output, write_out};
 use fib::name::{Name, NameKind};
 use serde::Serialize;
 use std::fmt::Write;
-use switch::groups::{group_of, is_for_all};
+use switch::groups::{Groups, Snooping, Told, Wanted, group_of, is_for_all, may_be_copied};
 use switch::parse::{NameField, Names};
+use switch::plane::Mac;
+use switch::subscriptions::Timing;
 
 /// Bytes of an Ethernet header: from as many bytes of hexadecimal digits on, a text is a frame.
 const HEADER: usize = 14;
@@ -101,6 +103,7 @@ async fn trace(
 #[derive(Serialize)]
 struct CopyRow {
     name: String,
+    why: &'static str,
 }
 
 /// Says who gets a frame to everybody: each copy is a frame to a name.
@@ -108,61 +111,85 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
     let sender = Name::from_bytes(NameKind::Mac, &frame[6..12]);
     let sender = sender.map_err(|error| Failure::new(Exit::BadInput, format!("its source is no name: {error}")))?;
     let record = answer(client.get_name(v1::GetNameRequest { name: sender.to_string() }).await)?;
-    let groups = answer(client.list_groups(v1::ListGroupsRequest {}).await)?;
-    let (audience, sentence) = audience(frame, record.tenant, &groups);
-    let mut names = match audience {
-        Audience::Nobody => Vec::new(),
-        Audience::Subscribers(names) => names,
-        Audience::Tenant => {
-            let (mut names, mut after, mut more) = (Vec::new(), String::new(), true);
-            while more {
-                let request = v1::ListNamesRequest { after, limit: 10_000, ..v1::ListNamesRequest::default() };
-                let page = answer(client.list_names(request).await)?;
-                (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
-                let of_tenant = page.names.into_iter().filter(|other| other.tenant == record.tenant);
-                names.extend(of_tenant.map(|other| other.name));
-            }
-            names
-        }
-    };
-    names.retain(|name| *name != record.name);
+    let mut groups = v1::GroupList::default();
+    let group = group_of(frame, TYPE_AT);
+    let (mut after, mut more) = (None, true);
+    while more {
+        // Of a frame to no group the members are asked for alone.
+        let limit = if group.is_none() { 1 } else { 10_000 };
+        let (group_text, name) = (group.map(|group| group.to_string()).unwrap_or_default(), String::new());
+        let ask = v1::ListGroupsRequest { after, limit, group: group_text, tenant: Some(record.tenant), name };
+        let mut page = answer(client.list_groups(ask).await)?;
+        (after, more) = (page.subscribed.last().cloned(), page.more && group.is_some());
+        page.subscribed.splice(0..0, groups.subscribed);
+        groups = page;
+    }
+    let (names, sentence) = audience(frame, record.tenant, &groups);
     if !out.is_json() {
         write_out(&format!("{}, tenant {}: {sentence}\n", plain(&record.name), record.tenant))?;
     }
     let is_heard = !names.is_empty();
-    out.rows(&names.into_iter().map(|name| CopyRow { name }).collect::<Vec<_>>())?;
+    out.rows(&names)?;
     if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "nobody gets it")) }
 }
 
-#[derive(PartialEq, Debug)]
-enum Audience {
-    Nobody,
-    Subscribers(Vec<String>),
-    Tenant,
+/// Who gets a frame to everybody from a name of a tenant, and why: those whom its switch, told the same, makes copies for.
+fn audience(frame: &[u8], tenant: u32, list: &v1::GroupList) -> (Vec<CopyRow>, String) {
+    let nobody = |why: &str| (Vec::new(), why.to_owned());
+    if !list.tenants.contains(&tenant) {
+        return nobody(
+            "it is among no `[groups] tenants` in controller.toml, so its switch answers the frame or drops it",
+        );
+    }
+    let Some(members) = list.members.as_ref().filter(|_| !list.crowded.contains(&tenant)) else {
+        return nobody(
+            "it has more names than groups.max_names in controller.toml, so nothing is carried to everybody",
+        );
+    };
+    if !may_be_copied(frame, TYPE_AT) {
+        return nobody(
+            "no switch passes such a frame on: it is for one link alone, or claims an address for everybody",
+        );
+    }
+    let macs = |texts: &[String]| texts.iter().filter_map(|text| mac_of(text)).collect::<Vec<_>>();
+    let group = group_of(frame, TYPE_AT);
+    let joined: Vec<Mac> = list.subscribed.iter().filter_map(|row| mac_of(&row.name)).collect();
+    let by_group = group.map(|group| (group, joined.clone())).into_iter().collect();
+    let of_all = macs(&members.of_all);
+    let wanted = Some(Wanted { by_group, of_all: of_all.clone() });
+    let v1::GroupList { floods_unknown, mdns_for_all, .. } = *list;
+    let snooping = list.snooping.then(|| Snooping { timing: Timing::new(1), floods_unknown, mdns_for_all });
+    let groups = Groups::new(None);
+    groups.tell(snooping, [Told { id: tenant, names: macs(&members.names), wanted }]);
+    let sender = frame.get(6..12).and_then(|sender| Mac::try_from(sender).ok()).unwrap_or_default();
+    let heard = groups.audience(sender, group).unwrap_or_default();
+    let group = group.filter(|group| list.snooping && !is_for_all(*group, list.mdns_for_all));
+    let other = |name: &&Mac| **name != sender;
+    let others = heard.iter().filter(other).count();
+    let sentence = match group {
+        None => {
+            "a question that its switch can answer goes no further; each other name of the tenant gets a copy of the rest"
+                .to_owned()
+        }
+        Some(group) if joined.iter().any(|name| *name != sender) => format!("those who have joined {group} get a copy"),
+        Some(group) if list.floods_unknown => format!("no other name has joined {group}, so each gets a copy"),
+        Some(group) if others > 0 => format!("no other name has joined {group}; nobody knows of these whether they want it"),
+        Some(group) => format!("no other name has joined {group}"),
+    };
+    let row = |mac: &Mac| {
+        let why = match group {
+            None => "everybody hears it",
+            Some(_) if joined.contains(mac) => "has joined",
+            Some(_) if of_all.contains(mac) => "gets all groups: nobody knows what it wants",
+            Some(_) => "nobody else has joined",
+        };
+        Some(CopyRow { name: Name::from_bytes(NameKind::Mac, mac).ok()?.to_string(), why })
+    };
+    (heard.iter().filter(other).filter_map(row).collect(), sentence)
 }
 
-/// Who gets a frame to everybody from a name of a tenant, and why.
-fn audience(frame: &[u8], tenant: u32, groups: &v1::GroupList) -> (Audience, String) {
-    if !groups.tenants.contains(&tenant) {
-        let why = "it is among no `[groups] tenants` in controller.toml, so its switch answers the frame or drops it";
-        return (Audience::Nobody, why.to_owned());
-    }
-    let of_ip = group_of(frame, TYPE_AT).filter(|_| groups.snooping);
-    let Some(group) = of_ip.filter(|group| !is_for_all(*group, groups.mdns_for_all)) else {
-        let why = "a question that its switch can answer goes no further; each other name of the tenant gets a copy of the rest";
-        return (Audience::Tenant, why.to_owned());
-    };
-    let text = group.to_string();
-    // A sender that wants its own group is no other host that does.
-    let sender = Name::from_bytes(NameKind::Mac, frame.get(6..12).unwrap_or_default()).map(|name| name.to_string());
-    let is_other = |row: &v1::Subscribed| sender.as_ref().is_ok_and(|sender| row.name != *sender);
-    let wants = |row: &&v1::Subscribed| row.tenant == tenant && row.group == text && is_other(row);
-    let names: Vec<String> = groups.subscribed.iter().filter(wants).map(|row| row.name.clone()).collect();
-    match (names.is_empty(), groups.floods_unknown) {
-        (false, _) => (Audience::Subscribers(names), format!("those who have joined {group} get a copy")),
-        (true, true) => (Audience::Tenant, format!("no other name has joined {group}, so each gets a copy")),
-        (true, false) => (Audience::Nobody, format!("no other name has joined {group}")),
-    }
+fn mac_of(text: &str) -> Option<Mac> {
+    Mac::try_from(Name::parse(NameKind::Mac, text).ok()?.as_bytes()).ok()
 }
 
 fn text(
@@ -251,30 +278,47 @@ mod tests {
             bytes_of(&format!("{ethernet} 020000000002 0800 4500001c00000000401100000a000001{ip} 0035003500080000"))
                 .unwrap()
         };
-        let row = v1::Subscribed { tenant: 7, group: "239.1.2.3".to_owned(), name: "a".to_owned(), at: None };
-        let groups = v1::GroupList {
-            subscribed: vec![v1::Subscribed { tenant: 8, name: "b".to_owned(), ..row.clone() }, row],
-            tenants: vec![7],
+        let name = |i: u8| format!("02:00:00:00:00:{i:02x}");
+        let row = |i| v1::Subscribed { tenant: 7, group: "239.1.2.3".to_owned(), name: name(i), at: None };
+        let members = v1::GroupMembers { names: (1..5).map(name).collect(), of_all: vec![name(4)] };
+        let list = v1::GroupList {
+            subscribed: vec![row(1)],
+            tenants: vec![7, 9],
             snooping: true,
-            floods_unknown: false,
             mdns_for_all: true,
+            crowded: vec![9],
+            members: Some(members),
+            ..v1::GroupList::default()
         };
-        let gets = |frame: &[u8], tenant, groups: &v1::GroupList| audience(frame, tenant, groups).0;
-        let (wanted, other) = (to("01005e010203", "ef010203"), to("01005e010204", "ef010204"));
+        let gets = |frame: &[u8], tenant, list: &v1::GroupList| -> Vec<(u8, &str)> {
+            let rows = audience(frame, tenant, list).0;
+            rows.iter().map(|row| (row.name[15..].parse().unwrap(), row.why)).collect()
+        };
+        let who = |frame: &[u8], list: &v1::GroupList| gets(frame, 7, list).iter().map(|row| row.0).collect::<Vec<_>>();
+        let wanted = to("01005e010203", "ef010203");
+        let other = to("01005e010204", "ef010204");
+        let nobody_joined = |list: &v1::GroupList| v1::GroupList { subscribed: vec![], ..list.clone() };
+        let unknown = "gets all groups: nobody knows what it wants";
+        assert_eq!(gets(&wanted, 7, &list), [(1, "has joined"), (4, unknown)]);
+        assert_eq!(gets(&other, 7, &nobody_joined(&list)), [(4, unknown)]);
+        assert!(gets(&wanted, 8, &list).is_empty());
+        let (rows, why) = audience(&wanted, 9, &list);
+        assert!(rows.is_empty() && why.contains("max_names"), "{why}");
         let mdns = to("01005e0000fb", "e00000fb");
-        assert_eq!(gets(&wanted, 7, &groups), Audience::Subscribers(vec!["a".to_owned()]));
-        assert_eq!((gets(&wanted, 8, &groups), gets(&other, 7, &groups)), (Audience::Nobody, Audience::Nobody));
-        assert_eq!(gets(&mdns, 7, &groups), Audience::Tenant);
-        assert_eq!(gets(&to("ffffffffffff", "ffffffff"), 7, &groups), Audience::Tenant);
-        let flood = v1::GroupList { floods_unknown: true, mdns_for_all: false, ..groups.clone() };
-        assert_eq!((gets(&other, 7, &flood), gets(&mdns, 7, &flood)), (Audience::Tenant, Audience::Tenant));
-        let own = v1::Subscribed { name: "02:00:00:00:00:02".to_owned(), ..groups.subscribed[1].clone() };
-        let [alone, alone_with_flood] =
-            [&groups, &flood].map(|groups| v1::GroupList { subscribed: vec![own.clone()], ..groups.clone() });
-        assert_eq!(gets(&wanted, 7, &alone), Audience::Nobody, "the sender is the only one");
-        assert_eq!(gets(&wanted, 7, &alone_with_flood), Audience::Tenant);
-        let off = v1::GroupList { snooping: false, ..groups };
-        assert_eq!(gets(&wanted, 7, &off), Audience::Tenant);
+        assert_eq!(who(&mdns, &nobody_joined(&list)), [1, 3, 4]);
+        assert_eq!(who(&to("ffffffffffff", "ffffffff"), &list), [1, 3, 4]);
+        let flood = v1::GroupList { floods_unknown: true, mdns_for_all: false, ..list.clone() };
+        assert_eq!(who(&other, &nobody_joined(&flood)), [1, 3, 4]);
+        assert_eq!(who(&mdns, &nobody_joined(&flood)), [1, 3, 4]);
+        let alone = |list: &v1::GroupList| v1::GroupList { subscribed: vec![row(2)], ..list.clone() };
+        assert_eq!((who(&wanted, &alone(&list)), who(&wanted, &alone(&flood))), (vec![4], vec![1, 3, 4]));
+        let off = v1::GroupList { snooping: false, ..list.clone() };
+        assert_eq!(who(&other, &nobody_joined(&off)), [1, 3, 4]);
+        // No bridge forwards what is to this address, and nobody believes who says unasked where an address is.
+        assert!(who(&to("0180c2000000", "ef010203"), &list).is_empty());
+        let claim = "ffffffffffff 020000000002 0806 0001080006040002 020000000002 0a000002 000000000000 0a000001";
+        assert!(who(&bytes_of(claim).unwrap(), &list).is_empty());
+        assert_eq!(who(&bytes_of(&claim.replace("06040002", "06040001")).unwrap(), &list), [1, 3, 4]);
     }
 
     #[test]

@@ -19,7 +19,38 @@ pub(crate) enum Verb {
         /// Only this tenant
         #[arg(long)]
         tenant: Option<u32>,
+        /// Only this name
+        #[arg(long, default_value = "", hide_default_value = true)]
+        name: String,
+        /// Those after this row: its tenant, group and name, as in `7,239.1.2.3,02:00:00:00:00:01`
+        #[arg(long)]
+        after: Option<After>,
+        /// At most so many; up to 10,000
+        #[arg(long, default_value_t = 1000)]
+        limit: u32,
     },
+}
+
+/// A row of the list.
+#[derive(Clone)]
+pub(crate) struct After {
+    tenant: u32,
+    group: String,
+    name: String,
+}
+
+impl std::str::FromStr for After {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.splitn(3, ',');
+        let mut next = || parts.next().filter(|part| !part.is_empty());
+        let (Some(tenant), Some(group), Some(name)) = (next(), next(), next()) else {
+            return Err("write tenant, group and name with commas between them");
+        };
+        let tenant = tenant.parse().map_err(|_| "the tenant, which is first, is no number")?;
+        Ok(Self { tenant, group: group.to_owned(), name: name.to_owned() })
+    }
 }
 
 #[derive(Serialize)]
@@ -33,19 +64,28 @@ struct Row {
 
 impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
-        let Verb::List { group, tenant } = self;
-        let list = answer(client.list_groups(v1::ListGroupsRequest {}).await)?;
-        let group = group.map(|group| group.to_string());
-        let is_asked = |row: &Row| {
-            group.as_ref().is_none_or(|group| *group == row.group) && tenant.is_none_or(|tenant| tenant == row.tenant)
-        };
+        let Verb::List { group, tenant, name, after, limit } = self;
+        let group = group.map(|group| group.to_string()).unwrap_or_default();
+        let after = after.map(|After { tenant, group, name }| v1::Subscribed { tenant, group, name, at: None });
+        let ask = v1::ListGroupsRequest { after, limit, group, tenant, name };
+        let list = answer(client.list_groups(ask).await)?;
+        let next = list.subscribed.last().filter(|_| list.more);
+        let next = next.map(|last| format!("{},{},{}", last.tenant, last.group, last.name));
         let row = |v1::Subscribed { tenant, group, name, at }| Row {
             tenant,
             group,
             name,
             at: at.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default(),
         };
-        out.rows(&list.subscribed.into_iter().map(row).filter(is_asked).collect::<Vec<_>>())?;
+        out.rows(&list.subscribed.into_iter().map(row).collect::<Vec<_>>())?;
+        if let Some(next) = next {
+            eprintln!("there are more; go on with --after '{next}'");
+        }
+        for tenant in list.crowded {
+            eprintln!(
+                "fibula: tenant {tenant} has more names than groups.max_names: nothing is carried to everybody there"
+            );
+        }
         if list.tenants.is_empty() {
             eprintln!("fibula: no tenant hears multicasts: see [groups] in controller.toml");
         } else if !list.snooping {
