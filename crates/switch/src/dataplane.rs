@@ -24,7 +24,7 @@ use crate::subscriptions::{self, Allowance, Subscriptions};
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
-use crate::worker::known::Known;
+use crate::worker::known::{Known, Rest};
 use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
@@ -282,6 +282,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 check_source,
                 learns,
                 notes_true,
+                rest: Rest::default(),
                 dhcp,
                 group_gate,
                 allowance: Allowance::new(limits),

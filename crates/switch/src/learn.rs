@@ -48,6 +48,17 @@ const INBOX: usize = 4096;
 /// Sources that a port may note a second, and at once.
 pub const NOTES_PER_SECOND: u32 = 1000;
 
+/// What became of a source that was to be noted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Noted {
+    /// It was not: enough is noted, or somebody else is noting.
+    Not,
+    /// It was noted lately.
+    Lately,
+    /// It is noted now.
+    Now,
+}
+
 /// Who says that he is at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Claim {
@@ -170,20 +181,21 @@ impl Learner {
         self.note_all(index, false, claims, now);
     }
 
-    /// A worker met a source that is true; whether it was noted, now or lately.
+    /// A worker met a source that is true.
     #[cold]
-    pub(crate) fn note_true(&self, index: u8, claim: Claim, now: Instant) -> bool {
+    pub(crate) fn note_true(&self, index: u8, claim: Claim, now: Instant) -> Noted {
         self.note_all(index, true, std::iter::once(claim), now)
     }
 
-    fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> bool {
+    /// The least of what became of them.
+    fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> Noted {
         // Another worker, or the teller, is there: what is missed is heard again.
-        let Ok(mut inbox) = self.inbox.try_lock() else { return false };
+        let Ok(mut inbox) = self.inbox.try_lock() else { return Noted::Not };
         let before = inbox.claims.len();
         inbox.turn(now);
-        let mut all = true;
+        let mut all = Noted::Now;
         for claim in claims {
-            all &= inbox.note(index, are_true, claim, now);
+            all = all.min(inbox.note(index, are_true, claim, now));
         }
         let is_more = inbox.claims.len() > before;
         drop(inbox);
@@ -235,21 +247,21 @@ impl Inbox {
         }
     }
 
-    fn note(&mut self, index: u8, is_true: bool, claim: Claim, now: Instant) -> bool {
+    fn note(&mut self, index: u8, is_true: bool, claim: Claim, now: Instant) -> Noted {
         let noted = (index, claim);
         if self.lately.iter().any(|lately| lately.contains(&noted)) {
-            return true;
+            return Noted::Lately;
         }
         let is_full = self.claims.len() >= INBOX || self.lately[0].len() >= MAX_NOTED;
         let budget = || Budget::full(NOTES_PER_SECOND, now);
         if is_full || !self.budgets.entry((index, is_true)).or_insert_with(budget).take(now) {
             self.counts.left_out += 1;
-            return false;
+            return Noted::Not;
         }
         self.counts.noted += 1;
         self.lately[0].insert(noted);
         self.claims.push(noted);
-        true
+        Noted::Now
     }
 }
 
@@ -343,10 +355,11 @@ mod tests {
         learner.note(0, claims(100_000, 0).into_iter(), later);
         learner.take(usize::MAX);
         let (known, other) = (claims(1, 1 << 20)[0], claims(1, 1 << 21)[0]);
-        assert!(learner.note_true(0, known, later) && learner.note_true(0, known, later));
+        let twice = [(); 2].map(|()| learner.note_true(0, known, later));
+        assert_eq!(twice, [Noted::Now, Noted::Lately]);
         assert_eq!(learner.take(usize::MAX), [(0, known)]);
         let inbox = learner.inbox.lock().unwrap();
-        assert!(!learner.note_true(0, other, later), "nobody has it: it is to be told again");
+        assert_eq!(learner.note_true(0, other, later), Noted::Not, "nobody has it: it is to be told again");
         drop(inbox);
     }
 }

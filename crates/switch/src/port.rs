@@ -5,7 +5,7 @@ use crate::dhcp::Dhcp;
 use crate::groups::Gate;
 use crate::source::CheckSource;
 use crate::subscriptions::Allowance;
-use crate::worker::known::Known;
+use crate::worker::known::{Known, Rest};
 use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
@@ -106,6 +106,8 @@ pub(crate) struct Port {
     pub(crate) learns: bool,
     /// Whether those that are true are noted now and then, too.
     pub(crate) notes_true: bool,
+    /// When it notes the next one.
+    pub(crate) rest: Rest,
     /// Where broadcasts of DHCP go.
     pub(crate) dhcp: Option<Dhcp>,
     /// Which of its frames go to everybody; none: nothing does.

@@ -13,7 +13,7 @@ use super::Worker;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
-use crate::learn::{Claim, may_claim_address};
+use crate::learn::{Claim, Noted, may_claim_address};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
@@ -138,8 +138,14 @@ impl<T: Table> Worker<T> {
             let port = &mut self.ports[entry];
             // One that could not be noted comes again with its next frame. One that waited says who was here.
             let may_note = !self.work.has_waited;
-            if !port.notes_true || may_note && self.shared.learner.note_true(entry as u8, claim(), Instant::now()) {
+            if !port.notes_true {
                 port.known.add(*version, source);
+            } else if may_note && port.rest.is_over(self.work.burst.is_full()) {
+                let noted = self.shared.learner.note_true(entry as u8, claim(), Instant::now());
+                port.rest.begin(noted != Noted::Now);
+                if noted != Noted::Not {
+                    port.known.add(*version, source);
+                }
             }
         }
         let entry = self.work.entry;
