@@ -24,7 +24,7 @@ use crate::subscriptions::{self, Allowance, Subscriptions};
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
-use crate::worker::known::{Known, Rest};
+use crate::worker::known::{Known, Notes};
 use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
@@ -271,7 +271,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
             let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
-            let notes_true = port.notes_true;
+            let notes = port.notes_true.then(Notes::new);
             let dhcp = port.dhcp.filter(|_| port.role == Role::Host).map(Dhcp::new);
             let may_speak = port.role == Role::Host && settings.flows.is_none();
             let group_gate = Gate::new(if may_speak { port.group_frames_per_second } else { 0 });
@@ -281,8 +281,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 acl,
                 check_source,
                 learns,
-                notes_true,
-                rest: Rest::default(),
+                notes,
                 dhcp,
                 group_gate,
                 allowance: Allowance::new(limits),

@@ -51,7 +51,9 @@ pub const NOTES_PER_SECOND: u32 = 1000;
 /// What became of a source that was to be noted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Noted {
-    /// It was not: enough is noted, or somebody else is noting.
+    /// It was not: somebody else is noting.
+    Busy,
+    /// It was not: enough is noted.
     Not,
     /// It was noted lately.
     Lately,
@@ -190,7 +192,7 @@ impl Learner {
     /// The least of what became of them.
     fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> Noted {
         // Another worker, or the teller, is there: what is missed is heard again.
-        let Ok(mut inbox) = self.inbox.try_lock() else { return Noted::Not };
+        let Ok(mut inbox) = self.inbox.try_lock() else { return Noted::Busy };
         let before = inbox.claims.len();
         inbox.turn(now);
         let mut all = Noted::Now;
@@ -359,7 +361,7 @@ mod tests {
         assert_eq!(twice, [Noted::Now, Noted::Lately]);
         assert_eq!(learner.take(usize::MAX), [(0, known)]);
         let inbox = learner.inbox.lock().unwrap();
-        assert_eq!(learner.note_true(0, other, later), Noted::Not, "nobody has it: it is to be told again");
+        assert_eq!(learner.note_true(0, other, later), Noted::Busy, "nobody has it: it is to be told again");
         drop(inbox);
     }
 }

@@ -5,7 +5,7 @@ use crate::dhcp::Dhcp;
 use crate::groups::Gate;
 use crate::source::CheckSource;
 use crate::subscriptions::Allowance;
-use crate::worker::known::{Known, Rest};
+use crate::worker::known::{Known, Notes};
 use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
@@ -104,10 +104,8 @@ pub(crate) struct Port {
     pub(crate) check_source: CheckSource,
     /// Whether sources that are not true are noted.
     pub(crate) learns: bool,
-    /// Whether those that are true are noted now and then, too.
-    pub(crate) notes_true: bool,
-    /// When it notes the next one.
-    pub(crate) rest: Rest,
+    /// Those that are true and were noted; none: they are not noted.
+    pub(crate) notes: Option<Notes>,
     /// Where broadcasts of DHCP go.
     pub(crate) dhcp: Option<Dhcp>,
     /// Which of its frames go to everybody; none: nothing does.

@@ -5,6 +5,9 @@
 //! forgotten whenever any of them goes or moves. A burst is given up at its first source that is not known; so a port with
 //! many hosts pays for few comparisons a burst.
 
+use crate::learn::Noted;
+use std::hash::{BuildHasher, RandomState};
+
 /// Sets of sources, and sources in a set. Sixty hosts find room in most sets.
 const SETS: usize = 64;
 const WAYS: usize = 4;
@@ -55,49 +58,153 @@ impl Known {
     }
 }
 
-/// After a source that was noted in vain, because it was noted lately or enough is noted, a port that is busy notes none for
-/// some bursts. A port may note a thousand a second, and a busy one has hundreds of thousands of bursts: with more hosts than are
-/// known here, nearly all tries were in vain, and took a clock, a lock and two searches each.
-#[derive(Debug, Default)]
-pub(crate) struct Rest {
-    /// Full bursts that are left.
-    bursts: u8,
+/// Sets of sources, and sources in a set, of [`Notes`]: 64 KiB. Of 4,000 hosts nearly all find room.
+const NOTED_SETS: usize = 1024;
+const NOTED_WAYS: usize = 8;
+
+/// Which true sources of a port were noted within its period, and when the port notes the next one.
+///
+/// A source that is here is not tried again, which takes no clock and no lock; so the one of a burst that is tried is one that was
+/// not noted yet, however many others speak. After a try for which there was no budget a port that is busy tries none for some
+/// bursts: it may note a thousand a second, and has hundreds of thousands of bursts.
+pub(crate) struct Notes {
+    period: u32,
+    sets: Box<[[u64; NOTED_WAYS]]>,
+    /// Which source of a set makes room.
+    next: usize,
+    /// Odd, and nobody else's: no host can choose its set.
+    key: u64,
+    /// Full bursts without a try that are left.
+    rest: u8,
 }
 
 /// So many bursts: a port of 500,000 bursts a second still tries thirty times as often as it may note.
 const REST: u8 = 15;
 
-impl Rest {
-    /// Whether to note a source of this burst. One that is not full is not of a busy port.
-    #[inline]
-    pub(crate) fn is_over(&mut self, is_full: bool) -> bool {
-        if self.bursts == 0 || !is_full {
-            return true;
-        }
-        self.bursts -= 1;
-        false
+impl Notes {
+    pub(crate) fn new() -> Self {
+        let key = RandomState::new().hash_one(0_u64) | 1;
+        let sets = vec![[NONE; NOTED_WAYS]; NOTED_SETS].into_boxed_slice();
+        Self { period: 0, sets, next: 0, key, rest: 0 }
     }
 
     #[inline]
-    pub(crate) fn begin(&mut self, in_vain: bool) {
-        self.bursts = if in_vain { REST } else { 0 };
+    fn set(&self, source: u64) -> usize {
+        (source.wrapping_mul(self.key) >> (64 - NOTED_SETS.trailing_zeros())) as usize
+    }
+
+    #[inline]
+    fn has(&self, source: u64) -> bool {
+        self.sets[self.set(source)].iter().fold(false, |held, &noted| held | (noted == source))
+    }
+
+    fn add(&mut self, source: u64) {
+        let at = self.set(source);
+        self.next = (self.next + 1) % NOTED_WAYS;
+        let set = &mut self.sets[at];
+        let free = set.iter().position(|&noted| noted == NONE);
+        set[free.unwrap_or(self.next)] = source;
+    }
+
+    /// Tries to note the first of these true sources of a burst that was not noted in this period. Returns the first source if it
+    /// need not be tried again. A burst that is not full is of no busy port.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        period: u32,
+        is_full: bool,
+        mut sources: impl Iterator<Item = u64>,
+        try_one: impl FnOnce(u64) -> Noted,
+    ) -> Option<u64> {
+        if self.period != period {
+            self.period = period;
+            self.sets.fill([NONE; NOTED_WAYS]);
+            self.rest = 0;
+        }
+        let first = sources.next()?;
+        let known = self.has(first).then_some(first);
+        if self.rest > 0 && is_full {
+            self.rest -= 1;
+            return known;
+        }
+        let tried = if known.is_none() { Some(first) } else { sources.find(|source| !self.has(*source)) };
+        let Some(tried) = tried else { return known };
+        match try_one(tried) {
+            Noted::Now | Noted::Lately => {
+                self.add(tried);
+                Some(first)
+            }
+            // Somebody else was noting: the next burst tries again.
+            Noted::Busy => known,
+            Noted::Not => {
+                self.rest = REST;
+                known
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::{Claim, Learner};
     use lookup::testkit::{Rng, seed};
+    use netio::BURST;
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
 
     #[test]
-    fn a_busy_port_rests_after_a_try_in_vain_and_no_other_does() {
-        let mut rest = Rest::default();
-        let tries = |rest: &mut Rest, is_full, in_vain| {
-            (0..160).filter(|_| rest.is_over(is_full).then(|| rest.begin(in_vain)).is_some()).count()
+    fn a_busy_port_rests_for_want_of_budget_and_for_nothing_else() {
+        let mut notes = Notes::new();
+        let mut source = 0;
+        let mut tries = |is_full, noted| {
+            let mut n = 0;
+            for _ in 0..160 {
+                source += 1;
+                notes.note(0, is_full, std::iter::once(source), |_| {
+                    n += 1;
+                    noted
+                });
+            }
+            n
         };
-        assert_eq!(tries(&mut rest, true, false), 160);
-        assert_eq!(tries(&mut rest, true, true), 10);
-        assert_eq!(tries(&mut rest, false, true), 160);
+        for noted in [Noted::Now, Noted::Lately, Noted::Busy] {
+            assert_eq!(tries(true, noted), 160, "{noted:?}");
+        }
+        assert_eq!((tries(true, Noted::Not), tries(false, Noted::Not)), (10, 160));
+    }
+
+    /// An access point with 200 busy hosts, and one that says something each second.
+    #[test]
+    fn a_host_that_speaks_seldom_is_noted_in_each_period_among_busy_ones() {
+        const QUIET: u64 = 1 << 47;
+        let mut rng = Rng::new(seed());
+        let (learner, start) = (Learner::default(), Instant::now());
+        let busy: Vec<u64> = (0..200).map(|_| rng.below(QUIET)).collect();
+        let (mut known, mut notes) = (Known::new(), Notes::new());
+        let bytes = |source: u64| Claim::new(&source.to_le_bytes()[..6], None);
+        for period in 0..4_u32 {
+            let mut noted = BTreeSet::new();
+            // Five seconds, and a full burst each millisecond.
+            for ms in 0..5000_u64 {
+                let now = start + Duration::from_millis(5000 * u64::from(period) + ms);
+                let mut burst: Vec<u64> = (0..BURST).map(|_| busy[rng.below(200) as usize]).collect();
+                if ms % 1000 == 500 {
+                    burst[rng.below(BURST as u64) as usize] = QUIET;
+                }
+                // As the worker has it.
+                let version = u64::from(period);
+                let Some(at) = known.first_unknown(version, &burst) else { continue };
+                let try_one = |source| learner.note_true(0, bytes(source), now);
+                if let Some(source) = notes.note(period, true, burst[at..].iter().copied(), try_one) {
+                    known.add(version, source);
+                }
+                noted.extend(learner.take(usize::MAX).iter().map(|(_, claim)| claim.name().to_vec()));
+            }
+            for source in busy.iter().chain([&QUIET]) {
+                assert!(noted.contains(bytes(*source).name()), "{source:012x} in period {period}");
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::Worker;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
-use crate::learn::{Claim, Noted, may_claim_address};
+use crate::learn::{Claim, may_claim_address};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
@@ -104,7 +104,7 @@ impl<T: Table> Worker<T> {
         };
         if checked == Checked::Mac {
             // What is known is for one period where true sources are to be noted as well.
-            let period = if port.notes_true { u64::from(self.shared.learner.period()) } else { 0 };
+            let period = if port.notes.is_some() { u64::from(self.shared.learner.period()) } else { 0 };
             sources.version = plane.local.version() ^ period << PERIOD_SHIFT;
             let unknown = port.known.first_unknown(sources.version, &sources.names[..n]);
             if unknown.is_none() && sources.more == 0 && sources.whole == first(n) {
@@ -132,20 +132,25 @@ impl<T: Table> Worker<T> {
         let Some(plane) = &self.work.plane else { return };
         let (here, wrong, reasons) = self.judge(plane, checked);
         let Sources { version, unknown, names, .. } = &self.work.sources;
-        if checked == Checked::Mac && u64::from(here) >> unknown & 1 != 0 {
-            let (entry, source) = (self.work.entry, names[*unknown]);
-            let claim = || Claim::new(&source.to_le_bytes()[..6], None);
-            let port = &mut self.ports[entry];
+        // True ones from the first that was not known on. Whoever makes up sources hides none of them.
+        let trues = here & u32::MAX.checked_shl(*unknown as u32).unwrap_or(0);
+        if checked == Checked::Mac && trues != 0 {
+            let port = &mut self.ports[self.work.entry];
+            let mut trues = ones(trues).map(|i| names[i]);
             // One that could not be noted comes again with its next frame. One that waited says who was here.
-            let may_note = !self.work.has_waited;
-            if !port.notes_true {
-                port.known.add(*version, source);
-            } else if may_note && port.rest.is_over(self.work.burst.is_full()) {
-                let noted = self.shared.learner.note_true(entry as u8, claim(), Instant::now());
-                port.rest.begin(noted != Noted::Now);
-                if noted != Noted::Not {
-                    port.known.add(*version, source);
+            let source = match &mut port.notes {
+                None => trues.next(),
+                Some(_) if self.work.has_waited => None,
+                Some(notes) => {
+                    let (learner, index) = (&self.shared.learner, self.work.entry as u8);
+                    let claim = |source: u64| Claim::new(&source.to_le_bytes()[..6], None);
+                    notes.note(learner.period(), self.work.burst.is_full(), trues, |source| {
+                        learner.note_true(index, claim(source), Instant::now())
+                    })
                 }
+            };
+            if let Some(source) = source {
+                port.known.add(*version, source);
             }
         }
         let entry = self.work.entry;
