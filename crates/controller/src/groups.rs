@@ -17,7 +17,7 @@ use crate::writer::Job;
 use api::v1;
 use bytes::Bytes;
 use fib::name::Name;
-use fib::rib::Attachment;
+use fib::rib::{Attachment, Rib};
 use fib::topology::NodeId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +138,12 @@ impl Members {
 
 type ByTenant = BTreeMap<u32, Members>;
 
+/// The names of one of the tenants, none if there are more than `most`; and the number that changes with them.
+fn names_of(rib: &Rib, tenants: &BTreeSet<u32>, tenant: u32, most: usize) -> (u64, Option<Vec<(Name, Attachment)>>) {
+    let versions = rib.watch(tenants);
+    (versions.get(&tenant).copied().unwrap_or_default(), rib.names_of(tenant, most).and_then(Result::ok))
+}
+
 /// What is told of a tenant, and how often that changed.
 #[derive(Default)]
 struct Told {
@@ -245,10 +251,11 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
                     continue;
                 }
                 let most = settings.max_names as usize;
-                let names = Job::ask(&jobs, move |state| state.network.rib().names_of(tenant, most));
-                let Some(names) = names.await else { return };
-                found.insert(tenant, Members::of(names.ok()));
-                // What changed since it was asked for has another version.
+                // In one turn of the writer: the RIB may be another one than that of the version above, and nothing watched there.
+                let there = Arc::clone(&settings);
+                let looked = Job::ask(&jobs, move |state| names_of(state.network.rib(), &there.tenants, tenant, most));
+                let Some((version, names)) = looked.await else { return };
+                found.insert(tenant, Members::of(names));
                 versions.insert(tenant, version);
             }
             say(&settings, &all.members, &found, &shared);
@@ -325,6 +332,25 @@ mod tests {
     /// Names, each at one of these switches.
     fn members<const N: usize>(nodes: [u32; N]) -> Members {
         Members::of(Some((0..).zip(nodes).map(|(i, node)| (name(i), at(node))).collect()))
+    }
+
+    #[test]
+    fn names_are_those_of_the_rib_that_is_there_and_so_is_their_number() {
+        let rib = |names: &[u8]| {
+            let settings = fib::network::Settings::new(7, lookup::hash::SecretKey::from_seed(1));
+            let mut network = fib::network::Network::new(settings, 1).unwrap();
+            let (nodes, _) = network.add_switches(&["s1"]).unwrap();
+            let end = fib::topology::End { node: nodes[0], port: PortId(1) };
+            network.add_host_ports(&[end]).unwrap();
+            names.iter().for_each(|i| _ = network.set_name(&name(*i), Attachment::new(nodes[0], PortId(1))).unwrap());
+            network
+        };
+        let (before, now, tenants) = (rib(&[1]), rib(&[1, 2]), BTreeSet::from([0]));
+        let version = before.rib().watch(&tenants)[&0];
+        // Nothing is watched in the other one, which takes its place.
+        let (other, names) = names_of(now.rib(), &tenants, 0, 9);
+        assert_eq!((other != version, names.map(|names| names.len())), (true, Some(2)));
+        assert_eq!(names_of(now.rib(), &tenants, 0, 1), (other, None));
     }
 
     #[test]

@@ -421,7 +421,7 @@ impl Northbound for North {
 
     async fn list_groups(&self, request: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
         let ask = request.into_inner();
-        let limit = if ask.limit == 0 { DEFAULT_PAGE } else { (ask.limit as usize).min(MAX_PAGE) };
+        let limit = Asked::limit(&ask, MAX_PAGE);
         let shared = Arc::clone(&self.shared);
         let settings = self.shared.groups.get().cloned().unwrap_or_default();
         let list = self.read(move |state| {
@@ -432,7 +432,7 @@ impl Northbound for North {
             let most = settings.max_names as usize;
             let crowded = settings.tenants.iter().copied().filter(|tenant| rib.len_of(*tenant) > most).collect();
             let tenant = ask.tenant.filter(|tenant| settings.tenants.contains(tenant));
-            let members = tenant.and_then(|tenant| rib.names_of(tenant, most).ok());
+            let members = tenant.and_then(|tenant| rib.names_of(tenant, most)?.ok());
             Ok::<_, Status>(v1::GroupList {
                 subscribed,
                 tenants: settings.tenants.iter().copied().collect(),

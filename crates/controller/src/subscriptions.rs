@@ -189,6 +189,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// How many rows a page may have. Earlier commands know no pages: they say nothing, and take what they get for all.
+    pub(crate) fn limit(ask: &v1::ListGroupsRequest, most: usize) -> usize {
+        if ask.limit == 0 { usize::MAX } else { (ask.limit as usize).min(most) }
+    }
+
     /// Reads a request, except its limit.
     pub(crate) fn read(state: &State, ask: &v1::ListGroupsRequest) -> Result<Asked, Status> {
         let group = |text: &str| match text.parse::<IpAddr>() {
@@ -356,6 +361,9 @@ mod tests {
         };
         let (whole, more) = rows(&v1::ListGroupsRequest::default(), 1000);
         assert_eq!((whole.len(), more), (90, false));
+        // An earlier command gets all at once, whatever a page may have.
+        let limit = |limit| Asked::limit(&v1::ListGroupsRequest { limit, ..Default::default() }, 20);
+        assert_eq!((rows(&v1::ListGroupsRequest::default(), limit(0)).0, limit(7), limit(21)), (whole.clone(), 7, 20));
         let key = |row: &v1::Subscribed| (row.tenant, row.group.parse::<IpAddr>().unwrap(), row.name.clone());
         assert!(whole.is_sorted_by_key(key));
         for limit in [1, 7, 89, 90, 91] {

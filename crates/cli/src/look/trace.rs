@@ -119,10 +119,16 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
         let limit = if group.is_none() { 1 } else { 10_000 };
         let (group_text, name) = (group.map(|group| group.to_string()).unwrap_or_default(), String::new());
         let ask = v1::ListGroupsRequest { after, limit, group: group_text, tenant: Some(record.tenant), name };
-        let mut page = answer(client.list_groups(ask).await)?;
+        let page = answer(client.list_groups(ask).await)?;
         (after, more) = (page.subscribed.last().cloned(), page.more && group.is_some());
-        page.subscribed.splice(0..0, groups.subscribed);
-        groups = page;
+        let mut subscribed = std::mem::take(&mut groups.subscribed);
+        subscribed.extend(page.subscribed);
+        groups = v1::GroupList { subscribed, ..page };
+    }
+    if is_of_earlier(&groups, record.tenant) {
+        let why = "the controller is of an earlier version, which does not say who hears frames to everybody: update it, or ask \
+                   with the `fibula` of its version";
+        return Err(Failure::new(Exit::Refused, why));
     }
     let (names, sentence) = audience(frame, record.tenant, &groups);
     if !out.is_json() {
@@ -133,7 +139,13 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
     if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "nobody gets it")) }
 }
 
-/// Who gets a frame to everybody from a name of a tenant, and why: those whom its switch, told the same, makes copies for.
+/// Whether the controller does not know what it was asked for: the members of a tenant.
+fn is_of_earlier(list: &v1::GroupList, tenant: u32) -> bool {
+    list.members.is_none() && list.tenants.contains(&tenant) && !list.crowded.contains(&tenant)
+}
+
+/// Who gets a frame to everybody from a name of a tenant, and why: those whom its switch, told the same, makes copies for. What a
+/// switch keeps, answers or drops before that is not looked at, except where it is by [`may_be_copied`].
 fn audience(frame: &[u8], tenant: u32, list: &v1::GroupList) -> (Vec<CopyRow>, String) {
     let nobody = |why: &str| (Vec::new(), why.to_owned());
     if !list.tenants.contains(&tenant) {
@@ -153,7 +165,9 @@ fn audience(frame: &[u8], tenant: u32, list: &v1::GroupList) -> (Vec<CopyRow>, S
     }
     let macs = |texts: &[String]| texts.iter().filter_map(|text| mac_of(text)).collect::<Vec<_>>();
     let group = group_of(frame, TYPE_AT);
-    let joined: Vec<Mac> = list.subscribed.iter().filter_map(|row| mac_of(&row.name)).collect();
+    let is_asked = |row: &&v1::Subscribed| row.tenant == tenant && row.group.parse().ok() == group;
+    let joined: Vec<Mac> =
+        list.subscribed.iter().filter(|row| is_asked(row)).filter_map(|row| mac_of(&row.name)).collect();
     let by_group = group.map(|group| (group, joined.clone())).into_iter().collect();
     let of_all = macs(&members.of_all);
     let wanted = Some(Wanted { by_group, of_all: of_all.clone() });
@@ -302,6 +316,14 @@ mod tests {
         assert_eq!(gets(&wanted, 7, &list), [(1, "has joined"), (4, unknown)]);
         assert_eq!(gets(&other, 7, &nobody_joined(&list)), [(4, unknown)]);
         assert!(gets(&wanted, 8, &list).is_empty());
+        // A controller of an earlier version sends rows that were not asked for, and no members.
+        let others =
+            [v1::Subscribed { tenant: 9, ..row(2) }, v1::Subscribed { group: "239.1.2.4".to_owned(), ..row(3) }];
+        let more = v1::GroupList { subscribed: [&[row(1)][..], &others].concat(), ..list.clone() };
+        assert_eq!(gets(&wanted, 7, &more), [(1, "has joined"), (4, unknown)]);
+        let earlier = v1::GroupList { members: None, crowded: vec![], ..more };
+        assert!(is_of_earlier(&earlier, 7) && !is_of_earlier(&earlier, 8) && !is_of_earlier(&list, 7));
+        assert!(!is_of_earlier(&v1::GroupList { members: None, ..list.clone() }, 9), "it is crowded");
         let (rows, why) = audience(&wanted, 9, &list);
         assert!(rows.is_empty() && why.contains("max_names"), "{why}");
         let mdns = to("01005e0000fb", "e00000fb");
