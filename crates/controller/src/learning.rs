@@ -133,6 +133,11 @@ struct Patience {
     said: Instant,
 }
 
+/// Why a name is listed: its port does not learn by itself; or it was left when all were accepted, which holds also when there is
+/// room again.
+const REPORTED: &str = "the port, or the controller, only reports";
+const LEFT: &str = "the port, or its switch, had as many learnt names as it may when the others were accepted; `host accept NAME` learns it";
+
 #[derive(Clone, Debug)]
 struct Unknown {
     end: End,
@@ -342,12 +347,13 @@ impl Learning {
     /// What it takes to learn what was seen: these names, or without any all that their ports and switches may have.
     /// # Errors
     /// The name that was not seen, or why there can be no host.
-    pub(crate) fn accept(&self, state: &State, names: &[Name]) -> Result<Decided, String> {
+    pub(crate) fn accept(&self, state: &State, names: &[Name], now: Instant) -> Result<Decided, String> {
         let settings = self.settings.get().cloned().unwrap_or_default();
         let mut seen = self.lock();
         let mut decided = Decided::default();
         let (mut made, mut given): (HashMap<End, String>, HashSet<IpAddr>) = Default::default();
-        let names = if names.is_empty() { seen.allowed(state, &settings, &mut decided.left) } else { names.to_vec() };
+        let names =
+            if names.is_empty() { seen.allowed(state, &settings, now, &mut decided.left) } else { names.to_vec() };
         for name in names {
             let none =
                 || format!("no switch has seen `{name}` at a port that learns; `fibula host seen` shows what was");
@@ -411,7 +417,7 @@ impl Seen {
         };
         let Some(known) = state.network.rib().get(name) else {
             if !accepts {
-                self.list(sight, now, now_ms, "the port, or the controller, only reports");
+                self.list(sight, now, now_ms, REPORTED);
                 return None;
             }
             if is_full {
@@ -470,12 +476,14 @@ impl Seen {
         Some(Judged { tenant: *tenant, ip: better.or(known.ip), moves: true })
     }
 
-    /// The unknown names that their ports and switches may have, by port and name; the others are counted, and said to be too many.
-    fn allowed(&mut self, state: &State, settings: &Settings, left: &mut u64) -> Vec<Name> {
+    /// The unknown names that their ports and switches may have: who was seen first comes first. The others are counted, and said to
+    /// be too many. Those that were not seen for long are forgotten.
+    fn allowed(&mut self, state: &State, settings: &Settings, now: Instant, left: &mut u64) -> Vec<Name> {
+        self.unknown.retain(|_, unknown| now.saturating_duration_since(unknown.seen) < LISTED_FOR);
         let learnt = &state.hosts.learnt;
         let mut all: Vec<_> = self.unknown.iter_mut().collect();
         all.retain(|(name, _)| state.network.rib().get(name).is_none());
-        all.sort_unstable_by(|(a, one), (b, other)| (one.end, a).cmp(&(other.end, b)));
+        all.sort_unstable_by(|(a, one), (b, other)| (one.first_ms, a).cmp(&(other.first_ms, b)));
         let (mut at_port, mut at_switch) = (HashMap::<End, u32>::new(), HashMap::<NodeId, u32>::new());
         let mut allowed = Vec::new();
         for (name, unknown) in all {
@@ -483,7 +491,7 @@ impl Seen {
             let of_port = at_port.entry(end).or_insert_with(|| learnt.count(end));
             let of_switch = at_switch.entry(end.node).or_insert_with(|| learnt.count_at(end.node));
             if *of_port >= unknown.max_names || *of_switch >= settings.max_names_per_switch {
-                unknown.why = "the port, or its switch, has as many learnt names as it may";
+                unknown.why = LEFT;
                 *left += 1;
                 continue;
             }
@@ -532,6 +540,9 @@ impl Seen {
         let Sight { name, end, ip, tenant, max_names, .. } = sight;
         let before = self.unknown.get(name);
         let first_ms = before.map_or(now_ms, |unknown| unknown.first_ms);
+        // Its next frame does not change that.
+        let was_left = why == REPORTED && before.is_some_and(|unknown| unknown.why == LEFT && unknown.end == sight.end);
+        let why = if was_left { LEFT } else { why };
         let ip = ip.or(before.and_then(|unknown| unknown.ip));
         let (end, tenant, max_names) = (*end, *tenant, *max_names);
         let unknown = Unknown { end, ip, tenant, first_ms, last_ms: now_ms, seen: now, max_names, why };

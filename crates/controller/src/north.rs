@@ -81,7 +81,7 @@ impl North {
         };
         self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
         let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| status_of(&e))?;
-        Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged })
+        Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged, left: 0 })
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -191,7 +191,7 @@ impl Northbound for North {
         let rekeyed = rekeyed.map_err(|refusal| status_of(&refusal));
         let end = rekeyed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         self.audit.change(&peer, "rekey", "another hash key", end);
-        rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, unchanged: 0 }))
+        rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, unchanged: 0, left: 0 }))
     }
 
     type BackupStream = StreamOf<v1::BackupPart>;
@@ -454,7 +454,7 @@ impl Northbound for North {
         let decided = self.read(move |state| {
             let names = texts.iter().map(|text| state.parse(text)).collect::<Result<Vec<_>, _>>();
             let names = names.map_err(|refusal| status_of(&refusal))?;
-            shared.learning.accept(state, &names).map_err(Status::not_found)
+            shared.learning.accept(state, &names, now()).map_err(Status::not_found)
         });
         let Decided { hosts, records, left } = decided.await??;
         if !hosts.is_empty() {
@@ -463,7 +463,7 @@ impl Northbound for North {
         let at_ms = api::clock::unix_ms();
         let changed = self.change(&peer, Change::Learn { records, at_ms }).await?;
         // What is above the quotas is listed still.
-        Ok(Response::new(v1::Changed { unchanged: changed.unchanged + left, ..changed }))
+        Ok(Response::new(v1::Changed { left, ..changed }))
     }
 
     async fn forget_host(&self, request: Request<v1::ForgetHostRequest>) -> Answer<v1::Changed> {

@@ -6,6 +6,7 @@ use api::v1;
 use command::output::Output;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The verbs of `fibula host`.
@@ -47,15 +48,24 @@ pub(crate) enum Verb {
     },
     /// Make names of what switches saw, where they saw it
     ///
-    /// `host seen` shows them with the state `unknown`.
+    /// `host seen` shows them with the state `unknown`. Names that are given are learnt also where ports, or switches, have as many as
+    /// they may.
     Accept {
         /// The names
         #[arg(required_unless_present = "all")]
         names: Vec<String>,
-        /// All of them that their ports and switches may have
+        /// All of them that their ports and switches may have; who was seen first comes first
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
+}
+
+#[derive(Serialize)]
+struct AcceptedRow {
+    changed: u64,
+    unchanged: u64,
+    /// Names that stay unknown: their ports, or switches, have as many as they may.
+    left: u64,
 }
 
 #[derive(Serialize)]
@@ -115,18 +125,29 @@ impl Verbs for Verb {
             }
             Verb::Accept { names, .. } => {
                 let changed = answer(client.accept_hosts(v1::AcceptHostsRequest { names }).await)?;
-                let left = changed.unchanged;
-                print_changed(out, v1::Changed { unchanged: 0, ..changed }, "name", "learnt")?;
-                if left > 0 {
-                    eprintln!(
-                        "fibula: {left} were not learnt: their ports, or switches, have as many as they may; \
-                         `fibula host seen` lists them, and those that you name are learnt all the same"
-                    );
-                }
-                Ok(())
+                let v1::Changed { changed, unchanged, left } = changed;
+                let text = accepted(changed, unchanged, left);
+                out.done(&AcceptedRow { changed, unchanged, left }, text)
             }
         }
     }
+}
+
+/// What became of names that were to be learnt.
+fn accepted(changed: u64, unchanged: u64, left: u64) -> String {
+    let plural = if changed == 1 { "" } else { "s" };
+    let mut text = format!("{changed} name{plural} learnt");
+    if unchanged > 0 {
+        let _ = write!(text, ", {unchanged} as asked for already");
+    }
+    if left > 0 {
+        let _ = write!(
+            text,
+            ", {left} left: their ports, or switches, have as many as they may; `fibula host seen` lists them, and \
+             those that you name are learnt all the same"
+        );
+    }
+    text
 }
 
 async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()> {
@@ -171,4 +192,20 @@ fn read(text: &str) -> Result<v1::Host, String> {
     let (name, port) = text.split_once(',').ok_or("no `,`: write name,switch:port")?;
     let PortOf { switch, port } = port.trim().parse()?;
     Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into(), learnt: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_left_are_told_apart_from_those_that_were_learnt_already() {
+        assert_eq!(accepted(1, 0, 0), "1 name learnt");
+        assert_eq!(accepted(0, 2, 0), "0 names learnt, 2 as asked for already");
+        let text = accepted(2, 1, 3);
+        assert!(
+            text.starts_with("2 names learnt, 1 as asked for already, 3 left: their ports, or switches,"),
+            "{text}"
+        );
+    }
 }

@@ -207,19 +207,19 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     assert!(bench.state.hosts.learnt.is_empty());
 
     let unknown = bench.state.parse(&text(9)).unwrap();
-    assert!(bench.learning.accept(&bench.state, &[unknown]).unwrap_err().contains("no switch has seen"));
+    assert!(bench.learning.accept(&bench.state, &[unknown], bench.now).unwrap_err().contains("no switch has seen"));
     let name = bench.state.parse(&text(NAME_A)).unwrap();
-    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[name]).unwrap();
+    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[name], bench.now).unwrap();
     bench.carry_out(hosts, records, 3000);
     assert_eq!((bench.at(&a.0), bench.is_learnt(NAME_A)), ("s1.1 10.0.0.10".to_owned(), true));
     assert_eq!(list(&bench), [b]);
-    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[]).unwrap();
+    let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     assert_eq!((hosts.len(), records.len()), (1, 1));
     // An operator declares it at the last moment: his word stands.
     let put = Record { host: "declared".to_owned(), tenant: 0, ip: None, ..records[0].clone() };
     bench.state.carry_out(Change::PutNames { records: vec![put], only_new: true }).unwrap();
     let b = bench.state.parse(&text(NAME_B)).unwrap();
-    assert!(bench.learning.accept(&bench.state, &[b]).unwrap_err().contains("is declared already"));
+    assert!(bench.learning.accept(&bench.state, &[b], bench.now).unwrap_err().contains("is declared already"));
     bench.carry_out(hosts, records, 4000);
     assert_eq!((bench.at(&text(NAME_B)), bench.is_learnt(NAME_B)), ("declared ".to_owned(), false));
     bench.now += LISTED_FOR;
@@ -242,18 +242,39 @@ fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
         bench.see("s1", &[only_seen(1, 0x21 + i), only_seen(2, 0x31 + i), only_seen(3, 0x41 + i)]);
     }
     bench.see("s2", &[only_seen(1, 0x51), only_seen(1, 0x52)]);
-    let Decided { hosts, records, left } = bench.learning.accept(&bench.state, &[]).unwrap();
+    let Decided { hosts, records, left } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     let names: Vec<&str> = records.iter().map(|record| &record.name[15..]).collect();
     assert_eq!((names, left), (vec!["21", "22", "31", "32", "51", "52"], 5));
     bench.carry_out(hosts, records, 1000);
+    // Their next frames do not change why.
+    bench.see("s1", &[only_seen(1, 0x23)]);
     let list = bench.learning.unknown(&bench.state, bench.now);
     assert!(list.len() == 5 && list.iter().all(|host| host.why.contains("as many learnt names as it may")), "{list:?}");
-    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[]).unwrap();
+    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     assert_eq!((records.len(), left), (0, 5));
     // What an operator names, he wants.
     let name = bench.state.parse(&list[0].name).unwrap();
-    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[name]).unwrap();
+    let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[name], bench.now).unwrap();
     assert_eq!((records.len(), left), (1, 0));
+}
+
+#[test]
+fn room_is_for_who_was_seen_first_and_not_for_who_is_gone() {
+    let mut bench = Bench::new();
+    let only_seen = |index| SeenHost { accept: false, ..seen(1, index, "") };
+    let accepted = |bench: &Bench| {
+        let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
+        (records.iter().map(|record| record.name[15..].to_owned()).collect::<Vec<_>>(), left)
+    };
+    // Made-up names come before all others in order, and go.
+    bench.see_at("s1", &[only_seen(2), only_seen(3), only_seen(4)], 1000);
+    bench.now += LISTED_FOR;
+    bench.see_at("s1", &[only_seen(0x99)], 2000);
+    assert_eq!(accepted(&bench), (vec!["99".to_owned()], 0));
+    // And they come after those who were there.
+    bench.see_at("s1", &[only_seen(5), only_seen(6), only_seen(7)], 3000);
+    bench.see_at("s1", &[only_seen(0x99)], 4000);
+    assert_eq!(accepted(&bench), (vec!["99".to_owned(), "05".to_owned(), "06".to_owned()], 1));
 }
 
 #[test]

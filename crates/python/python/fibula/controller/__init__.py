@@ -418,7 +418,10 @@ class HostSet:
         return await self._controller._change("RemoveHost", "RemoveHostRequest", name=name)
 
     async def accept(self, names: Iterable[str] = ()) -> Changed:
-        """Makes names of what was seen, where it was seen; of all without names."""
+        """Makes names of what was seen, where it was seen.
+
+        Without names of all that ports and switches may have; names that are given are learnt whatever they may have.
+        """
         return await self._controller._change("AcceptHosts", "AcceptHostsRequest", names=names)
 
     async def forget(self, name: str) -> Changed:

@@ -11,10 +11,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Changed:
-    """How many objects a request added, changed or removed; `unchanged` were as asked for already."""
+    """How many objects a request added, changed or removed; `unchanged` were as asked for already.
+
+    `left` hosts that were to be accepted stay unknown: their ports, or switches, have as many as they may.
+    """
 
     changed: int = 0
     unchanged: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True)
