@@ -11,9 +11,10 @@
 //!  carrier, hellos ─► sessions ─► reports ─► controller ─► tables, phase by phase, ─► replicas
 //!                                                           to one switch after another
 //! ```
-//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only. After each cut a random number of
-//! events passes before the next: an end loses its carrier, 100 ms pass and all say hello, a report arrives, a switch gets its next
-//! message or an old one again, a name that is not probed moves. Afterwards everything runs out.
+//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only. The next one comes when the first
+//! has come as far as the scenario says ([`Stage`]), or after a random number of events: an end loses its carrier, the next switch says
+//! hello (each once in 100 ms, with a phase of its own) or one says so at once because it sees something else, a report arrives, a
+//! switch gets its next message or an old one again, a name that is not probed moves. Afterwards everything runs out.
 //!
 //! | at any moment | |
 //! |---|---|
@@ -22,15 +23,16 @@
 //! | a frame crosses | no more links than its hop limit allows |
 //! | **while one link is cut and no new table is there** | |
 //! | a frame is gone | in that cable alone: alternates make no loop |
-//! | a switch that knows, or must after 800 ms | sends nothing there that has an alternate |
+//! | a switch that knows, or must after 900 ms | sends nothing there that has an alternate |
 //! | **when all has run out** | |
 //! | a frame arrives | if any path is left, by a shortest one |
 //! | if none is left | it is dropped where it enters, and counted |
 //!
-//! In between tables of several versions may lead in circles, which the hop limit ends: such frames are counted
-//! ([`Outcome::looped`]), and are no violation.
+//! In between tables of several versions may lead in circles. A frame that would leave where it came in is dropped, which ends a circle
+//! of two switches; the hop limit ends longer ones. Such frames are counted by reason ([`Outcome::dropped`]), and are no violation.
 //!
-//! A packet takes no time: it sees all switches as they are between two events. Cost: a run of 11 switches takes some 30 ms.
+//! A packet takes no time: it sees all switches as they are between two events. No message is lost, no stream ends, and no switch
+//! starts anew; no two links join the same switches; links come back when all has run out. Cost: a run of 11 switches takes some 30 ms.
 
 mod probe;
 mod world;
@@ -56,6 +58,29 @@ impl How {
     pub const ALL: [How; 4] = [How::Pulled, How::Silent, How::OneWay(0), How::OneWay(1)];
 }
 
+/// How far a network has come with a cut, when the next comes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// No end knows.
+    Unknown,
+    /// One end takes it for down, the other does not.
+    OneEndKnows,
+    /// Both ends know, or one has told the controller of it; no message is made.
+    Unreported,
+    /// Messages are on their way, and no switch has one.
+    Answered,
+    /// Some switches have messages that follow from it, and others do not.
+    Between,
+    /// Everything has run out.
+    Over,
+}
+
+impl Stage {
+    /// Those in which something is under way.
+    pub const UNDER_WAY: [Stage; 5] =
+        [Stage::Unknown, Stage::OneEndKnows, Stage::Unreported, Stage::Answered, Stage::Between];
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Scenario<'a> {
@@ -67,6 +92,8 @@ pub struct Scenario<'a> {
     pub mode: ValueMode,
     /// The links that fail, by index, in this order.
     pub cuts: Vec<(usize, How)>,
+    /// When the second comes; none: after a random number of events.
+    pub when: Option<Stage>,
     /// Whether they are repaired afterwards, in the same order.
     pub repaired: bool,
     /// A mistake to make.
@@ -147,13 +174,26 @@ pub struct Outcome {
     pub probes: u64,
     /// The most links that a frame crossed and arrived.
     pub most_hops: u32,
+    /// How far the network had come with the first cut when the second came.
+    pub met: BTreeMap<Stage, u64>,
 }
 
 impl Outcome {
     /// Adds another one.
     pub fn add(&mut self, other: &Outcome) {
-        let Outcome { runs, events, sent, delivered, lost, looped, dropped, probes_with_circles, probes, most_hops } =
-            other;
+        let Outcome {
+            runs,
+            events,
+            sent,
+            delivered,
+            lost,
+            looped,
+            dropped,
+            probes_with_circles,
+            probes,
+            most_hops,
+            met,
+        } = other;
         let sums = [
             (&mut self.runs, runs),
             (&mut self.events, events),
@@ -166,6 +206,7 @@ impl Outcome {
         ];
         sums.into_iter().for_each(|(sum, n)| *sum += n);
         dropped.iter().for_each(|(reason, n)| *self.dropped.entry(reason).or_default() += n);
+        met.iter().for_each(|(stage, n)| *self.met.entry(*stage).or_default() += n);
         self.most_hops = self.most_hops.max(*most_hops);
     }
 }
@@ -191,6 +232,10 @@ pub enum Violation {
     AlternateNotTaken { at: usize, to: usize },
     #[error("when all has run out, a frame from {from} for the name at {to} is lost")]
     BlackHole { from: usize, to: usize },
+    #[error("when all has run out, a frame from {from} for the name at {to} arrives, and no path is left")]
+    NoPath { from: usize, to: usize },
+    #[error("when all has run out, a frame from {from} for the name at {to} crosses {hops} links, and no path is left")]
+    DroppedLate { from: usize, to: usize, hops: u32 },
     #[error(
         "when all has run out, a frame from {from} to {to} takes a path of length {took}; the shortest has {shortest}"
     )]

@@ -71,15 +71,16 @@ impl World<'_> {
         let distances: BTreeMap<usize, Vec<Option<u64>>> =
             self.edge.iter().map(|to| (*to, self.distances(*to))).collect();
         let mut unreachable = 0;
-        for Frame { from, to, arrived, length, .. } in frames {
+        for Frame { from, to, arrived, length, hops, .. } in frames {
             match distances[&to][from] {
                 Some(shortest) if arrived && length != shortest => {
                     return Err(Violation::Detour { from, to, took: length, shortest });
                 }
                 Some(_) if !arrived => return Err(Violation::BlackHole { from, to }),
                 Some(_) => {}
-                // What arrives without a path would be a mistake of this simulation.
-                None => unreachable += u64::from(!arrived),
+                None if arrived => return Err(Violation::NoPath { from, to }),
+                None if hops > 0 => return Err(Violation::DroppedLate { from, to, hops }),
+                None => unreachable += 1,
             }
         }
         let is_right =

@@ -1,6 +1,6 @@
 //! The network, the controller, and the order of events.
 
-use super::{How, Mutant, Outcome, Scenario, Violation};
+use super::{How, Mutant, Outcome, Scenario, Stage, Violation};
 use api::seam;
 use controller::kit::Trunks;
 use fib::action::PortId;
@@ -18,12 +18,12 @@ use switch::kit::Rig;
 pub(super) const HOST: PortId = PortId(1);
 /// Between two rounds of hellos, as switches say them if nothing else is configured.
 const ROUND: Duration = Duration::from_millis(100);
-/// Rounds after which a fault is known at both ends: three hellos missed each way, and one round more.
-pub(super) const KNOWN_AFTER: u32 = 8;
+/// Rounds after which a fault is known at both ends: three hellos missed each way, and the rounds that were begun.
+pub(super) const KNOWN_AFTER: u32 = 9;
 /// Rounds after which a link that fell once or twice is up again.
 const UP_AFTER: u32 = 40;
 /// More events than any run needs.
-const MOST_EVENTS: u64 = 20_000;
+const MOST_EVENTS: u64 = 100_000;
 /// Names that move meanwhile, and are not probed.
 const N_RESTLESS: u64 = 3;
 
@@ -60,6 +60,11 @@ pub(super) struct World<'a> {
     carriers: Vec<(usize, PortId, bool)>,
     /// Switches that have something to report.
     reports: BTreeSet<usize>,
+    /// Those that say hello at once, because they see something else.
+    hasty: BTreeSet<usize>,
+    /// In which order switches say hello, and whose turn is next.
+    order: Vec<usize>,
+    turn: usize,
     /// Those that are not sent yet.
     phases: VecDeque<Phase>,
     letters: Vec<VecDeque<Letter>>,
@@ -141,6 +146,8 @@ impl<'a> World<'a> {
         let carries = vec![[true; 2]; ends.len()];
         // The worst orders are those in which one party is much slower than another.
         let paces = [(); 4].map(|()| [1, 4, 16][rng.below(3) as usize]);
+        let mut order: Vec<usize> = (0..n).collect();
+        (1..n).for_each(|i| order.swap(i, rng.below(i as u64 + 1) as usize));
         Ok(World {
             scenario,
             rng,
@@ -156,6 +163,9 @@ impl<'a> World<'a> {
             edge,
             carriers: Vec::new(),
             reports: BTreeSet::new(),
+            hasty: BTreeSet::new(),
+            order,
+            turn: 0,
             phases: VecDeque::new(),
             old: Vec::new(),
             quiet: 0,
@@ -176,15 +186,8 @@ impl<'a> World<'a> {
             self.cut(*link, *how);
             self.look()?;
             if i + 1 < cuts.len() {
-                // The next one comes in any state: often early, when much is under way.
-                let longest = [2, 8, 24, 80][self.rng.below(4) as usize];
-                for _ in 0..self.rng.below(longest) {
-                    if self.has_run_out() {
-                        self.settle()?;
-                        break;
-                    }
-                    self.step()?;
-                }
+                self.wait_for_next()?;
+                *self.outcome.met.entry(self.stage(*link)).or_default() += 1;
             }
         }
         self.settle()?;
@@ -199,6 +202,50 @@ impl<'a> World<'a> {
             self.settle()?;
         }
         Ok(self.outcome)
+    }
+
+    /// Lets the scenario's stage come, or some events pass: often few, so that much is under way.
+    fn wait_for_next(&mut self) -> Result<(), Violation> {
+        let n = self.rigs.len() as u64;
+        let longest = [2, 8, 24, 80, 8 * n][self.rng.below(5) as usize];
+        let mut left = self.rng.below(longest);
+        loop {
+            let is_time = match self.scenario.when {
+                Some(stage) => self.stage(self.scenario.cuts[0].0) >= stage,
+                None => left == 0,
+            };
+            if is_time {
+                return Ok(());
+            }
+            if self.has_run_out() {
+                return self.settle();
+            }
+            self.step()?;
+            left = left.saturating_sub(1);
+        }
+    }
+
+    /// How far it is with the cut of a link, the only one so far.
+    fn stage(&self, link: usize) -> Stage {
+        let is_on_its_way = self.phases.iter().any(|phase| phase.is_of_link)
+            || self.letters.iter().flatten().any(|letter| letter.is_of_link);
+        if self.has_run_out() {
+            return Stage::Over;
+        }
+        if self.is_rerouted && is_on_its_way {
+            return Stage::Between;
+        }
+        if is_on_its_way {
+            return Stage::Answered;
+        }
+        if self.is_rerouted {
+            return Stage::Over;
+        }
+        match self.ends[link].map(|(node, port)| self.rigs[node].is_down(port)) {
+            [false, false] => Stage::Unknown,
+            [true, true] => Stage::Unreported,
+            _ => Stage::OneEndKnows,
+        }
     }
 
     fn cut(&mut self, link: usize, how: How) {
@@ -223,7 +270,8 @@ impl<'a> World<'a> {
 
     fn has_run_out(&self) -> bool {
         let is_sent = self.phases.is_empty() && self.letters.iter().all(VecDeque::is_empty);
-        self.carriers.is_empty() && self.reports.is_empty() && is_sent && self.quiet >= self.must_be_quiet
+        let is_told = self.carriers.is_empty() && self.reports.is_empty() && self.hasty.is_empty();
+        is_told && is_sent && self.quiet >= self.must_be_quiet
     }
 
     /// Lets all run out, and checks what must hold then.
@@ -253,11 +301,13 @@ impl<'a> World<'a> {
         let [carriers, hellos, reports, letters] = self.paces;
         let chances = [
             if self.carriers.is_empty() { 0 } else { carriers },
-            hellos,
+            // Each says so once in an interval.
+            hellos * self.order.len() as u64,
             if self.reports.is_empty() { 0 } else { reports },
             if waiting.is_empty() { 0 } else { letters * waiting.len() as u64 },
             u64::from(!self.old.is_empty() && self.n_cuts > 0),
             u64::from(self.n_moves < 4 && self.n_cuts > 0),
+            if self.hasty.is_empty() { 0 } else { carriers * self.order.len() as u64 },
         ];
         let mut at = self.rng.below(chances.iter().sum());
         let kind = chances.iter().position(|chance| {
@@ -265,6 +315,8 @@ impl<'a> World<'a> {
             at = at.saturating_sub(*chance);
             is_it
         });
+        let n = self.order.len() as u64;
+        let mut looks = self.rng.below(2) == 0;
         match kind {
             Some(0) => {
                 let (node, port, has_carrier) =
@@ -292,34 +344,54 @@ impl<'a> World<'a> {
                 let effects = self.network.set_name(&name, Attachment::new(self.nodes[node], HOST));
                 self.enqueue(effects.map_err(|error| refused(&error))?, false);
             }
-            _ => self.say_hello()?,
+            Some(6) => {
+                if let Some(node) = self.hasty.pop_first() {
+                    self.say_hello(node)?;
+                }
+            }
+            // Most change nothing.
+            _ => looks &= self.say_next_hello()? || self.rng.below(n) == 0,
         }
-        if self.rng.below(2) == 0 { self.look() } else { Ok(()) }
+        if looks { self.look() } else { Ok(()) }
     }
 
     /// A switch sees something else at its trunks.
     fn has_seen(&mut self, node: usize) {
         self.quiet = 0;
+        self.hasty.insert(node);
         if self.scenario.mutant != Some(Mutant::ReportsLost) {
             self.reports.insert(node);
         }
     }
 
-    /// All say hello, and an interval passes.
-    fn say_hello(&mut self) -> Result<(), Violation> {
-        self.quiet += 1;
-        self.rounds += 1;
-        self.rigs.iter_mut().for_each(Rig::say_hello);
-        let before: Vec<_> = self.rigs.iter().map(Rig::seen).collect();
+    /// It is the turn of the next switch to say hello. Whether anybody sees something else then.
+    fn say_next_hello(&mut self) -> Result<bool, Violation> {
+        let node = self.order[self.turn];
+        self.now += ROUND / self.order.len() as u32;
+        self.turn = (self.turn + 1) % self.order.len();
+        if self.turn == 0 {
+            self.quiet += 1;
+            self.rounds += 1;
+        }
+        self.say_hello(node)
+    }
+
+    /// A switch says hello; it looks at its trunks, and so do those who hear it.
+    fn say_hello(&mut self, node: usize) -> Result<bool, Violation> {
+        self.rigs[node].say_hello();
         self.carry(&mut Vec::new())?;
-        self.rigs.iter_mut().for_each(|rig| rig.listen(self.now));
-        self.now += ROUND;
-        for (node, before) in before.iter().enumerate() {
-            if self.rigs[node].judge(before, self.now) {
-                self.has_seen(node);
+        let edges = &self.scenario.graph.edges;
+        let ends = edges.iter().filter(|edge| edge.a == node || edge.b == node).map(|edge| edge.a + edge.b - node);
+        let mut is_news = false;
+        for looks in std::iter::once(node).chain(ends) {
+            let before = self.rigs[looks].seen();
+            self.rigs[looks].listen(self.now);
+            if self.rigs[looks].judge(&before, self.now) {
+                self.has_seen(looks);
+                is_news = true;
             }
         }
-        Ok(())
+        Ok(is_news)
     }
 
     /// The controller hears of what a switch sees, and does what follows.
