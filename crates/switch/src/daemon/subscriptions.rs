@@ -10,7 +10,6 @@ use crate::groups::{Groups, Snooping, Told, Wanted};
 use crate::plane::{LocalNames, Mac, PlaneWriter};
 use crate::subscriptions::query::{self, ROBUSTNESS};
 use crate::subscriptions::{ByName, Timing};
-use crate::table::FibTable;
 use api::groups::{bytes_of, from_bytes};
 use api::tls::Tls;
 use api::v1;
@@ -239,26 +238,8 @@ impl Keeper {
             let replica = shared.replica();
             let (_, local) = replica.tables().shared();
             let since = std::mem::replace(&mut self.local_version, local.version());
-            let changed = local.changed_since(since).filter(|_| !are_others);
-            let mut look = Look { groups: &groups, local, indices, places: &mut self.places, came: BTreeSet::new() };
-            match changed {
-                Some(names) => names.for_each(|name| look.at(name)),
-                None => {
-                    let before = std::mem::take(look.places);
-                    if local.len() < groups.n_names() {
-                        local.for_each(&mut |name, _| look.at(name));
-                    } else {
-                        let names = groups.names();
-                        names
-                            .iter()
-                            .filter_map(|mac| Name::from_bytes(NameKind::Mac, mac).ok())
-                            .for_each(|name| look.at(&name));
-                    }
-                    let is_new = |(mac, index): &(&Mac, &u8)| before.get(*mac) != Some(*index);
-                    look.came = look.places.iter().filter(is_new).map(|(_, index)| *index).collect();
-                }
-            }
-            look.came
+            let look = Look { groups: &groups, local, indices, places: &mut self.places, came: BTreeSet::new() };
+            look.follow(Some(since).filter(|_| !are_others))
         });
         for index in came.intersection(&self.up) {
             self.querier.begin(*index, now);
@@ -276,16 +257,35 @@ impl Keeper {
 }
 
 /// Where names are, while it is looked.
-struct Look<'a> {
+struct Look<'a, T> {
     groups: &'a Groups,
-    local: &'a LocalNames<FibTable>,
+    local: &'a LocalNames<T>,
     indices: &'a HashMap<PortId, u8>,
     places: &'a mut HashMap<Mac, u8>,
     /// Ports that a name came to.
     came: BTreeSet<u8>,
 }
 
-impl Look<'_> {
+impl<T> Look<'_, T> {
+    /// Looks at the names that changed since this version of the local ones, or at all without. The ports that a name came to.
+    fn follow(mut self, since: Option<u64>) -> BTreeSet<u8> {
+        let (local, groups) = (self.local, self.groups);
+        if let Some(names) = since.and_then(|since| local.changed_since(since)) {
+            names.for_each(|name| self.at(name));
+            return self.came;
+        }
+        let before = std::mem::take(self.places);
+        if local.len() < groups.n_names() {
+            local.for_each(&mut |name, _| self.at(name));
+        } else {
+            let names = groups.names();
+            let names = names.iter().filter_map(|mac| Name::from_bytes(NameKind::Mac, mac).ok());
+            names.for_each(|name| self.at(&name));
+        }
+        let is_new = |(mac, index): &(&Mac, &u8)| before.get(*mac) != Some(*index);
+        self.places.iter().filter(is_new).map(|(_, index)| *index).collect()
+    }
+
     fn at(&mut self, name: &Name) {
         let Ok(mac) = Mac::try_from(name.as_bytes()) else { return };
         let port = self.local.port_of(name).filter(|_| self.groups.has(&mac));
@@ -374,6 +374,8 @@ async fn pause(time: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plane::{Neighbours, ShownTo};
+    use lookup::testkit::{Rng, seed};
 
     #[test]
     fn what_a_controller_says_is_taken_as_far_as_it_makes_sense() {
@@ -396,6 +398,60 @@ mod tests {
         assert_eq!((hears(b, [239, 0, 0, 1].into()), hears(b, [0xff; 16].into())), (None, Some(vec![a, b])));
         take(v1::Groups::default(), &groups);
         assert!(groups.snooping().is_none() && groups.of(a).is_none());
+    }
+
+    /// What changed, in any order, leads to the same places as a look at all names, and to ports that a name came to.
+    #[test]
+    fn names_that_changed_are_where_a_look_at_all_names_finds_them() {
+        let mut rng = Rng::new(seed());
+        let (groups, hosts) = (Groups::new(None), Neighbours::with_own(HashMap::new()));
+        let (_, mut writer) = PlaneWriter::<()>::new(1, None, true, hosts, ShownTo::Nobody, Groups::default());
+        let mac = |i: u64| <Mac>::try_from(&i.to_be_bytes()[2..]).unwrap();
+        let name = |i: u64| Name::from_bytes(NameKind::Mac, &mac(i)).unwrap();
+        // The port 4 is a trunk's.
+        let indices = HashMap::from([(PortId(1), 0), (PortId(2), 1), (PortId(3), 2)]);
+        let (mut places, mut names_version, mut since) = (HashMap::new(), None, 0);
+        let (mut changed, mut whole) = (0, 0);
+        for _ in 0..400 {
+            let local = writer.local();
+            // Seldom more than are remembered; often there and back again.
+            let n = if rng.below(40) == 0 { 1500 } else { rng.below(30) };
+            for _ in 0..n {
+                let i = rng.below(60);
+                match rng.below(3) {
+                    0 => local.remove(&name(i)),
+                    _ => local.put(name(i), PortId(rng.below(4) as u16 + 1)),
+                }
+            }
+            if rng.below(30) == 0 {
+                local.replace_with((0..rng.below(60)).map(|i| (name(i), PortId(rng.below(4) as u16 + 1))).collect());
+            }
+            if rng.below(20) == 0 {
+                let from = rng.below(60);
+                let names = (from..from + rng.below(60)).map(mac).collect();
+                groups.tell(None, [Told { id: 7, names, wanted: None }]);
+            }
+            let before = places.clone();
+            let are_others = names_version.replace(groups.names_version()) != Some(groups.names_version());
+            let since_then = Some(std::mem::replace(&mut since, local.version())).filter(|_| !are_others);
+            *(if since_then.is_some_and(|since| local.changed_since(since).is_some()) {
+                &mut changed
+            } else {
+                &mut whole
+            }) += 1;
+            let look =
+                Look { groups: &groups, local: &*local, indices: &indices, places: &mut places, came: BTreeSet::new() };
+            let came = look.follow(since_then);
+
+            let place = |i| Some((mac(i), *indices.get(&local.port_of(&name(i))?)?));
+            let scan: HashMap<Mac, u8> = (0..120).filter_map(place).filter(|(mac, _)| groups.has(mac)).collect();
+            assert_eq!(places, scan);
+            let is_new = |(mac, index): &(&Mac, &u8)| before.get(*mac) != Some(*index);
+            let must_come: BTreeSet<u8> = scan.iter().filter(is_new).map(|(_, index)| *index).collect();
+            // One that came and went, or came back, may have been somewhere meanwhile.
+            assert!(came.is_superset(&must_come), "{came:?} {must_come:?}");
+        }
+        assert!(changed > 100 && whole > 10, "{changed} {whole}");
     }
 
     #[test]
