@@ -7,7 +7,7 @@
 //! | kind | key | value |
 //! |---|---|---|
 //! | 1 network | | cluster, hash family and key, mode, kind of name, widths, counters |
-//! | 2 switch | id | name, tenants, table, versions, indices of its actions |
+//! | 2 switch | id | name, tenants, table, versions, what its values stand for |
 //! | 3 link | lesser end | other end, cost, up |
 //! | 4 host port | switch, port | |
 //! | 5 name | its bytes | attachment |
@@ -16,10 +16,10 @@
 //! | 8 egress index | index | switch, since when out of use |
 //! | 9 view | table, switch (0 for all of the table), and what the design adds | what the design needs to restore the switch's table |
 
-use crate::action::{Action, PortId};
-use crate::codec::{DecodeError, Input, put_action, put_bytes, put_ip, put_u32, put_u64};
+use crate::action::PortId;
+use crate::codec::{DecodeError, Input, put_bytes, put_ip, put_u32, put_u64};
 use crate::designs::CONCISE;
-use crate::indices::Slot;
+use crate::indices::{Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
@@ -122,7 +122,7 @@ pub(crate) struct SwitchRow {
     pub(crate) table: u32,
     pub(crate) local_version: u64,
     pub(crate) actions_version: u64,
-    pub(crate) ports: Vec<Slot<Action>>,
+    pub(crate) values: Vec<Slot<Meaning>>,
 }
 
 fn end_key(end: End) -> Vec<u8> {
@@ -161,15 +161,44 @@ fn tenants(input: &mut Input<'_>) -> Result<Tenants, DecodeError> {
     })
 }
 
-fn put_retired(out: &mut Vec<u8>, retired_at: Option<u64>) {
-    out.push(u8::from(retired_at.is_some()));
-    put_u64(out, retired_at.unwrap_or(0));
+fn put_state<T>(out: &mut Vec<u8>, slot: &Slot<T>) {
+    out.push(u8::from(slot.retired_at.is_some()) | u8::from(slot.since > 0) << 1);
+    put_u64(out, slot.retired_at.unwrap_or(0));
+    if slot.since > 0 {
+        put_u64(out, slot.since);
+    }
 }
 
-fn retired(input: &mut Input<'_>) -> Result<Option<u64>, DecodeError> {
-    let retired = input.u8()? != 0;
+fn slot<T>(value: T, input: &mut Input<'_>) -> Result<Slot<T>, DecodeError> {
+    let state = input.u8()?;
+    if state > 3 {
+        return Err(DecodeError::Unknown { field: "state of a value", got: state.into() });
+    }
     let at = input.u64()?;
-    Ok(retired.then_some(at))
+    let since = if state & 2 != 0 { input.u64()? } else { 0 };
+    Ok(Slot { value, retired_at: (state & 1 != 0).then_some(at), since })
+}
+
+/// Ports are as actions were in rows from before switches could be values.
+fn put_meaning(out: &mut Vec<u8>, meaning: Meaning) {
+    match meaning {
+        Meaning::Port(port) => {
+            out.push(1);
+            out.extend_from_slice(&port.0.to_le_bytes());
+        }
+        Meaning::Switch(node) => {
+            out.push(128);
+            put_u32(out, node.0);
+        }
+    }
+}
+
+fn meaning(input: &mut Input<'_>) -> Result<Meaning, DecodeError> {
+    Ok(match input.u8()? {
+        1 => Meaning::Port(PortId(input.u16()?)),
+        128 => Meaning::Switch(NodeId(input.u32()?)),
+        other => return Err(DecodeError::Unknown { field: "meaning of a value", got: other.into() }),
+    })
 }
 
 impl Row {
@@ -214,10 +243,10 @@ impl Row {
                 put_u32(out, row.table);
                 put_u64(out, row.local_version);
                 put_u64(out, row.actions_version);
-                put_u32(out, row.ports.len() as u32);
-                for slot in &row.ports {
-                    put_action(out, &slot.value);
-                    put_retired(out, slot.retired_at);
+                put_u32(out, row.values.len() as u32);
+                for slot in &row.values {
+                    put_meaning(out, slot.value);
+                    put_state(out, slot);
                 }
                 (2, id.0.to_be_bytes().to_vec())
             }
@@ -256,7 +285,7 @@ impl Row {
             }
             Row::Egress { index, slot } => {
                 put_u32(out, slot.value.0);
-                put_retired(out, slot.retired_at);
+                put_state(out, slot);
                 (8, index.to_be_bytes().to_vec())
             }
         };
@@ -299,10 +328,9 @@ impl Row {
                 let (tenants, table) = (tenants(&mut input)?, input.u32()?);
                 let (local_version, actions_version) = (input.u64()?, input.u64()?);
                 let count = input.count(10)?;
-                let ports = (0..count)
-                    .map(|_| Ok(Slot { value: input.action()?, retired_at: retired(&mut input)? }))
-                    .collect::<Result<_, DecodeError>>()?;
-                Row::Switch(id, SwitchRow { name, tenants, table, local_version, actions_version, ports })
+                let values =
+                    (0..count).map(|_| slot(meaning(&mut input)?, &mut input)).collect::<Result<_, DecodeError>>()?;
+                Row::Switch(id, SwitchRow { name, tenants, table, local_version, actions_version, values })
             }
             3 => {
                 let a = be_end(&mut key_input)?;
@@ -345,7 +373,7 @@ impl Row {
             8 => {
                 let index = u16::from_be_bytes(key_input.array()?);
                 let value = NodeId(input.u32()?);
-                Row::Egress { index, slot: Slot { value, retired_at: retired(&mut input)? } }
+                Row::Egress { index, slot: slot(value, &mut input)? }
             }
             other => return Err(DecodeError::Unknown { field: "kind of row", got: other.into() }),
         };
@@ -365,14 +393,18 @@ mod tests {
         let name = Name::parse(NameKind::Mac, "02:00:00:00:00:01").unwrap();
         let ip = Some("fd00::1".parse().unwrap());
         let only = Tenants::Only([1, 7].into());
-        let port = |port, retired_at| Slot { value: Action::Port(PortId(port)), retired_at };
+        let value = |value, retired_at, since| Slot { value, retired_at, since };
         let switch = SwitchRow {
             name: "s1".into(),
             tenants: only.clone(),
             table: 2,
             local_version: 3,
             actions_version: 4,
-            ports: vec![port(1, None), port(2, Some(8))],
+            values: vec![
+                value(Meaning::Port(PortId(1)), None, 0),
+                value(Meaning::Port(PortId(2)), Some(8), 5),
+                value(Meaning::Switch(NodeId(9)), None, 3),
+            ],
         };
         vec![
             Row::Network {
@@ -397,7 +429,7 @@ mod tests {
             Row::Part { table: 2, key: vec![], value: vec![] },
             Row::View { table: 2, of: Some(NodeId(3)), key: vec![1], value: vec![4] },
             Row::View { table: 2, of: None, key: vec![], value: vec![] },
-            Row::Egress { index: 3, slot: Slot { value: NodeId(4), retired_at: Some(5) } },
+            Row::Egress { index: 3, slot: Slot { retired_at: Some(5), ..Slot::new(NodeId(4)) } },
         ]
     }
 

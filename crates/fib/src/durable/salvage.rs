@@ -6,8 +6,7 @@
 //! switches use them until their new tables have come.
 
 use super::{Row, RowChange, SwitchRow};
-use crate::action::Action;
-use crate::indices::Slot;
+use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::NameKind;
 use crate::network::{RestoreError, Settings};
@@ -109,8 +108,15 @@ pub fn salvage(
         switch.table = 0;
         switch.local_version = switch.local_version.saturating_add(SKIP.into());
         switch.actions_version = switch.actions_version.saturating_add(SKIP.into());
-        let ports = used.iter().filter(|end| end.node == id).map(|end| Action::Port(end.port));
-        put_in_use(&mut switch.ports, ports.collect());
+        let ports = used.iter().filter(|end| end.node == id).map(|end| Meaning::Port(end.port));
+        let mut values = Indices::from_slots(value_bits.clamp(1, 16), std::mem::take(&mut switch.values));
+        // Switches give way to ports. The next start gives them values that are left.
+        ports.for_each(|port| {
+            if values.assign_unused(port).is_none() {
+                values.displace(port, switch.actions_version, |slot| slot.value.is_switch() || !slot.is_in_use());
+            }
+        });
+        switch.values = values.slots().to_vec();
     }
     kept.extend(switches.into_iter().map(|(id, switch)| Row::Switch(id, switch).encode()));
     for row in names {
@@ -133,15 +139,6 @@ pub fn settings_of(network: &[u8]) -> Option<Settings> {
     Some(Settings { mode, kind, family, value_bits, ..Settings::new(cluster, key) })
 }
 
-/// Gives every one of `values` an index that is in use.
-fn put_in_use(slots: &mut Vec<Slot<Action>>, mut values: Vec<Action>) {
-    values.retain(|value| {
-        let found = slots.iter_mut().find(|slot| slot.value == *value);
-        found.map(|slot| slot.retired_at = None).is_none()
-    });
-    slots.extend(values.into_iter().map(|value| Slot { value, retired_at: None }));
-}
-
 /// The egress indices without gaps, in which every switch has one. In a gap for which there is no switch is one that
 /// never was.
 fn egress_rows(rows: Vec<Row>, switches: impl Iterator<Item = NodeId>, change: u64) -> impl Iterator<Item = RowChange> {
@@ -156,12 +153,12 @@ fn egress_rows(rows: Vec<Row>, switches: impl Iterator<Item = NodeId>, change: u
             Some(slot) => slot.retired_at = None,
             None => {
                 let free = (1..).find(|index| !slots.contains_key(index)).unwrap_or(u16::MAX);
-                slots.insert(free, Slot { value: switch, retired_at: None });
+                slots.insert(free, Slot::new(switch));
             }
         }
     }
     for index in 1..slots.keys().last().copied().unwrap_or(0) {
-        slots.entry(index).or_insert(Slot { value: NodeId(0), retired_at: Some(change) });
+        slots.entry(index).or_insert(Slot { retired_at: Some(change), ..Slot::new(NodeId(0)) });
     }
     slots.into_iter().map(|(index, slot)| Row::Egress { index, slot }.encode())
 }

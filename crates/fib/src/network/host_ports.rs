@@ -26,14 +26,14 @@ impl Network {
         }
         let nodes: BTreeSet<NodeId> = new.iter().map(|end| end.node).collect();
         let before: Vec<_> =
-            nodes.iter().filter_map(|node| Some((*node, self.switches.get(node)?.ports.clone()))).collect();
+            nodes.iter().filter_map(|node| Some((*node, self.switches.get(node)?.values.clone()))).collect();
         let first: Vec<NodeId> = nodes.iter().copied().filter(|node| self.ports_of(*node).next().is_none()).collect();
         let mut draft = Draft::default();
-        let assigned = ends.iter().try_for_each(|end| self.assign_port(*end));
+        let assigned = ends.iter().try_for_each(|end| self.assign_port(*end, &mut draft));
         if let Err(error) = assigned.and_then(|()| self.become_gateways(&first, &mut draft)) {
-            for (node, ports) in before {
+            for (node, values) in before {
                 if let Some(switch) = self.switches.get_mut(&node) {
-                    switch.ports = ports;
+                    switch.values = values;
                 }
             }
             return Err(error);
@@ -45,6 +45,7 @@ impl Network {
         for node in first {
             self.announce_gateway(node, &mut draft)?;
         }
+        self.settle_values(&mut draft);
         Ok(self.rerouted(draft, &nodes.into_iter().collect::<Vec<_>>()))
     }
 

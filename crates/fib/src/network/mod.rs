@@ -5,7 +5,8 @@
 //! coloured by its routes. A name's payload in the graph is the index of the place it is attached to; a switch's view is a
 //! small array from place to value.
 //!
-//! * **Port mode**: the value is an index into the switch's table of ports (the papers' model).
+//! * **Port mode**: the value is a port of the switch (the papers' model), or as long as values are left, the switch that the
+//!   name is attached to: see [`values`].
 //! * **Egress mode**: the value is the index of the switch that the name is attached to. All switches of a table share one
 //!   image, and a route change touches action tables only.
 //!
@@ -22,8 +23,9 @@
 //! ever point at each other. A removed name becomes invalid at the gateways first. Batches keep the first and the last
 //! of these phases and send all FIBs in one phase (the hop limit of the frames bounds loops meanwhile).
 //!
-//! Cost: a name's change is O(1) in the graph and an update of some 6 cells per switch; a route change in port mode
-//! colours all names once for every switch whose routes change, and sends the shards that differ.
+//! Cost: a name's change is O(1) in the graph and an update of some 6 cells per switch. Where values are ports, a route change
+//! colours all names once for every switch whose routes change, and sends the shards that differ; otherwise it changes action
+//! tables only.
 //!
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections III, V;
 //! "compact structure forwarding", section IV.C-D (the shared skeleton). Differs: tombstones, versions and digests per
@@ -41,6 +43,7 @@ mod state;
 mod table;
 #[cfg(test)]
 mod tests;
+mod values;
 mod wiring;
 
 pub use error::NetworkError;
@@ -51,7 +54,7 @@ pub use resync::{Lacks, Next};
 use crate::action::{Action, PortId};
 use crate::designs::{self, Aliens, CONCISE, Design, FibControl, Key, RateError, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
-use crate::indices::{Indices, Slot};
+use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::{Body, Held, Message, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
@@ -175,6 +178,9 @@ pub struct Network {
     changed_since_rekey: Option<BTreeSet<Name>>,
     /// Parts that were made anew in tables that are gone, by design.
     rebuilt_before: BTreeMap<&'static str, u64>,
+    /// Whether values are ports alone, as in earlier versions.
+    #[cfg(test)]
+    has_ports_only: bool,
 }
 
 /// What the network keeps of one switch.
@@ -182,8 +188,8 @@ struct Switch {
     tenants: Tenants,
     table: u32,
     local: Held,
-    /// Port mode: indices of ports.
-    ports: Indices<Action>,
+    /// Port mode: what its values stand for.
+    values: Indices<Meaning>,
     actions: Vec<Action>,
     actions_version: u64,
     attached: bool,
@@ -203,6 +209,8 @@ struct Places {
 struct Draft {
     outbox: Vec<(u32, NodeId, Body)>,
     rows: Vec<RowChange>,
+    /// Whether destinations with names got or lost values of their own.
+    revalued: bool,
 }
 
 impl Draft {
@@ -258,6 +266,8 @@ impl Network {
             before_reading: None,
             changed_since_rekey: None,
             rebuilt_before: BTreeMap::new(),
+            #[cfg(test)]
+            has_ports_only: false,
             settings,
         })
     }
@@ -318,6 +328,7 @@ impl Network {
     pub fn add_switch(&mut self, name: &str, tenants: Tenants) -> Result<(NodeId, Effects), NetworkError> {
         let mut draft = Draft::default();
         let id = self.enter(name, tenants, &mut draft)?;
+        self.settle_values(&mut draft);
         Ok((id, self.rerouted(draft, &[id])))
     }
 
@@ -334,7 +345,7 @@ impl Network {
             let mut indices = self.egress.clone();
             let max = indices.max();
             let index = indices.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
-            draft.row(Row::Egress { index, slot: Slot { value: id, retired_at: None } });
+            draft.row(Row::Egress { index, slot: Slot::new(id) });
             egress = Some(indices);
         }
         let table = self.table_for(&tenants, self.settings.core, draft)?;
@@ -349,7 +360,7 @@ impl Network {
                 tenants,
                 table,
                 local: Held::default(),
-                ports: Indices::new(self.settings.value_bits),
+                values: Indices::new(self.settings.value_bits),
                 actions: vec![Action::Drop],
                 actions_version: 1,
                 attached: false,
@@ -372,7 +383,7 @@ impl Network {
         draft.rows.push(self.switch_row(id).delete());
         self.detach(id);
         if let Some(index) = self.egress.get(id) {
-            let slot = Slot { value: id, retired_at: Some(self.change + 1) };
+            let slot = Slot { retired_at: Some(self.change + 1), ..Slot::new(id) };
             self.egress.retire(id, self.change + 1);
             draft.row(Row::Egress { index, slot });
         }
@@ -414,10 +425,10 @@ impl Network {
             }
         }
         let link = self.topology.add_link(one, other, cost)?;
-        let ports_before = self.switches.get(&link.a.node).map(|switch| switch.ports.clone());
-        if let Err(error) = self.assign_port(link.a).and_then(|()| self.assign_port(link.b)) {
-            if let (Some(switch), Some(ports)) = (self.switches.get_mut(&link.a.node), ports_before) {
-                switch.ports = ports;
+        let values_before = self.switches.get(&link.a.node).map(|switch| switch.values.clone());
+        if let Err(error) = self.assign_port(link.a, draft).and_then(|()| self.assign_port(link.b, draft)) {
+            if let (Some(switch), Some(values)) = (self.switches.get_mut(&link.a.node), values_before) {
+                switch.values = values;
             }
             self.topology.remove_link(link.a)?;
             return Err(error);
@@ -436,6 +447,7 @@ impl Network {
         self.retire_port(link.b);
         let mut draft = Draft::default();
         draft.rows.push(Row::Link(link).delete());
+        self.settle_values(&mut draft);
         Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
     }
 
@@ -499,6 +511,7 @@ impl Network {
         if last {
             self.announce_gateway(end.node, &mut draft)?;
         }
+        self.settle_values(&mut draft);
         Ok(self.rerouted(draft, &[end.node]))
     }
 
@@ -572,8 +585,8 @@ impl Network {
             };
         }
         let hop = self.routes.hop(node, attachment.switch).map(|hop| match self.settings.mode {
-            ValueMode::Port => self.routes.hop_by(node, hop.port),
-            ValueMode::Egress => hop,
+            ValueMode::Port if !self.has_own_value(node, attachment.switch) => self.routes.hop_by(node, hop.port),
+            ValueMode::Port | ValueMode::Egress => hop,
         });
         hop.map_or(Action::Drop, Action::from)
     }
@@ -591,22 +604,6 @@ impl Network {
             fibs.extend(of.into_iter().zip(table.control.export_many(&values)?));
         }
         Ok(fibs)
-    }
-
-    fn assign_port(&mut self, end: End) -> Result<(), NetworkError> {
-        if let (ValueMode::Port, Some(switch)) = (self.settings.mode, self.switches.get_mut(&end.node)) {
-            let max = switch.ports.max();
-            let index = switch.ports.assign(Action::Port(end.port), switch.acknowledged);
-            index.ok_or(NetworkError::TooManyActions { id: end.node, max })?;
-        }
-        Ok(())
-    }
-
-    fn retire_port(&mut self, end: End) {
-        let change = self.change + 1;
-        if let Some(switch) = self.switches.get_mut(&end.node) {
-            switch.ports.retire(Action::Port(end.port), change);
-        }
     }
 
     /// Finds the table of these tenants in this design, or builds one.
@@ -717,20 +714,26 @@ impl Network {
     fn refresh_routes(&mut self, draft: &mut Draft) {
         let before = std::mem::replace(&mut self.routes, self.topology.routes());
         // Places without names may change otherwise, which changes no table.
-        let moved = self.settings.mode == ValueMode::Port && self.routes.differs_from(&before);
+        let moved = draft.revalued || self.moves_values(&before);
         let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
         let egress = self.egress_prepared();
         for node in nodes {
             let actions = self.action_table_to(node, &egress);
-            if let Some(switch) = self.switches.get_mut(&node).filter(|switch| switch.actions != actions) {
-                switch.actions = actions.clone();
-                switch.actions_version += 1;
-                let version = switch.actions_version;
-                if switch.attached {
-                    draft.send(0, node, Body::Actions { version, actions });
-                }
-                draft.row(self.switch_row(node));
+            let Some(switch) = self.switches.get_mut(&node) else { continue };
+            let interim = values::interim_actions(&switch.values, &actions, switch.actions_version);
+            if switch.actions == actions && interim.is_none() {
+                continue;
             }
+            // Where values get another meaning, they drop until no cells have them with the former one.
+            let phase = if interim.is_some() { 2 } else { 0 };
+            switch.actions = actions.clone();
+            switch.actions_version += if interim.is_some() { 2 } else { 1 };
+            let version = switch.actions_version;
+            if switch.attached {
+                interim.into_iter().for_each(|interim| draft.send(0, node, interim));
+                draft.send(phase, node, Body::Actions { version, actions });
+            }
+            draft.row(self.switch_row(node));
         }
         let mut tables = std::mem::take(&mut self.tables);
         for (id, table) in &mut tables {

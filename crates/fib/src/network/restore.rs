@@ -29,7 +29,8 @@ impl Network {
     /// A network from its rows, the one of kind 1 first (as a store that sorts by kind and key gives them).
     ///
     /// The hash key and the cluster are those of the rows. Whatever else of `settings` is stored must agree, except the
-    /// designs: if these differ, switches get other tables. The rows that this changes are returned, to be committed
+    /// designs: if these differ, switches get other tables. In port mode destinations get values of their own that had none
+    /// in an earlier version; then the switches at which they do get other cells. The rows that this changes are returned, to be committed
     /// before anything else. No switch is attached. Costs about as much as building every table.
     /// # Errors
     /// [`RestoreError`].
@@ -66,7 +67,7 @@ impl Network {
                         tenants: row.tenants,
                         table: row.table,
                         local: Held { version: row.local_version, digest: 0 },
-                        ports: Indices::from_slots(network.settings.value_bits, row.ports),
+                        values: Indices::from_slots(network.settings.value_bits, row.values),
                         actions: Vec::new(),
                         actions_version: row.actions_version,
                         attached: false,
@@ -107,6 +108,7 @@ impl Network {
         network.restore_tables(stored, &mut draft)?;
         network.restore_designs(&mut draft)?;
         network.routes = network.topology.routes();
+        network.restore_values(&mut draft);
         let nodes: Vec<NodeId> = network.switches.keys().copied().collect();
         for node in nodes {
             let actions = network.action_table(node);
@@ -173,6 +175,16 @@ impl Network {
             self.tables.insert(id, table);
         }
         Ok(())
+    }
+
+    /// Gives destinations values of their own that have none: those of a store from before there were such values.
+    fn restore_values(&mut self, draft: &mut Draft) {
+        for node in self.settle(draft, false) {
+            if let Some(switch) = self.switches.get_mut(&node) {
+                switch.actions_version += 1;
+            }
+            draft.row(self.switch_row(node));
+        }
     }
 
     /// Gives every switch a table of the design that is configured for it.

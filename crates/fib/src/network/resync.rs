@@ -2,6 +2,7 @@
 //!
 //! The exact tables of a switch are read name by name, and changes may come between: [`Network::begin_reading`].
 
+use super::values::interim_actions;
 use super::{Network, NetworkError};
 use crate::action::PortId;
 use crate::designs::Lacking;
@@ -166,14 +167,20 @@ impl Network {
         if reset || report.header != header.fingerprint() {
             pieces.push_back(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
         }
+        let mut last = None;
         if !has(report.actions, actions) {
+            let held = if reset { 0 } else { report.actions.version };
+            let interim = interim_actions(&switch.values, &switch.actions, held).filter(|_| report.table != 0);
             let actions = Body::Actions { version: actions.version, actions: switch.actions.clone() };
-            pieces.push_back(Piece::Body(actions));
+            // What values mean now comes after the cells if some of these may have them with another meaning.
+            last = interim.is_some().then(|| Piece::Body(actions.clone()));
+            pieces.push_back(Piece::Body(interim.unwrap_or(actions)));
         }
         if !has(report.local, local) {
             pieces.push_back(Piece::Local(Reading::new(local)));
         }
         pieces.extend(self.attach_view(node, &header, report)?.into_iter().map(Piece::Body));
+        pieces.extend(last);
         if header.gateway && !has(report.valid, valid) {
             let tenants = self.tables[&header.table].tenants.clone();
             pieces.push_back(Piece::Valid(tenants, Reading::new(valid)));

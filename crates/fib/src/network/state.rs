@@ -4,6 +4,7 @@ use super::Network;
 use crate::action::{Action, PortId};
 use crate::codec::actions_digest;
 use crate::durable::{Row, SwitchRow, Tenants};
+use crate::indices::Meaning;
 use crate::messages::{Held, TableHeader, ValueMode};
 use crate::name::Name;
 use crate::topology::{End, NodeId};
@@ -27,19 +28,6 @@ impl Network {
         }
     }
 
-    /// The value of a place in the FIB of a switch (port mode) or of all (egress mode).
-    pub(super) fn value(&self, of: Option<NodeId>, place: End) -> u16 {
-        let index = match (self.settings.mode, of) {
-            (ValueMode::Egress, _) => self.egress.get(place.node),
-            (ValueMode::Port, None) => None,
-            (ValueMode::Port, Some(node)) => {
-                let port = if node == place.node { Some(place.port) } else { self.routes.next_hop(node, place.node) };
-                port.and_then(|port| self.switches[&node].ports.get(Action::Port(port)))
-            }
-        };
-        index.unwrap_or(0)
-    }
-
     pub(super) fn values(&self, of: Option<NodeId>) -> Vec<u16> {
         self.places.ends.iter().map(|place| self.value(of, *place)).collect()
     }
@@ -59,10 +47,12 @@ impl Network {
         let mut actions = vec![Action::Drop];
         match self.settings.mode {
             // A retired index keeps its meaning, for cells that are not updated yet.
-            ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| match slot.value {
-                Action::Port(port) => self.routes.hop_by(node, port).into(),
-                other => other,
-            })),
+            ValueMode::Port => {
+                actions.extend(self.switches[&node].values.slots().iter().map(|slot| match slot.value {
+                    Meaning::Port(port) => self.routes.hop_by(node, port).into(),
+                    Meaning::Switch(to) => self.routes.hop(node, to).map_or(Action::Drop, Action::from),
+                }))
+            }
             ValueMode::Egress => {
                 let hops = self.routes.hops_to(node, egress);
                 actions.extend(self.egress.slots().iter().zip(hops).map(|(slot, hop)| match slot.value {
@@ -96,7 +86,7 @@ impl Network {
                 table: switch.table,
                 local_version: switch.local.version,
                 actions_version: switch.actions_version,
-                ports: switch.ports.slots().to_vec(),
+                values: switch.values.slots().to_vec(),
             },
         )
     }

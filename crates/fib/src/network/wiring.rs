@@ -31,6 +31,7 @@ impl Network {
                 }
             }
         }
+        self.settle_values(&mut draft);
         let effects = self.rerouted(draft, &ids);
         Ok((ids, effects))
     }
@@ -42,8 +43,8 @@ impl Network {
     /// Those of the first link that is refused; unchanged.
     pub fn add_links(&mut self, links: &[(End, End, u32, bool)]) -> Result<Effects, NetworkError> {
         let ends = links.iter().flat_map(|(one, other, ..)| [one.node, other.node]);
-        let ports: BTreeMap<NodeId, _> =
-            ends.filter_map(|node| Some((node, self.switches.get(&node)?.ports.clone()))).collect();
+        let values: BTreeMap<NodeId, _> =
+            ends.filter_map(|node| Some((node, self.switches.get(&node)?.values.clone()))).collect();
         let mut draft = Draft::default();
         let mut made: Vec<Link> = Vec::with_capacity(links.len());
         for (one, other, cost, up) in links {
@@ -53,16 +54,16 @@ impl Network {
                     for link in made {
                         self.topology.remove_link(link.a)?;
                     }
-                    for (node, ports) in ports {
+                    for (node, values) in values {
                         if let Some(switch) = self.switches.get_mut(&node) {
-                            switch.ports = ports;
+                            switch.values = values;
                         }
                     }
                     return Err(error);
                 }
             }
         }
-        let nodes: Vec<NodeId> = ports.into_keys().collect();
+        let nodes: Vec<NodeId> = values.into_keys().collect();
         Ok(self.rerouted(draft, &nodes))
     }
 

@@ -359,6 +359,7 @@ mod tests {
     use super::super::tests::{end, net};
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn shortest_path_wins_and_a_cut_reroutes() {
@@ -421,9 +422,9 @@ mod tests {
         let pairs = || nodes().flat_map(|from| nodes().map(move |to| (from, to)));
         for cut in topology.links().filter(|link| link.carries()) {
             let cut = vec![cut.a, cut.b];
-            for (of_ports, (from, goal)) in [false, true].into_iter().flat_map(|of| pairs().map(move |pair| (of, pair)))
-            {
-                let round = Round { topology, routes, cut: cut.clone(), of_ports, goal };
+            let values = [Value::Switch, Value::Port, Value::Either];
+            for (value, (from, goal)) in values.into_iter().flat_map(|of| pairs().map(move |pair| (of, pair))) {
+                let round = Round { topology, routes, cut: cut.clone(), value, goal };
                 round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
             }
         }
@@ -433,7 +434,7 @@ mod tests {
             let links = topology.links_of(from).filter(|(near, ..)| ways.contains(&near.port));
             let cut: Vec<End> = links.flat_map(|(near, far, _)| [near, far]).collect();
             for from in nodes() {
-                let round = Round { topology, routes, cut: cut.clone(), of_ports: false, goal };
+                let round = Round { topology, routes, cut: cut.clone(), value: Value::Switch, goal };
                 round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
             }
         }
@@ -444,21 +445,37 @@ mod tests {
         topology: &'a Topology,
         routes: &'a Routes,
         cut: Vec<End>,
-        of_ports: bool,
+        value: Value,
         goal: NodeId,
+    }
+
+    /// What the value of the destination is at the switches: itself, the port towards it, or at some the one and at some the other.
+    #[derive(Clone, Copy)]
+    enum Value {
+        Switch,
+        Port,
+        Either,
     }
 
     impl Round<'_> {
         fn follow(&self, at: NodeId, entered: Option<End>, n_hops: usize) -> Result<(), String> {
             let Some(hop) = self.routes.hop(at, self.goal).filter(|_| at != self.goal) else { return Ok(()) };
-            let hop = if self.of_ports { self.routes.hop_by(at, hop.port) } else { hop };
             let is_cut = |port| self.cut.contains(&End { node: at, port });
-            let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
-            let mut open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
-            if open.is_empty() {
-                open.extend(hop.alternate);
-            }
-            for port in open {
+            let taken = |hop: Hop| {
+                let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
+                let mut open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
+                if open.is_empty() {
+                    open.extend(hop.alternate);
+                }
+                open
+            };
+            let of_port = self.routes.hop_by(at, hop.port);
+            let ports: BTreeSet<PortId> = match self.value {
+                Value::Switch => taken(hop).into_iter().collect(),
+                Value::Port => taken(of_port).into_iter().collect(),
+                Value::Either => taken(hop).into_iter().chain(taken(of_port)).collect(),
+            };
+            for port in ports {
                 let (near, far, link) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
                 if is_cut(port) || !link.carries() {
                     return Err(format!("a dead link is taken at {near}"));

@@ -16,8 +16,10 @@ pub(super) struct Right {
     pub(super) local: Option<PortId>,
     /// Whether the switch has hosts, and so must know whether the name is valid.
     pub(super) gateway: bool,
-    /// The switch that it is attached to, in egress mode: values name switches then.
-    egress: Option<NodeId>,
+    /// The switch that it is attached to, whose own number the value may be.
+    place: Option<NodeId>,
+    /// Whether the value may be a port: then the alternate is left out of `action`.
+    of_port: bool,
 }
 
 /// The right answers of every switch for every name, each from a change on.
@@ -33,7 +35,8 @@ struct OfSwitch {
 
 impl History {
     pub(super) fn new(n_switches: usize) -> History {
-        let names = vec![vec![(0, Right { action: None, local: None, gateway: false, egress: None })]; NAMES];
+        let names =
+            vec![vec![(0, Right { action: None, local: None, gateway: false, place: None, of_port: false })]; NAMES];
         History(vec![OfSwitch { names, paths: BTreeMap::new() }; n_switches])
     }
 
@@ -50,10 +53,10 @@ impl History {
                 let place = node.and_then(|node| Some((node, network.rib().get(&name)?)));
                 let action = place.map(|(node, _)| network.action(node, &name));
                 let local = place.filter(|(node, place)| place.switch == *node).map(|(_, place)| place.port);
-                let is_egress = network.settings().mode == ValueMode::Egress;
-                let action = if is_egress { action } else { action.map(without_alternate) };
-                let egress = place.map(|(_, place)| place.switch).filter(|_| is_egress);
-                let right = Right { action, local, gateway, egress };
+                let of_port = network.settings().mode == ValueMode::Port;
+                let action = if of_port { action.map(without_alternate) } else { action };
+                let place = place.map(|(_, place)| place.switch);
+                let right = Right { action, local, gateway, place, of_port };
                 if of.last().is_none_or(|(_, last)| *last != right) {
                     of.push((change, right));
                 }
@@ -74,14 +77,14 @@ impl History {
         between(&self.0[switch].names[name], since, until)
     }
 
-    /// Whether a switch may do this with a name. In egress mode, a switch that gets what it lacks, piece by piece, may know
-    /// the place of a name as of one of these changes and the path there as of another. In port mode, it may know the port as
-    /// of one and the alternates of ports as of another.
+    /// Whether a switch may do this with a name. One that gets what it lacks, piece by piece, may know the place of a name as of
+    /// one of these changes and the path there as of another. In port mode, it may also know the port as of one and the
+    /// alternates of ports as of another.
     pub(super) fn allows(&self, switch: usize, name: usize, got: Action, since: u64, until: u64) -> bool {
         self.between(switch, name, since, until).iter().any(|(_, right)| {
-            let path = right.egress.and_then(|place| self.0[switch].paths.get(&place));
+            let path = right.place.and_then(|place| self.0[switch].paths.get(&place));
             right.action == Some(got)
-                || right.egress.is_none() && right.action == Some(without_alternate(got))
+                || right.of_port && right.action == Some(without_alternate(got))
                 || path.is_some_and(|path| between(path, since, until).iter().any(|(_, action)| *action == got))
         })
     }
@@ -89,12 +92,11 @@ impl History {
 
 impl OfSwitch {
     fn note_paths(&mut self, network: &Network, node: NodeId, change: u64) {
-        if network.settings().mode != ValueMode::Egress {
-            return;
-        }
+        let is_egress = network.settings().mode == ValueMode::Egress;
         let known = self.paths.keys().copied();
         let all: BTreeSet<NodeId> = network.topology().nodes().map(|(node, _)| node).chain(known).collect();
-        for place in all {
+        // In port mode a name that is attached here has the value of its port.
+        for place in all.into_iter().filter(|place| is_egress || *place != node) {
             let path = match network.topology().node(place) {
                 Ok(_) if place == node => Action::Local,
                 Ok(_) => network.routes().hop(node, place).map_or(Action::Drop, Action::from),
@@ -109,7 +111,11 @@ impl OfSwitch {
 }
 
 fn without_alternate(action: Action) -> Action {
-    action.port().map_or(action, Action::Port)
+    match action {
+        Action::Protected { port, .. } => Action::Port(port),
+        Action::Spread { ways, .. } => Action::Spread { ways, alternate: None },
+        other => other,
+    }
 }
 
 /// What held from one change to another.

@@ -60,7 +60,18 @@ impl Lab {
 
     /// `n` switches in a ring with a chord, each with host ports 100 and 101.
     pub(super) fn ring(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
+        Lab::new(settings).with_ring(n)
+    }
+
+    /// As [`Lab::ring`], by a version in which values are ports alone.
+    pub(super) fn ring_of_ports(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
         let mut lab = Lab::new(settings);
+        lab.network.has_ports_only = true;
+        lab.with_ring(n)
+    }
+
+    fn with_ring(self, n: usize) -> (Lab, Vec<NodeId>) {
+        let mut lab = self;
         let nodes: Vec<NodeId> = (0..n).map(|i| lab.add_switch(&format!("s{i}"), Tenants::All)).collect();
         for i in 0..n {
             lab.change(|net| net.add_link(end(nodes[i], 1), end(nodes[(i + 1) % n], 2), 1));
@@ -87,6 +98,22 @@ impl Lab {
     pub(super) fn change(&mut self, mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>) {
         let effects = mutate(&mut self.network).unwrap();
         self.commit(effects);
+    }
+
+    /// A change that may be refused because a switch has as many ports as there are values.
+    pub(super) fn change_if_there_is_room(
+        &mut self,
+        mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>,
+    ) {
+        match mutate(&mut self.network) {
+            Ok(effects) => self.commit(effects),
+            Err(NetworkError::TooManyActions { id, max }) => {
+                let slots = self.network.switches[&id].values.slots();
+                let n_ports = slots.iter().filter(|slot| slot.is_in_use() && !slot.value.is_switch()).count();
+                assert_eq!(n_ports, max, "it has room: {slots:?}");
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     pub(super) fn put(&mut self, name: &Name, attachment: Attachment) {

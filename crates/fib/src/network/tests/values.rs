@@ -1,0 +1,306 @@
+//! What values stand for in port mode: ports and switches, as long as there are values.
+
+use super::lab::Fate;
+use super::*;
+use std::collections::BTreeSet;
+
+fn narrow(value_bits: u8) -> Settings {
+    Settings { value_bits, ..settings(ValueMode::Port) }
+}
+
+/// Switches that have a value of their own at another one.
+fn own(lab: &Lab, at: NodeId) -> Vec<NodeId> {
+    lab.network.switches.keys().copied().filter(|to| lab.network.has_own_value(at, *to)).collect()
+}
+
+fn without(nodes: &[NodeId], at: NodeId) -> Vec<NodeId> {
+    nodes.iter().copied().filter(|node| *node != at).collect()
+}
+
+fn ports(action: Action) -> BTreeSet<PortId> {
+    match action {
+        Action::Port(port) => [port].into(),
+        Action::Protected { port, alternate } => [port, alternate].into(),
+        Action::Spread { ways, alternate } => ways.iter().copied().chain(alternate).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// What each switch may do with each live name while a change is carried out: what it did before, or what is right.
+struct Allowed(BTreeMap<(NodeId, Name), BTreeSet<PortId>>);
+
+impl Allowed {
+    fn before(lab: &Lab) -> Allowed {
+        let done = |(node, replica): (&NodeId, &Replica<MemoryTables>)| {
+            let done = |name: &Name| ((*node, name.clone()), ports(replica.action(name)));
+            lab.live.keys().map(done).collect::<Vec<_>>()
+        };
+        Allowed(lab.replicas.iter().flat_map(done).collect())
+    }
+
+    fn add_what_is_right(&mut self, lab: &Lab) {
+        self.0.iter_mut().for_each(|((node, name), allowed)| allowed.extend(ports(lab.network.action(*node, name))));
+    }
+
+    /// The name that a switch does anything else with.
+    fn broken(&self, lab: &Lab) -> Option<(NodeId, Name, Action)> {
+        self.0.iter().find_map(|((node, name), before)| {
+            let (got, right) = (lab.replicas[node].action(name), ports(lab.network.action(*node, name)));
+            let is_allowed = ports(got).iter().all(|port| before.contains(port) || right.contains(port));
+            (!is_allowed).then(|| (*node, name.clone(), got))
+        })
+    }
+}
+
+/// A network whose switch `nodes[0]` has used up its values, with names everywhere.
+fn full() -> (Lab, Vec<NodeId>) {
+    let (mut lab, nodes) = Lab::ring(narrow(3), 5);
+    for i in 0..60 {
+        lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100 + (i % 2) as u16)));
+    }
+    // Two links, a chord, two hosts, and two of four destinations.
+    assert_eq!(lab.network.switches[&nodes[0]].values.n_free(), 0);
+    assert_eq!(own(&lab, nodes[0]), nodes[1..3]);
+    (lab, nodes)
+}
+
+#[test]
+fn destinations_have_values_as_long_as_there_are_some() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 5);
+    for at in &nodes {
+        assert_eq!(own(&lab, *at), without(&nodes, *at));
+    }
+    // One that has hosts no more needs none, and has the same again when it has hosts.
+    let values = |lab: &Lab| lab.network.switches[&nodes[0]].values.clone();
+    let before = values(&lab).get(Meaning::Switch(nodes[3]));
+    for port in [100, 101] {
+        lab.change(|net| net.remove_host_port(end(nodes[3], port)));
+    }
+    assert_eq!(own(&lab, nodes[0]), [nodes[1], nodes[2], nodes[4]]);
+    lab.check();
+    lab.change(|net| net.add_host_port(end(nodes[3], 7)));
+    assert_eq!(values(&lab).get(Meaning::Switch(nodes[3])), before);
+    // A new switch gets to know all.
+    let new = lab.add_switch("new", Tenants::All);
+    lab.change(|net| net.add_link(end(new, 1), end(nodes[0], 50), 1));
+    assert_eq!(own(&lab, new), nodes);
+    lab.put(&mac(1), Attachment::new(nodes[3], PortId(7)));
+    lab.check();
+
+    let (lab, nodes) = full();
+    let shared = lab.network.action(nodes[0], lab.live.iter().find(|(_, at)| at.switch == nodes[3]).unwrap().0);
+    assert!(matches!(shared, Action::Port(_) | Action::Protected { .. }), "{shared}");
+    for bits in [1, 2] {
+        let mut lab = Lab::new(narrow(bits));
+        let [a, b] = ["a", "b"].map(|name| lab.add_switch(name, Tenants::All));
+        lab.change(|net| net.add_link(end(a, 1), end(b, 1), 1));
+        if bits > 1 {
+            lab.change(|net| net.add_host_port(end(a, 2)));
+        }
+        lab.check();
+    }
+}
+
+/// 20 destinations and 8 bits: 31 values stay free for ports.
+#[test]
+fn ports_take_values_back_and_leave_them_when_they_go() {
+    let mut lab = Lab::new(settings(ValueMode::Port));
+    let names: Vec<String> = (0..230).map(|i| format!("s{i}")).collect();
+    let (nodes, effects) = lab.network.add_switches(&names.iter().map(|name| &name[..]).collect::<Vec<_>>()).unwrap();
+    lab.commit(effects);
+    lab.change(|net| net.add_host_ports(&nodes.iter().map(|node| end(*node, 0)).collect::<Vec<_>>()));
+    let at = nodes[0];
+    // With its own port 225 values are in use: those of 224 destinations.
+    assert_eq!(own(&lab, at).len(), 223);
+    let hosts = |from: u16, n: u16| (from..from + n).map(|port| end(at, port)).collect::<Vec<_>>();
+    let n_own = |lab: &Lab| own(lab, at).len();
+    lab.change(|net| net.add_host_ports(&hosts(1, 31)));
+    assert_eq!(n_own(&lab), 223, "these were left");
+    lab.change(|net| net.add_host_ports(&hosts(32, 1)));
+    assert_eq!(n_own(&lab), 223 - 32, "one gave way, and others for those that may come");
+    lab.change(|net| net.add_host_ports(&hosts(33, 31)));
+    assert_eq!(n_own(&lab), 223 - 32);
+    lab.change(|net| net.remove_host_port(end(at, 7)));
+    lab.change(|net| net.add_host_ports(&hosts(7, 1)));
+    assert_eq!(n_own(&lab), 223 - 32, "a port that comes and goes changes nothing");
+    // Those beyond the 31 that stay free are for destinations again.
+    for port in 10..55 {
+        lab.change(|net| net.remove_host_port(end(at, port)));
+    }
+    assert_eq!(n_own(&lab), 223 - 32 + 14);
+    lab.change(|net| net.add_host_ports(&hosts(2000, 255 - 19)));
+    assert_eq!(n_own(&lab), 0);
+    let refused = lab.network.add_host_port(end(at, 9999)).unwrap_err();
+    assert!(matches!(refused, NetworkError::TooManyActions { max: 255, .. }), "{refused}");
+    assert_eq!(own(&lab, nodes[1]).len(), 223, "others have theirs");
+}
+
+/// Host ports come until there is no value left. After each message each switch does with each name what it did, what is right,
+/// or drops.
+#[test]
+fn no_switch_takes_a_value_for_another_while_ports_displace_destinations() {
+    let mut found = 0;
+    for order in [Order::AsSent, Order::ActionsFirst] {
+        let (mut lab, nodes) = full();
+        let before = own(&lab, nodes[0]).len();
+        for port in 0..before as u16 {
+            let allowed = Allowed::before(&lab);
+            let effects = lab.network.add_host_port(end(nodes[0], 50 + port)).unwrap();
+            lab.write(effects.durable);
+            let mut messages: Vec<_> = effects.phases.into_iter().flatten().collect();
+            if order == Order::ActionsFirst {
+                messages.sort_by_key(|(_, message)| match message.body {
+                    Body::Actions { version, .. } => u64::MAX - version,
+                    _ => u64::MAX,
+                });
+            }
+            for (node, message) in messages {
+                lab.deliver(node, &message);
+                let broken = allowed.broken(&lab);
+                found += usize::from(broken.is_some());
+                assert!(order != Order::AsSent || broken.is_none(), "{broken:?} after {message:?}");
+                for (name, at) in lab.live.iter().filter(|_| order == Order::AsSent) {
+                    let fates = nodes.iter().map(|from| lab.forward(*from, name));
+                    assert!(fates.into_iter().all(|fate| [Fate::Delivered(at.end()), Fate::Dropped].contains(&fate)));
+                }
+            }
+            if order == Order::AsSent {
+                lab.check();
+            }
+        }
+        assert_eq!(own(&lab, nodes[0]), []);
+        assert!(lab.network.add_host_port(end(nodes[0], 99)).is_err());
+    }
+    assert!(found > 0, "what a value means must not come before the cells without it");
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    AsSent,
+    ActionsFirst,
+}
+
+/// A switch that is away while ports displace destinations, once or several times, and is cut off again in the middle of what it is sent.
+#[test]
+fn no_switch_takes_a_value_for_another_after_it_was_away() {
+    let (mut found, mut n_interim) = (0, 0);
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let skips_interim = seed % 3 == 2;
+        let (mut lab, nodes) = full();
+        let at = nodes[0];
+        let mut allowed = Allowed::before(&lab);
+        for _ in 0..4 {
+            lab.network.detach(at);
+            for _ in 0..random.below(4) {
+                let host = end(at, 50 + random.below(4) as u16);
+                if lab.network.host_ports.contains(&host) {
+                    lab.change(|net| net.remove_host_port(host));
+                } else {
+                    lab.change_if_there_is_room(|net| net.add_host_port(host));
+                }
+            }
+            allowed.add_what_is_right(&lab);
+            if random.below(4) == 0 {
+                lab.restart([&CONCISE, &CONCISE]);
+                without(&nodes, at).iter().for_each(|node| lab.attach(*node));
+            }
+            let report = lab.replicas[&at].report();
+            let messages = lab.network.attach(at, &report).unwrap();
+            let is_actions = |message: &Message| matches!(message.body, Body::Actions { .. });
+            let n_tables = messages.iter().filter(|message| is_actions(message)).count();
+            n_interim += usize::from(n_tables == 2);
+            let n_received = random.below(messages.len() + 1);
+            let mut left = n_tables;
+            for message in messages.into_iter().take(n_received) {
+                if skips_interim && is_actions(&message) {
+                    left -= 1;
+                    let last = left == 0;
+                    // The last one comes where the first one was.
+                    if last && n_tables == 2 {
+                        continue;
+                    }
+                    let version = lab.network.switches[&at].actions_version;
+                    let body = Body::Actions { version, actions: lab.network.switches[&at].actions.clone() };
+                    lab.replicas.get_mut(&at).unwrap().apply(Message { body, ..message }).unwrap();
+                } else {
+                    lab.replicas.get_mut(&at).unwrap().apply(message).unwrap();
+                }
+                let broken = allowed.broken(&lab);
+                found += usize::from(broken.is_some());
+                assert!(skips_interim || broken.is_none(), "{broken:?}");
+            }
+            let rows = lab.network.take_view_rows();
+            lab.write(rows);
+        }
+        if !skips_interim {
+            lab.attach(at);
+            lab.check();
+        }
+    }
+    assert!(n_interim > 20 && found > 0, "{n_interim} {found}");
+}
+
+#[test]
+fn fibs_agree_with_the_oracles_where_values_are_few() {
+    let mut n_shared = 0;
+    for seed in 400..424 {
+        let bits = 3 + (seed % 3) as u8;
+        let lab = operate(seed, narrow(bits), &[[&CONCISE, &CONCISE]], 200);
+        let pairs = lab.network.switches.keys().flat_map(|at| lab.network.host_ports.iter().map(|end| (*at, end.node)));
+        n_shared += pairs.filter(|(at, to)| at != to && !lab.network.has_own_value(*at, *to)).count();
+    }
+    assert!(n_shared > 100, "{n_shared}");
+}
+
+/// A store and switches of a version in which values are ports alone.
+#[test]
+fn network_of_an_earlier_version_goes_on() {
+    for design in [&CONCISE, &CFW] {
+        let (mut lab, nodes) = Lab::ring_of_ports(Settings { gateway: design, ..settings(ValueMode::Port) }, 5);
+        for i in 0..200 {
+            lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100 + (i % 2) as u16)));
+        }
+        assert_eq!(own(&lab, nodes[0]), []);
+        let allowed = Allowed::before(&lab);
+        let before: Vec<_> = nodes.iter().map(|node| lab.replicas[node].report()).collect();
+        lab.restart([design, &CONCISE]);
+        for (node, before) in nodes.iter().zip(before) {
+            assert_eq!(own(&lab, *node), without(&nodes, *node));
+            let messages = lab.network.attach(*node, &before).unwrap();
+            assert!(messages.iter().any(|message| !matches!(message.body, Body::Actions { .. })), "other cells");
+            for message in messages {
+                lab.replicas.get_mut(node).unwrap().apply(message).unwrap();
+                assert_eq!(allowed.broken(&lab), None);
+                for (name, at) in &lab.live {
+                    nodes.iter().for_each(|from| assert_eq!(lab.forward(*from, name), Fate::Delivered(at.end())));
+                }
+            }
+        }
+        let rows = lab.network.take_view_rows();
+        lab.write(rows);
+        lab.check();
+    }
+}
+
+/// What the messages of names that move to the next switch cost where values are switches, and where they are ports.
+#[test]
+fn a_name_that_moves_costs_more_where_each_destination_has_a_value() {
+    let cost = |(mut lab, nodes): (Lab, Vec<NodeId>)| {
+        let n = nodes.len();
+        (0..400).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[i % n], PortId(100))));
+        let (mut messages, mut bytes) = (0, 0);
+        for i in 0..400 {
+            let effects = lab.network.set_name(&mac(i), Attachment::new(nodes[(i + 1) % n], PortId(100))).unwrap();
+            messages += effects.messages().count();
+            bytes += effects.messages().map(|(_, message)| message.encode().len()).sum::<usize>();
+            lab.commit(effects);
+        }
+        (messages, bytes)
+    };
+    let own = cost(Lab::ring(settings(ValueMode::Port), 20));
+    let shared = cost(Lab::ring_of_ports(settings(ValueMode::Port), 20));
+    println!("messages and bytes of 400 moves among 20 switches: {own:?}, where values are ports {shared:?}");
+    assert!(own.0 > shared.0 && own.0 < 8 * shared.0, "{own:?} {shared:?}");
+}
