@@ -35,7 +35,19 @@ impl Slots {
     /// The port that a flow takes.
     #[inline]
     pub(crate) fn port(&self, flow: u64) -> u8 {
-        self.0[(flow >> (u64::BITS - SLOT_BITS)) as usize]
+        self.0[Self::slot(flow)]
+    }
+
+    /// The port that a flow takes if not that one: the one of the next slot that has another; the same if none has.
+    #[cold]
+    pub(crate) fn other(&self, flow: u64) -> u8 {
+        let (slot, port) = (Self::slot(flow), self.port(flow));
+        let (before, after) = self.0.split_at(slot);
+        after.iter().chain(before).copied().find(|other| *other != port).unwrap_or(port)
+    }
+
+    fn slot(flow: u64) -> usize {
+        (flow >> (u64::BITS - SLOT_BITS)) as usize
     }
 }
 
@@ -85,6 +97,14 @@ mod tests {
         assert!(all.0.iter().zip(&elsewhere.0).all(|(here, there)| *here == 253 - there));
         assert_eq!(Slots::new(&[ways[3], ways[1], ways[2], ways[0]]), all);
         assert_eq!(Slots::new(&ways[..1]), Slots([0; 512]));
+        // A flow that may not take its way takes each of the others with its share.
+        let flows: Vec<u64> = (0..512).map(|slot| slot << (u64::BITS - SLOT_BITS)).collect();
+        assert!(flows.iter().all(|flow| all.other(*flow) != all.port(*flow)));
+        for (_, index) in &ways[1..] {
+            let n = flows.iter().filter(|flow| all.port(**flow) == 0 && all.other(**flow) == *index).count();
+            assert!((15..=80).contains(&n), "{index}: {n} of some 128");
+        }
+        assert_eq!(Slots::new(&ways[..1]).other(0), 0);
     }
 
     fn udp4() -> Vec<u8> {

@@ -16,6 +16,14 @@
 //! is taken, since that one may be what is gone; then that of the shortest path; then by hash, as above. The alternate of several ways
 //! is none of them: it serves when all of them are down.
 //!
+//! **U-turns.** In a fabric of leaves and spines, a spine that loses its link to a leaf has no such neighbour: every leaf has it among
+//! its ways there. But a leaf that gets a frame from one of its ways sends it by another one. So where a pair has one way and
+//! no loop-free alternate, a neighbour N with several ways will do, if all of them but the one back over this link lead to switches M
+//! that are as near to the destination as S or nearer, and not to S itself: `d(M, D) <= d(S, D)`, so no shortest path from M leads
+//! through S and its link that is down. (RFC 5286, section 1.1, speaks of U-turn alternates; there N must be told of by a mark, here
+//! it is a neighbour whose values name switches, and any other drops the frame.) What N itself sends to S is not sent back: no
+//! frame leaves by its port of entry.
+//!
 //! A switch that holds only some tenants' names ([`Node::transit`](super::Node::transit) false) carries no frames of others:
 //! paths start and end at it and never lead through it.
 
@@ -53,10 +61,10 @@ impl From<Hop> for Action {
 impl Topology {
     /// Shortest paths between all pairs over the links that carry frames.
     pub fn routes(&self) -> Routes {
-        self.routes_by(if mistaken(Mistake::AnyAlternate) { |_, _, _| true } else { is_loop_free })
+        self.routes_by(if mistaken(Mistake::AnyAlternate) { |_, _, _| true } else { is_loop_free }, turns)
     }
 
-    fn routes_by(&self, is_loop_free: Condition) -> Routes {
+    fn routes_by(&self, is_loop_free: Condition, turns: Turn) -> Routes {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         let index: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
         let transit: Vec<bool> = self.nodes.values().map(|node| node.transit).collect();
@@ -68,6 +76,10 @@ impl Topology {
                     .map(|(near, far, link)| (near.port, index[&far.node], link.length()))
                     .collect()
             })
+            .collect();
+        let far_ports: Vec<Vec<PortId>> = ids
+            .iter()
+            .map(|id| self.links_of(*id).filter(|(.., link)| link.carries()).map(|(_, far, _)| far.port).collect())
             .collect();
         let n = ids.len();
         let mut next = vec![None; n * n];
@@ -134,6 +146,30 @@ impl Topology {
                 });
                 alternate[from * n + to] = best.map(|k| neighbours[from][k].0);
             }
+            // The ways of all to this destination are known.
+            for &from in order.iter().filter(|from| **from != to) {
+                if alternate[from * n + to].is_some() || ways[from * n + to] != 0 {
+                    continue;
+                }
+                let is_turn = |k: usize| {
+                    let (port, via, _) = neighbours[from][k];
+                    let (set, of) = (ways[via * n + to], &neighbours[via]);
+                    if via == to || !transit[via] || set == 0 || next[from * n + to] == Some(port) {
+                        return false;
+                    }
+                    let leads_on = |way: usize| {
+                        let (port, beyond, _) = of[way];
+                        turns(port == far_ports[from][k], beyond == from, distance[beyond], distance[from])
+                    };
+                    (0..of.len().min(MAX_COMMON)).filter(|way| set >> way & 1 != 0).all(leads_on)
+                };
+                let best = (0..neighbours[from].len()).filter(|k| is_turn(*k)).min_by_key(|k| {
+                    let (port, via, cost) = neighbours[from][*k];
+                    let weight = (preference(ids[from], ids[to], ids[via], port), port);
+                    (distance[via] + u64::from(cost), Reverse(weight))
+                });
+                alternate[from * n + to] = best.map(|k| neighbours[from][k].0);
+            }
         }
         let mut of_ports = BTreeMap::new();
         for (from, (of, common)) in neighbours.iter().zip(&common).enumerate() {
@@ -164,6 +200,16 @@ type Condition = fn(u64, u64, u64) -> bool;
 /// asks, and that one's distance to the destination.
 fn is_loop_free(from_neighbour: u64, back: u64, from_here: u64) -> bool {
     from_neighbour < from_here.saturating_add(back)
+}
+
+/// Of a way of a neighbour: see [`turns`].
+type Turn = fn(bool, bool, u64, u64) -> bool;
+
+/// Whether a way of a neighbour leads on for frames that come to it from a switch that lost its own: whether it is the link that they
+/// come by, which they do not take, or else leads to that switch by another link, or how far from the destination it leads to and
+/// that switch is.
+fn turns(is_entry: bool, leads_back: bool, beyond: u64, here: u64) -> bool {
+    is_entry || !leads_back && beyond <= here
 }
 
 /// A port, the switch at its other end, and the cost of the link.
@@ -425,7 +471,9 @@ mod tests {
             let values = [Value::Switch, Value::Port, Value::Either];
             for (value, (from, goal)) in values.into_iter().flat_map(|of| pairs().map(move |pair| (of, pair))) {
                 let round = Round { topology, routes, cut: cut.clone(), value, goal };
-                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
+                round
+                    .follow(from, None, (0, false))
+                    .map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
             }
         }
         // All ways of a switch at once.
@@ -435,7 +483,9 @@ mod tests {
             let cut: Vec<End> = links.flat_map(|(near, far, _)| [near, far]).collect();
             for from in nodes() {
                 let round = Round { topology, routes, cut: cut.clone(), value: Value::Switch, goal };
-                round.follow(from, None, 0).map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
+                round
+                    .follow(from, None, (0, false))
+                    .map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
             }
         }
         Ok(())
@@ -458,17 +508,31 @@ mod tests {
     }
 
     impl Round<'_> {
-        fn follow(&self, at: NodeId, entered: Option<End>, n_hops: usize) -> Result<(), String> {
+        /// Whether the alternate that a switch takes is one that has it among its ways.
+        fn is_turn(&self, at: NodeId, port: PortId) -> bool {
+            let (_, far, _) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
+            let hop = self.routes.hop(far.node, self.goal);
+            hop.and_then(|hop| hop.ways).is_some_and(|ways| ways.contains(&far.port))
+        }
+
+        fn follow(&self, at: NodeId, entered: Option<End>, (n_hops, has_turned): (usize, bool)) -> Result<(), String> {
             let Some(hop) = self.routes.hop(at, self.goal).filter(|_| at != self.goal) else { return Ok(()) };
             let is_cut = |port| self.cut.contains(&End { node: at, port });
             let taken = |hop: Hop| {
                 let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
                 let mut open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
                 if open.is_empty() {
-                    open.extend(hop.alternate);
+                    // What comes from where it would turn is dropped.
+                    let came_from = |port: &PortId| entered.is_some_and(|entered| entered.port == *port);
+                    open.extend(hop.alternate.filter(|port| !(came_from(port) && self.is_turn(at, *port))));
+                } else if open.len() > 1 {
+                    // What comes from one of several ways goes by another.
+                    open.retain(|port| entered.is_none_or(|entered| entered.port != *port));
                 }
                 open
             };
+            let is_down =
+                hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port)).iter().all(|port| is_cut(*port));
             let of_port = self.routes.hop_by(at, hop.port);
             let ports: BTreeSet<PortId> = match self.value {
                 Value::Switch => taken(hop).into_iter().collect(),
@@ -484,12 +548,17 @@ mod tests {
                     return Err(format!("it goes through one that carries nothing for others at {near}"));
                 }
                 if entered == Some(near) {
+                    // A switch whose value is a port has no other, and drops it.
+                    if has_turned && matches!(self.value, Value::Either) {
+                        continue;
+                    }
                     return Err(format!("it leaves by the port of entry at {near}"));
                 }
                 if n_hops > 2 * self.topology.nodes().count() {
                     return Err(format!("it loops at {near}"));
                 }
-                self.follow(far.node, Some(far), n_hops + 1)?;
+                let has_turned = has_turned || is_down && self.is_turn(at, port);
+                self.follow(far.node, Some(far), (n_hops + 1, has_turned))?;
             }
             Ok(())
         }
@@ -553,6 +622,26 @@ mod tests {
         assert!(by_two(&square(1)) && !by_two(&square(2)));
     }
 
+    /// Spines 0 to 3, leaves 4 to 7: each spine goes round a cut by a leaf, which goes on by another spine.
+    #[test]
+    fn a_spine_without_its_link_to_a_leaf_turns_at_another_leaf() {
+        let links = (0..4).flat_map(|spine| (4..8).map(move |leaf| (spine, leaf, 1)));
+        let topology = net(8, &[], &links.collect::<Vec<_>>());
+        let routes = topology.routes();
+        for (spine, leaf) in (0..4).flat_map(|spine| (4..8).map(move |leaf| (NodeId(spine), NodeId(leaf)))) {
+            let hop = routes.hop(spine, leaf).unwrap();
+            let at = |port| topology.links_of(spine).find(|(near, ..)| near.port == port).unwrap().1.node;
+            assert!(hop.ways.is_none() && at(hop.port) == leaf, "{hop:?}");
+            let other = at(hop.alternate.unwrap());
+            assert!(other != leaf && routes.hop(other, leaf).unwrap().ways.is_some_and(|ways| ways.len() == 4));
+            assert_eq!(routes.hop_by(spine, hop.port).alternate, None, "not for all that leaves there");
+        }
+        assert_eq!(go_round(&topology, &routes), Ok(()));
+        // With one spine there is no other way.
+        let star = net(5, &[], &(1..5).map(|leaf| (0, leaf, 1)).collect::<Vec<_>>());
+        assert_eq!(star.routes().hop(NodeId(0), NodeId(1)).unwrap().alternate, None);
+    }
+
     #[test]
     fn conditions_that_are_not_enough_are_found() {
         let mutants: [(&str, Condition); 4] = [
@@ -561,19 +650,28 @@ mod tests {
             ("the way back forgotten, and the longest taken", |near, _, here| near > here),
             ("twice the way back", |near, back, here| near < here + 2 * back),
         ];
+        let turn_mutants: [(&str, Turn); 3] = [
+            ("another link back", |is_entry, _, beyond, here| is_entry || beyond <= here),
+            ("any switch but the one that asks", |is_entry, leads_back, _, _| is_entry || !leads_back),
+            ("all of them", |_, _, _, _| true),
+        ];
         let mut rng = lookup::testkit::Rng::new(7);
-        let mut found = [false; 4];
-        for _ in 0..200 {
+        let (mut found, mut turns_found) = ([false; 4], [false; 3]);
+        for _ in 0..400 {
             let n = 3 + rng.below(5) as u32;
             let mut link = || (rng.below(n.into()) as u32, rng.below(n.into()) as u32, 1 + rng.below(3) as u32);
             let links: Vec<_> = (0..2 * n).map(|_| link()).filter(|(a, b, _)| a != b).collect();
             let topology = net(n, &[], &links);
             assert_eq!(go_round(&topology, &topology.routes()), Ok(()));
             for ((_, mutant), found) in mutants.iter().zip(&mut found) {
-                *found |= go_round(&topology, &topology.routes_by(*mutant)).is_err();
+                *found |= go_round(&topology, &topology.routes_by(*mutant, turns)).is_err();
+            }
+            for ((_, mutant), found) in turn_mutants.iter().zip(&mut turns_found) {
+                *found |= go_round(&topology, &topology.routes_by(is_loop_free, *mutant)).is_err();
             }
         }
         assert_eq!(found, [true; 4], "{:?}", mutants.map(|(name, _)| name));
+        assert_eq!(turns_found, [true; 3], "{:?}", turn_mutants.map(|(name, _)| name));
     }
 
     proptest! {

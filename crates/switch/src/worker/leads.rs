@@ -59,10 +59,12 @@ impl Leads {
         self.leads.get(value as usize).copied().unwrap_or(Lead::Drop(DropReason::NoAction))
     }
 
-    /// The trunk of a flow.
+    /// The trunk of a flow that entered by another one, if there is another.
     #[inline]
-    pub(super) fn trunk_of(&self, spread: u16, flow: u64) -> u8 {
-        self.spreads[usize::from(spread)].port(flow)
+    pub(super) fn trunk_of(&self, spread: u16, flow: u64, entry: Option<u8>) -> u8 {
+        let slots = &self.spreads[usize::from(spread)];
+        let exit = slots.port(flow);
+        if entry == Some(exit) { slots.other(flow) } else { exit }
     }
 }
 

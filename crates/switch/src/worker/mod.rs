@@ -677,7 +677,11 @@ impl<T: Table> Worker<T> {
         };
         let id = match self.leads.get(self.work.values[i]) {
             Lead::Trunk(exit) => return to_trunk(exit),
-            Lead::Spread(spread) => return to_trunk(self.leads.trunk_of(spread, self.flow_of(entry, i))),
+            // What comes from one of the ways goes by another: its sender has lost its own.
+            Lead::Spread(spread) => {
+                let except = entry.map(|entry| entry as u8);
+                return to_trunk(self.leads.trunk_of(spread, self.flow_of(entry, i), except));
+            }
             Lead::Port(id) => id,
             Lead::Local => local().ok_or(DropReason::NotLocal)?,
             Lead::Drop(reason) => return Err(reason),
