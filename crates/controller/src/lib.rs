@@ -459,7 +459,8 @@ fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<
         Some((network, rows)) => {
             if !rows.is_empty() {
                 tracing::info!(
-                    "the configuration names other FIB designs, or another rate, than the store; switches get new tables"
+                    "the configuration names other FIB designs, or another rate, than the store, or an earlier version had \
+                     other values; switches get new tables"
                 );
             }
             // Also without rows: the term of this start must be durable.
