@@ -53,6 +53,11 @@ pub trait Exact<V> {
     }
     /// Calls `each` for every entry, in any order.
     fn for_each(&self, each: &mut dyn FnMut(&Name, V));
+    /// As [`Exact::for_each`], until `each` returns false.
+    fn for_each_while(&self, each: &mut dyn FnMut(&Name, V) -> bool) {
+        let mut goes_on = true;
+        self.for_each(&mut |name, value| goes_on = goes_on && each(name, value));
+    }
 }
 
 impl<V: Copy> Exact<V> for HashMap<Name, V> {

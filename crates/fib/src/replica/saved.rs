@@ -41,16 +41,17 @@ impl<T: Tables> Replica<T> {
     /// Everything as bytes, from which [`Replica::load`] makes it again.
     pub fn save(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.save_pieces(&mut |piece| out.extend(piece));
+        self.save_pieces(&mut |piece| out.extend(piece), &|| false);
         let checksum = fingerprint(&out);
         out.extend(checksum.to_le_bytes());
         out
     }
 
-    /// As [`Replica::save`], piece by piece, without the [`Checksum`] that follows them.
-    pub fn save_pieces(&self, put: &mut dyn FnMut(Vec<u8>)) {
+    /// As [`Replica::save`], piece by piece, without the [`Checksum`] that follows them. Returns whether these are all: it is
+    /// given up once `gives_way` holds, which is asked for every few names.
+    pub fn save_pieces(&self, put: &mut dyn FnMut(Vec<u8>), gives_way: &dyn Fn() -> bool) -> bool {
         put(SAVED.to_vec());
-        let (Some(header), Some(fib), Some(node)) = (&self.header, &self.fib, self.node) else { return };
+        let (Some(header), Some(fib), Some(node)) = (&self.header, &self.fib, self.node) else { return true };
         let mut put = |body| {
             let message = Message { cluster: self.cluster, term: self.term, node, change: self.change, body }.encode();
             put((message.len() as u32).to_le_bytes().to_vec());
@@ -60,11 +61,12 @@ impl<T: Tables> Replica<T> {
         put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
         image_parts(header.table, fib.image()).for_each(&mut put);
         let (valid, local) = self.tables.shared();
-        save_exact(header.spec.kind, self.local.held, local, |update| put(Body::Local(update)));
+        let kind = header.spec.kind;
+        let is_whole = save_exact(kind, self.local.held, local, |update| put(Body::Local(update)), gives_way);
         // Also of a core node, should a controller have sent it any.
-        if header.gateway || self.valid.held != Held::default() {
-            save_exact(header.spec.kind, self.valid.held, valid, |update| put(Body::Valid(update)));
-        }
+        let has_valid = header.gateway || self.valid.held != Held::default();
+        is_whole
+            && (!has_valid || save_exact(kind, self.valid.held, valid, |update| put(Body::Valid(update)), gives_way))
     }
 
     /// A replica from what [`Replica::save`] wrote.
@@ -135,15 +137,31 @@ pub enum ReadError {
     Refused(#[from] ReplicaError),
 }
 
-/// Calls `put` with a whole exact table, part by part.
+/// Entries of an exact table between two looks at whether somebody waits.
+const ENTRIES_AT_ONCE: u32 = 256;
+
+/// Calls `put` with a whole exact table, part by part. Returns whether it was whole: it ends when `gives_way` holds.
 ///
 /// A table whose version was forgotten still serves, and serves again after a restart: see `ExactState::forget`. So does
 /// one that is not what its digest says.
-fn save_exact<V: ExactValue>(kind: NameKind, held: Held, table: &impl Exact<V>, mut put: impl FnMut(ExactUpdate<V>)) {
+fn save_exact<V: ExactValue>(
+    kind: NameKind,
+    held: Held,
+    table: &impl Exact<V>,
+    mut put: impl FnMut(ExactUpdate<V>),
+    gives_way: &dyn Fn() -> bool,
+) -> bool {
+    let (mut n_entries, mut is_given_up) = (0u32, false);
+    let mut goes_on = || {
+        n_entries = n_entries.wrapping_add(1);
+        is_given_up |= n_entries % ENTRIES_AT_ONCE == 0 && gives_way();
+        !is_given_up
+    };
     let (mut cuts, mut digest) = (Cuts::default(), 0);
-    table.for_each(&mut |name, value| {
+    table.for_each_while(&mut |name, value| {
         cuts.is_before(name);
         digest ^= value.share(name);
+        goes_on()
     });
     let held = if digest == held.digest { held } else { Held { version: u64::MAX, digest } };
     let parts = cuts.n_parts();
@@ -152,11 +170,15 @@ fn save_exact<V: ExactValue>(kind: NameKind, held: Held, table: &impl Exact<V>, 
         put(ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries });
         part += 1;
     };
-    table.for_each(&mut |name, value| {
+    table.for_each_while(&mut |name, value| {
         if cuts.is_before(name) {
             flush(std::mem::take(&mut entries));
         }
         entries.push((name.clone(), value));
+        goes_on()
     });
-    flush(entries);
+    if goes_on() {
+        flush(entries);
+    }
+    !is_given_up
 }

@@ -32,7 +32,7 @@ use serde::Serialize;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
@@ -141,6 +141,8 @@ pub struct Shared<T: Tables> {
     status: Mutex<LinkStatus>,
     n_changes: watch::Sender<u64>,
     unsaved: AtomicBool,
+    /// Messages that wait for the replica.
+    n_waiting: AtomicU32,
     /// The network that the replica is of; 0: not known yet.
     cluster: AtomicU64,
     /// What is seen at the trunks; empty until they are watched.
@@ -165,6 +167,7 @@ impl<T: Tables> Shared<T> {
             status: Mutex::new(status),
             n_changes: watch::Sender::new(0),
             unsaved: AtomicBool::new(false),
+            n_waiting: AtomicU32::new(0),
             cluster: AtomicU64::new(cluster),
             trunks: watch::Sender::new(Vec::new()),
             groups,
@@ -205,6 +208,19 @@ impl<T: Tables> Shared<T> {
     /// The replica, locked: hold it shortly, messages wait meanwhile.
     pub fn replica(&self) -> MutexGuard<'_, Replica<T>> {
         self.replica.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Shared::replica`], for a message: a save that holds the replica gives way.
+    fn replica_for_message(&self) -> MutexGuard<'_, Replica<T>> {
+        self.n_waiting.fetch_add(1, Relaxed);
+        let replica = self.replica();
+        self.n_waiting.fetch_sub(1, Relaxed);
+        replica
+    }
+
+    /// Whether a message waits for the replica.
+    pub fn is_awaited(&self) -> bool {
+        self.n_waiting.load(Relaxed) > 0
     }
 
     /// The link's status now.
@@ -673,7 +689,7 @@ impl Following {
         }
         let ToSwitch { sequence, message, answered, .. } = message;
         let received = step("agent.apply", || {
-            let mut replica = shared.replica();
+            let mut replica = shared.replica_for_message();
             let received = replica.receive(&message);
             shared.cluster.store(replica.cluster(), Relaxed);
             received

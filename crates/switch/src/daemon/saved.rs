@@ -3,7 +3,9 @@
 //! Written to another name, synced, then renamed: a crash leaves the old image or the new one. One writer at a time, and
 //! one switch a directory. Readable by its owner only, since it holds the hash key.
 //!
-//! A [`Saver`] writes it after changes settle. A save that fails is tried again, after 1 s at first, then after twice the
+//! A [`Saver`] writes it after changes settle. While it is made, messages wait for the replica: a million names take a tenth of a
+//! second, and much longer where many switches share a processor. So a save gives way to a message, and is made when changes
+//! have settled again, but not beyond the time at which it is due in any case. A save that fails is tried again, after 1 s at first, then after twice the
 //! time each, at most 60 s, until it succeeds, whether anything changes or not.
 
 use super::agent::Shared;
@@ -15,6 +17,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
@@ -90,32 +94,37 @@ impl SavedImage {
     }
 
     /// As [`SavedImage::write`], with pieces that `make` hands over once no other write is under way, and their
-    /// [`Checksum`] after them. Nothing is written if there is no piece. Returns the number of bytes.
+    /// [`Checksum`] after them. Nothing is written if there is no piece, or if `make` says that these are not all.
     ///
     /// A piece is written while the next ones are made, so that few of them are in memory. `make` never waits for the
     /// disk: if that is slow, pieces wait in memory.
     /// # Errors
     /// As there.
-    pub fn write_pieces(&self, make: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> io::Result<Option<u64>> {
+    pub fn write_pieces(&self, make: impl FnOnce(&mut dyn FnMut(Vec<u8>)) -> bool) -> io::Result<Written> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (made, pieces) = mpsc::channel();
+        let is_whole = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writer = std::thread::Builder::new().name("save".to_owned());
-            let writer = writer.spawn_scoped(scope, move || self.write_received(pieces))?;
+            let whole = &is_whole;
+            let writer = writer.spawn_scoped(scope, move || self.write_received(pieces, whole))?;
             // If the writer has ended, its error is the result.
-            make(&mut |piece| _ = made.send(piece));
+            is_whole.store(make(&mut |piece| _ = made.send(piece)), Release);
             drop(made);
             writer.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes the image panicked")))
         })
     }
 
-    fn write_received(&self, pieces: mpsc::Receiver<Vec<u8>>) -> io::Result<Option<u64>> {
-        let Ok(first) = pieces.recv() else { return Ok(None) };
+    fn write_received(&self, pieces: mpsc::Receiver<Vec<u8>>, is_whole: &AtomicBool) -> io::Result<Written> {
+        let Ok(first) = pieces.recv() else { return Ok(Written::Nothing) };
         let mut file = self.open_partial()?;
         let mut n_bytes = 0;
         for piece in std::iter::once(first).chain(pieces) {
             step("image.write", || file.write_all(&piece))?;
             n_bytes += piece.len() as u64;
+        }
+        if !is_whole.load(Acquire) {
+            return Ok(Written::GaveWay);
         }
         file.rewind()?;
         let (mut checksum, mut buffer) = (Checksum::new(n_bytes), vec![0; 64 << 10]);
@@ -127,7 +136,7 @@ impl SavedImage {
         }
         step("image.checksum.write", || file.write_all(&checksum.finish()))?;
         self.put_in_place(&file)?;
-        Ok(Some(n_bytes + 8))
+        Ok(Written::Bytes(n_bytes + 8))
     }
 
     fn partial(&self) -> PathBuf {
@@ -155,6 +164,28 @@ impl SavedImage {
     pub fn set_aside(&self) -> io::Result<()> {
         step("image.set-aside", || std::fs::rename(self.path(), self.directory.join("image.bad")))
     }
+}
+
+/// What was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// Nothing: there was no piece.
+    Nothing,
+    /// Nothing that counts: the pieces were not all.
+    GaveWay,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// What becomes of a save.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Save {
+    /// Nothing is left to save.
+    Done,
+    /// It gave way to a message.
+    GaveWay,
+    /// It failed.
+    Failed,
 }
 
 /// What became of the saves.
@@ -194,20 +225,27 @@ impl Saver {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves if something changed since the last save that succeeded. Returns whether nothing is left to save.
-    pub fn save<T: Tables>(&self, shared: &Shared<T>) -> bool {
-        let written = self.image.write_pieces(|put| _ = shared.take_unsaved(|replica| replica.save_pieces(put)));
+    /// Saves if something changed since the last save that succeeded; gives way to messages if it `may`.
+    pub fn save<T: Tables>(&self, shared: &Shared<T>, may_give_way: bool) -> Save {
+        let gives_way = || may_give_way && shared.is_awaited();
+        let written = self
+            .image
+            .write_pieces(|put| shared.take_unsaved(|replica| replica.save_pieces(put, &gives_way)).unwrap_or(true));
         let mut status = self.lock();
         match written {
-            Ok(None) => true,
-            Ok(Some(bytes)) => {
+            Ok(Written::Nothing) => Save::Done,
+            Ok(Written::GaveWay) => {
+                shared.keep_unsaved();
+                Save::GaveWay
+            }
+            Ok(Written::Bytes(bytes)) => {
                 status.saves += 1;
                 status.saved_at = Some(clock::now());
                 if std::mem::take(&mut status.failures_in_a_row) > 0 {
                     tracing::info!(path = %self.image.path().display(), bytes, "the image is saved again");
                 }
                 status.last_error.clear();
-                true
+                Save::Done
             }
             Err(error) => {
                 shared.keep_unsaved();
@@ -216,7 +254,7 @@ impl Saver {
                 status.last_error = error.to_string();
                 let retry_in = retry_after(status.failures_in_a_row);
                 tracing::error!(path = %self.image.path().display(), %error, ?retry_in, "the image cannot be saved; the old file is kept, and the save is tried again; make room, or see that the directory may be written");
-                false
+                Save::Failed
             }
         }
     }
@@ -228,22 +266,33 @@ impl Saver {
     {
         while changes.changed().await.is_ok() {
             let first = Instant::now();
-            while first.elapsed() < UNSAVED_AT_MOST && tokio::time::timeout(SETTLED, changes.changed()).await.is_ok() {}
-            while !self.save_aside(&shared).await {
-                let pause = retry_after(self.lock().failures_in_a_row);
-                #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to save")]
-                tokio::time::sleep(pause).await;
+            let mut waits = true;
+            loop {
+                while waits
+                    && first.elapsed() < UNSAVED_AT_MOST
+                    && tokio::time::timeout(SETTLED, changes.changed()).await.is_ok()
+                {}
+                match self.save_aside(&shared, first.elapsed() < UNSAVED_AT_MOST).await {
+                    Save::Done => break,
+                    Save::GaveWay => waits = true,
+                    Save::Failed => {
+                        waits = false;
+                        let pause = retry_after(self.lock().failures_in_a_row);
+                        #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to save")]
+                        tokio::time::sleep(pause).await;
+                    }
+                }
             }
         }
     }
 
     /// Saves where it does not hold up other tasks.
-    async fn save_aside<T: Tables + 'static>(&self, shared: &Arc<Shared<T>>) -> bool
+    async fn save_aside<T: Tables + 'static>(&self, shared: &Arc<Shared<T>>, may_give_way: bool) -> Save
     where
         Shared<T>: Send + Sync,
     {
         let (saver, shared) = (self.clone(), Arc::clone(shared));
-        tokio::task::spawn_blocking(move || saver.save(&shared)).await.unwrap_or(true)
+        tokio::task::spawn_blocking(move || saver.save(&shared, may_give_way)).await.unwrap_or(Save::Done)
     }
 }
 
@@ -316,13 +365,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let saved = SavedImage::new(directory.path()).unwrap();
         let pieces: Vec<Vec<u8>> = (0..300usize).map(|i| vec![i as u8; i * i % 5000]).collect();
-        let n_bytes = saved.write_pieces(|put| pieces.iter().cloned().for_each(put)).unwrap().unwrap();
+        let put_all = |is_whole| {
+            let written = saved.write_pieces(|put| {
+                pieces.iter().cloned().for_each(put);
+                is_whole
+            });
+            written.unwrap()
+        };
+        let Written::Bytes(n_bytes) = put_all(true) else { panic!("all are written") };
         let image = bytes_of(&saved);
         let (content, end) = image.split_at(image.len() - 8);
         let mut checksum = Checksum::new(content.len() as u64);
         checksum.push(content);
         assert_eq!((content, end, image.len() as u64), (&pieces.concat()[..], &checksum.finish()[..], n_bytes));
-        assert_eq!(saved.write_pieces(|_| ()).unwrap(), None);
+        assert_eq!(saved.write_pieces(|_| true).unwrap(), Written::Nothing);
+        assert_eq!(put_all(false), Written::GaveWay);
         assert_eq!(bytes_of(&saved), image, "without a piece nothing is written");
     }
 
@@ -332,7 +389,11 @@ mod tests {
         let saved = SavedImage::new(directory.path()).unwrap();
         saved.write(b"old").unwrap();
         std::fs::create_dir(saved.partial()).unwrap();
-        let error = saved.write_pieces(|put| (0..1000).for_each(|_| put(vec![1; 10_000]))).unwrap_err();
+        let error = saved.write_pieces(|put| {
+            (0..1000).for_each(|_| put(vec![1; 10_000]));
+            true
+        });
+        let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory, "{error}");
         assert_eq!(bytes_of(&saved), b"old");
     }

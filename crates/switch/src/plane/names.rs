@@ -180,6 +180,15 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
         }
         self.others.for_each(each);
     }
+    fn for_each_while(&self, each: &mut dyn FnMut(&Name, Option<IpAddr>) -> bool) {
+        let (table, hosts) = (self.exact.table(), self.shared.neighbours.hosts());
+        let is_last = |(slot, _)| table.name_at(slot).is_some_and(|name| !each(&name, hosts.at(slot)));
+        if table.live().any(is_last) {
+            return;
+        }
+        let mut goes_on = true;
+        self.others.for_each(|name, ip| goes_on = goes_on && each(name, ip));
+    }
 }
 
 /// The names of hosts at this switch, with their ports.

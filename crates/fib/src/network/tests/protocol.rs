@@ -159,7 +159,7 @@ fn replica_refuses_strangers_and_keeps_serving() {
     // Every truncation and every changed byte of a saved image is refused.
     let saved = replica.save();
     let mut pieces = Vec::new();
-    replica.save_pieces(&mut |piece| pieces.push(piece));
+    assert!(replica.save_pieces(&mut |piece| pieces.push(piece), &|| false));
     let mut checksum = Checksum::new(pieces.iter().map(|piece| piece.len() as u64).sum());
     pieces.iter().for_each(|piece| checksum.push(piece));
     assert_eq!([pieces.concat(), checksum.finish().to_vec()].concat(), saved);
@@ -170,6 +170,20 @@ fn replica_refuses_strangers_and_keeps_serving() {
             assert!(Replica::load(Limits::default(), MemoryTables::default(), bytes).is_err());
         }
     }
+}
+
+#[test]
+fn save_that_gives_way_is_not_whole() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 3);
+    (0..600).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[0], PortId(100))));
+    let n_pieces = |gives_way: &dyn Fn() -> bool| {
+        let mut n_pieces = 0;
+        (lab.replicas[&nodes[0]].save_pieces(&mut |_| n_pieces += 1, gives_way), n_pieces)
+    };
+    let (is_whole, n_all) = n_pieces(&|| false);
+    assert!(is_whole);
+    let (is_whole, n_before) = n_pieces(&|| true);
+    assert!(!is_whole && n_before < n_all, "{n_before} of {n_all}");
 }
 
 #[test]
