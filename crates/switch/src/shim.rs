@@ -5,8 +5,9 @@
 //!   | destination | source    | 0x88B5     | hops  | flags  | the frame's own EtherType, and the rest as it was
 //! ```
 //! IEEE 802 sets the EtherType 0x88B5 aside for local experiments. `hops` is the number of switches that the frame may
-//! still enter. Ethernet has no such field, and a frame may go in a circle while tables change. `flags` is sent as 0
-//! and ignored on receipt, for later versions. Only trunk ports have the shim: the first switch pushes it and the last
+//! still enter. Ethernet has no such field, and a frame may go in a circle while tables change. `flags` says
+//! whether the frame has left the shortest path ([`DETOUR`], [`TURNED`]); the other six bits are sent as 0, ignored on receipt, and go
+//! on as they came, for later versions. Earlier versions do so with all eight. Only trunk ports have the shim: the first switch pushes it and the last
 //! one removes it. So hosts never see it, and nothing that a host sends is taken for one. The MTU of a trunk must be 4
 //! bytes larger than that of hosts.
 
@@ -20,6 +21,12 @@ pub const LEN: usize = 4;
 pub const AT: usize = 12;
 /// The most switches that a frame may enter after the first: twice the diameter of any sensible network.
 pub const INITIAL_HOPS: u8 = 64;
+
+/// A bit of `flags`: a switch sent the frame by an alternate. No second one does, so that however many links and switches have
+/// failed, a frame leaves the shortest path once and makes no circle by it.
+pub const DETOUR: u8 = 1;
+/// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another one. No second one does.
+pub const TURNED: u8 = 2;
 
 /// Pushes a new shim into a frame that a host sent. False if there is no headroom.
 #[inline]
@@ -46,6 +53,18 @@ pub fn count_down(frame: &mut [u8]) -> bool {
     let hops = &mut frame[AT + 2];
     *hops = hops.saturating_sub(1);
     *hops > 0
+}
+
+/// The flags of a frame with a shim.
+#[inline]
+pub fn flags(frame: &[u8]) -> u8 {
+    frame[AT + 3]
+}
+
+/// Sets flags of a frame with a shim, beside those that it has.
+#[inline]
+pub fn set_flags(frame: &mut [u8], flags: u8) {
+    frame[AT + 3] |= flags;
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use fib::replica::Exact;
 use fib::topology::NodeId;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
-use fibula_switch::shim::INITIAL_HOPS;
+use fibula_switch::shim::{DETOUR, INITIAL_HOPS, TURNED};
 use lookup::hash::{Family, Hasher, SecretKey};
 
 #[test]
@@ -138,6 +138,10 @@ fn while_a_trunk_is_down_frames_take_the_alternate_and_no_longer() {
     links.set_down(eight, true);
     // What has no alternate goes where it may still arrive; a host is no alternate.
     assert_eq!([5, 6, 7].map(|i| go(&mut rig, i)), [[TRUNK_9], [TRUNK_9], [TRUNK_8]]);
+    // The shim says that it goes by an alternate, and no second switch sends it by another: it goes where it may still arrive.
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(TRUNK_9, with_flags(&to_mac(5), INITIAL_HOPS, DETOUR))]);
+    rig.assert_dropped(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR), DropReason::InputPort);
+    assert_eq!(rig.exchange(TRUNK_8, &with_flags(&to_mac(5), 9, 0x80)), [(TRUNK_9, with_flags(&to_mac(5), 8, 0x81))]);
     // It came from there: back is not round.
     rig.assert_dropped(TRUNK_9, &with_shim(&to_mac(5), 9), DropReason::InputPort);
     links.set_down(nine, true);
@@ -202,11 +206,23 @@ fn flows_are_spread_over_ways_and_only_those_of_a_trunk_that_is_down_move() {
     // Six standard deviations, of the slots and of the flows together.
     let by_eight = whole.iter().filter(|trunk| **trunk == TRUNK_8).count();
     assert!((190..=410).contains(&by_eight), "{by_eight} of {FLOWS}");
-    // From a trunk, behind its shim, a flow takes the same way, but never back: then the other.
+    // From a trunk, behind its shim, a flow takes the same way, but never back: then the other, if it is on a detour.
     assert!(whole[..20].contains(&TRUNK_8) && whole[..20].contains(&TRUNK_9));
     for flow in 0..20 {
-        assert_eq!(rig.exchange(TRUNK_8, &with_shim(&frame_of(flow, 0), 9))[0].0, TRUNK_9);
-        assert_eq!(rig.exchange(TRUNK_9, &with_shim(&frame_of(flow, 0), 9))[0].0, TRUNK_8);
+        for (entry, other) in [(TRUNK_8, TRUNK_9), (TRUNK_9, TRUNK_8)] {
+            let with = |hops, flags| with_flags(&frame_of(flow, 0), hops, flags);
+            let is_own = whole[usize::from(flow)] == entry;
+            let turned = if is_own { DETOUR | TURNED } else { DETOUR };
+            assert_eq!(rig.exchange(entry, &with(9, DETOUR)), [(other, with(8, turned))]);
+            // One that is on no detour comes back by tables that do not agree, and one that has turned does not turn again.
+            for flags in [0, TURNED, DETOUR | TURNED] {
+                if is_own {
+                    rig.assert_dropped(entry, &with(9, flags), DropReason::InputPort);
+                } else {
+                    assert_eq!(rig.exchange(entry, &with(9, flags)), [(other, with(8, flags))]);
+                }
+            }
+        }
     }
     links.set_down(eight, true);
     assert_eq!(trunks_of_flows(&mut rig, FLOWS), vec![TRUNK_9; FLOWS.into()]);

@@ -20,9 +20,14 @@
 //! its ways there. But a leaf that gets a frame from one of its ways sends it by another one. So where a pair has one way and
 //! no loop-free alternate, a neighbour N with several ways will do, if all of them but the one back over this link lead to switches M
 //! that are as near to the destination as S or nearer, and not to S itself: `d(M, D) <= d(S, D)`, so no shortest path from M leads
-//! through S and its link that is down. (RFC 5286, section 1.1, speaks of U-turn alternates; there N must be told of by a mark, here
-//! it is a neighbour whose values name switches, and any other drops the frame.) What N itself sends to S is not sent back: no
+//! through S and its link that is down. (RFC 5286, section 1.1, speaks of U-turn alternates; here N is
+//! a neighbour whose values name switches, and any other drops the frame.) What N itself sends to S is not sent back: no
 //! frame leaves by its port of entry.
+//!
+//! **Several failures.** Both conditions are for one link that is down. With more of them, as when a switch dies, alternates could send a
+//! frame round for good. So the shim says that a frame has taken one, and it takes no second one: it goes on to the link that is
+//! down. Nor does it turn twice, or turn without that mark. So it follows shortest paths, leaves them once at most, and comes to
+//! an end after fewer than two hops a switch, whatever is down.
 //!
 //! A switch that holds only some tenants' names ([`Node::transit`](super::Node::transit) false) carries no frames of others:
 //! paths start and end at it and never lead through it.
@@ -401,11 +406,14 @@ impl Routes {
 }
 
 #[cfg(test)]
+mod rounds;
+
+#[cfg(test)]
 mod tests {
     use super::super::tests::{end, net};
+    use super::rounds::{Demand, Round, Value, go_round, links_of};
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn shortest_path_wins_and_a_cut_reroutes() {
@@ -459,109 +467,6 @@ mod tests {
             (Ways::new([PortId(0), PortId(1)]), None),
             "no frames of others through it"
         );
-    }
-
-    /// Cuts each link, lets its ends alone know, and follows all that a frame may do then: whether it arrives, without leaving by
-    /// the port of entry; a port has an alternate only for destinations that have it.
-    fn go_round(topology: &Topology, routes: &Routes) -> Result<(), String> {
-        let nodes = || topology.nodes().map(|(node, _)| node);
-        let pairs = || nodes().flat_map(|from| nodes().map(move |to| (from, to)));
-        for cut in topology.links().filter(|link| link.carries()) {
-            let cut = vec![cut.a, cut.b];
-            let values = [Value::Switch, Value::Port, Value::Either];
-            for (value, (from, goal)) in values.into_iter().flat_map(|of| pairs().map(move |pair| (of, pair))) {
-                let round = Round { topology, routes, cut: cut.clone(), value, goal };
-                round
-                    .follow(from, None, (0, false))
-                    .map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
-            }
-        }
-        // All ways of a switch at once.
-        for (from, goal) in pairs() {
-            let Some(ways) = routes.hop(from, goal).and_then(|hop| hop.ways) else { continue };
-            let links = topology.links_of(from).filter(|(near, ..)| ways.contains(&near.port));
-            let cut: Vec<End> = links.flat_map(|(near, far, _)| [near, far]).collect();
-            for from in nodes() {
-                let round = Round { topology, routes, cut: cut.clone(), value: Value::Switch, goal };
-                round
-                    .follow(from, None, (0, false))
-                    .map_err(|why| format!("{from} to {goal} with {cut:?} cut: {why}"))?;
-            }
-        }
-        Ok(())
-    }
-
-    struct Round<'a> {
-        topology: &'a Topology,
-        routes: &'a Routes,
-        cut: Vec<End>,
-        value: Value,
-        goal: NodeId,
-    }
-
-    /// What the value of the destination is at the switches: itself, the port towards it, or at some the one and at some the other.
-    #[derive(Clone, Copy)]
-    enum Value {
-        Switch,
-        Port,
-        Either,
-    }
-
-    impl Round<'_> {
-        /// Whether the alternate that a switch takes is one that has it among its ways.
-        fn is_turn(&self, at: NodeId, port: PortId) -> bool {
-            let (_, far, _) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
-            let hop = self.routes.hop(far.node, self.goal);
-            hop.and_then(|hop| hop.ways).is_some_and(|ways| ways.contains(&far.port))
-        }
-
-        fn follow(&self, at: NodeId, entered: Option<End>, (n_hops, has_turned): (usize, bool)) -> Result<(), String> {
-            let Some(hop) = self.routes.hop(at, self.goal).filter(|_| at != self.goal) else { return Ok(()) };
-            let is_cut = |port| self.cut.contains(&End { node: at, port });
-            let taken = |hop: Hop| {
-                let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
-                let mut open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
-                if open.is_empty() {
-                    // What comes from where it would turn is dropped.
-                    let came_from = |port: &PortId| entered.is_some_and(|entered| entered.port == *port);
-                    open.extend(hop.alternate.filter(|port| !(came_from(port) && self.is_turn(at, *port))));
-                } else if open.len() > 1 {
-                    // What comes from one of several ways goes by another.
-                    open.retain(|port| entered.is_none_or(|entered| entered.port != *port));
-                }
-                open
-            };
-            let is_down =
-                hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port)).iter().all(|port| is_cut(*port));
-            let of_port = self.routes.hop_by(at, hop.port);
-            let ports: BTreeSet<PortId> = match self.value {
-                Value::Switch => taken(hop).into_iter().collect(),
-                Value::Port => taken(of_port).into_iter().collect(),
-                Value::Either => taken(hop).into_iter().chain(taken(of_port)).collect(),
-            };
-            for port in ports {
-                let (near, far, link) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
-                if is_cut(port) || !link.carries() {
-                    return Err(format!("a dead link is taken at {near}"));
-                }
-                if far.node != self.goal && !self.topology.node(far.node).unwrap().transit {
-                    return Err(format!("it goes through one that carries nothing for others at {near}"));
-                }
-                if entered == Some(near) {
-                    // A switch whose value is a port has no other, and drops it.
-                    if has_turned && matches!(self.value, Value::Either) {
-                        continue;
-                    }
-                    return Err(format!("it leaves by the port of entry at {near}"));
-                }
-                if n_hops > 2 * self.topology.nodes().count() {
-                    return Err(format!("it loops at {near}"));
-                }
-                let has_turned = has_turned || is_down && self.is_turn(at, port);
-                self.follow(far.node, Some(far), (n_hops + 1, has_turned))?;
-            }
-            Ok(())
-        }
     }
 
     /// One shortest path is direct, the other has three hops: a move reaches those on it before the switch where they part.
@@ -640,6 +545,33 @@ mod tests {
         // With one spine there is no other way.
         let star = net(5, &[], &(1..5).map(|leaf| (0, leaf, 1)).collect::<Vec<_>>());
         assert_eq!(star.routes().hop(NodeId(0), NodeId(1)).unwrap().alternate, None);
+    }
+
+    /// With all links of a leaf down each spine turns frames to it at another leaf, which sends them to another spine.
+    #[test]
+    fn frames_to_a_leaf_that_died_come_to_an_end() {
+        for n_spines in 2..5 {
+            let n = n_spines + 5;
+            let links = (0..n_spines).flat_map(|spine| (n_spines..n).map(move |leaf| (spine, leaf, 1)));
+            let topology = net(n, &[], &links.collect::<Vec<_>>());
+            let routes = topology.routes();
+            let round = |cut: &[End], has_flags| {
+                let (cut, value, demand) = (cut.to_vec(), Value::Switch, Demand::End);
+                Round { topology: &topology, routes: &routes, cut, value, demand, has_flags }.go()
+            };
+            let mut n_loops = 0;
+            for leaf in (n_spines..n).map(NodeId) {
+                let cut = links_of(&topology, leaf);
+                assert_eq!(round(&cut, true), Ok(()));
+                n_loops += usize::from(round(&cut, false).is_err_and(|why| why.contains("loops")));
+            }
+            // Where all spines turn at one leaf, it drops them.
+            assert!(n_loops > 1, "without flags they go round: {n_loops}");
+            let ends: Vec<[End; 2]> = topology.links().map(|link| [link.a, link.b]).collect();
+            for (i, cut) in ends.iter().enumerate() {
+                ends[..i].iter().for_each(|other| assert_eq!(round(&[*cut, *other].concat(), true), Ok(())));
+            }
+        }
     }
 
     #[test]

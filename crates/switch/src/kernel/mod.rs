@@ -309,8 +309,8 @@ impl Kernel {
         }
     }
 
-    /// Looks at a port again: whether its device works now, and whether its interface takes frames. If not, these go to the
-    /// alternates, if there are, and to the workers, which count.
+    /// Looks at a port again: whether its device works now, and whether its interface takes frames. If not, these go by
+    /// other ways, if there are, and to the workers, which take alternates and count.
     pub fn look_at(&self, id: PortId, is_up: bool) {
         let Some(slot) = self.slot(id) else { return };
         let attached = self.state().exits[slot as usize].attached.upgrade();
@@ -469,13 +469,15 @@ impl Kernel {
         let lead = |(value, action): (usize, &Action)| match action {
             Action::Port(id) => to(*id),
             Action::Protected { port, alternate } => {
-                to(if !is_open(*port) && is_open(*alternate) { *alternate } else { *port })
+                // The workers take the alternate: the frame's shim must say so.
+                if !is_open(*port) && is_open(*alternate) { 0 } else { to(*port) }
             }
             // The program does not look at flows: all to a destination go one way, and others to others.
             Action::Spread { ways, alternate } => {
                 let turned = ways.iter().cycle().skip(value % ways.len()).take(ways.len());
-                let open = turned.clone().chain(alternate).find(|port| is_open(**port));
-                open.or(turned.clone().next()).map_or(0, |port| to(*port))
+                let open = turned.clone().find(|port| is_open(**port));
+                let is_detour = open.is_none() && alternate.is_some_and(is_open);
+                open.or(turned.clone().next()).filter(|_| !is_detour).map_or(0, |port| to(*port))
             }
             Action::Local => TO_HOST,
             Action::Drop | Action::Tunnel { .. } | Action::Punt => 0,

@@ -24,6 +24,13 @@ impl<T: Table> Worker<T> {
                     let has_shim = from_trunk && bare >> i & 1 == 0;
                     (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
                 }
+                Fate::Marked(exit, flags) => {
+                    let changed = change_shim(&mut packet, from_trunk && bare >> i & 1 == 0, true);
+                    if changed.is_ok() {
+                        shim::set_flags(packet.frame_mut(), flags);
+                    }
+                    (usize::from(exit), changed)
+                }
                 Fate::Answer => {
                     self.counters.answered.add(1);
                     (entry, Ok(()))

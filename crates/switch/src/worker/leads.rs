@@ -16,6 +16,9 @@ use std::sync::Arc;
 pub(super) enum Lead {
     /// To the trunk with this index.
     Trunk(u8),
+    /// To the trunk with this index while those of the shortest paths are down. What has been on such a detour goes to the other one,
+    /// if it is a trunk: it may still do.
+    Alternate(u8, Option<u8>),
     /// To one of several trunks, which the slots of this number give by flow.
     Spread(u16),
     /// To another port, which the exact table of local names must confirm.
@@ -59,12 +62,23 @@ impl Leads {
         self.leads.get(value as usize).copied().unwrap_or(Lead::Drop(DropReason::NoAction))
     }
 
-    /// The trunk of a flow that entered by another one, if there is another.
+    /// The trunk of a flow.
     #[inline]
-    pub(super) fn trunk_of(&self, spread: u16, flow: u64, entry: Option<u8>) -> u8 {
-        let slots = &self.spreads[usize::from(spread)];
-        let exit = slots.port(flow);
-        if entry == Some(exit) { slots.other(flow) } else { exit }
+    pub(super) fn trunk_of(&self, spread: u16, flow: u64) -> u8 {
+        self.spreads[usize::from(spread)].port(flow)
+    }
+
+    /// The trunk of a flow that may not take its own, if there is another.
+    #[cold]
+    pub(super) fn other_trunk_of(&self, spread: u16, flow: u64) -> u8 {
+        self.spreads[usize::from(spread)].other(flow)
+    }
+}
+
+fn trunk_in(lead: &Lead) -> Option<u8> {
+    match lead {
+        Lead::Trunk(index) => Some(*index),
+        _ => None,
     }
 }
 
@@ -86,10 +100,13 @@ impl Finder<'_> {
             Action::Protected { port, alternate } => {
                 let (port, alternate) = (self.to(*port), self.to(*alternate));
                 let is_due = !self.leads_on(&port) || mistaken(Mistake::AlternateWhileUp);
-                if is_due && self.leads_on(&alternate) && !mistaken(Mistake::AlternateNotTaken) {
-                    alternate
-                } else {
-                    port
+                match alternate {
+                    Lead::Trunk(alternate)
+                        if is_due && self.is_up(alternate) && !mistaken(Mistake::AlternateNotTaken) =>
+                    {
+                        Lead::Alternate(alternate, trunk_in(&port))
+                    }
+                    _ => port,
                 }
             }
             Action::Spread { ways, alternate } => self.spread(*ways, *alternate),
@@ -123,9 +140,9 @@ impl Finder<'_> {
         let mut trunks: ArrayVec<(PortId, u8), MAX_WAYS> = ways.iter().filter_map(trunk).collect();
         let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(|(_, index)| self.is_up(*index)).collect();
         if open.is_empty() {
-            let alternate = alternate.map(|id| self.to(id)).filter(|lead| self.leads_on(lead));
-            if let Some(lead) = alternate {
-                return lead;
+            let alternate = alternate.and_then(|id| trunk_in(&self.to(id))).filter(|index| self.is_up(*index));
+            if let Some(alternate) = alternate {
+                return Lead::Alternate(alternate, trunks.first().map(|(_, index)| *index));
             }
             // Each may still do.
         } else {

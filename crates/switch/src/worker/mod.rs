@@ -73,6 +73,8 @@ const POOL_PACKETS: usize = 512;
 enum Fate {
     /// Sends it out of the port with this index.
     Forward(u8),
+    /// Sends it out of the trunk with this index, with these [`shim::flags`] beside those that it has.
+    Marked(u8, u8),
     /// Sends it, to an unknown name, out of the port with this index.
     Alien(u8),
     /// Sends it back out of the port it came from, as an answer.
@@ -101,6 +103,8 @@ enum Parsed {
 enum Exit {
     /// To the port with this index.
     Port(u8),
+    /// To the trunk with this index, with these [`shim::flags`].
+    Marked(u8, u8),
     /// To this switch's own gateway.
     Gateway,
 }
@@ -634,6 +638,7 @@ impl<T: Table> Worker<T> {
             } else {
                 match self.exit_of(plane, entry, i) {
                     Ok(Exit::Port(exit)) => Fate::Forward(exit),
+                    Ok(Exit::Marked(exit, flags)) => Fate::Marked(exit, flags),
                     Ok(Exit::Gateway) => {
                         to_gateway |= 1 << owner;
                         Fate::Drop(DropReason::InputPort)
@@ -677,11 +682,16 @@ impl<T: Table> Worker<T> {
         };
         let id = match self.leads.get(self.work.values[i]) {
             Lead::Trunk(exit) => return to_trunk(exit),
-            // What comes from one of the ways goes by another: its sender has lost its own.
             Lead::Spread(spread) => {
-                let except = entry.map(|entry| entry as u8);
-                return to_trunk(self.leads.trunk_of(spread, self.flow_of(entry, i), except));
+                let flow = self.flow_of(entry, i);
+                let exit = self.leads.trunk_of(spread, flow);
+                return if entry == Some(usize::from(exit)) {
+                    self.turn(exit, spread, flow, i)
+                } else {
+                    to_trunk(exit)
+                };
             }
+            Lead::Alternate(alternate, own) => return self.detour(entry, alternate, own, i),
             Lead::Port(id) => id,
             Lead::Local => local().ok_or(DropReason::NotLocal)?,
             Lead::Drop(reason) => return Err(reason),
@@ -698,6 +708,34 @@ impl<T: Table> Worker<T> {
             Role::Host if local() == Some(id) => Ok(Exit::Port(exit)),
             Role::Host | Role::Outside => Err(DropReason::NotLocal),
         }
+    }
+
+    /// Where the frame with the `i`th name goes that came by its own way, one of several. If its sender has lost its own ways,
+    /// by another. In tables that do not agree yet a frame may come back, too: that one is dropped.
+    #[cold]
+    fn turn(&self, entry: u8, spread: u16, flow: u64, i: usize) -> Result<Exit, DropReason> {
+        let flags = self.flags_of(i) & (shim::DETOUR | shim::TURNED);
+        let exit = self.leads.other_trunk_of(spread, flow);
+        if exit == entry || flags != shim::DETOUR {
+            return Err(DropReason::InputPort);
+        }
+        Ok(Exit::Marked(exit, shim::TURNED))
+    }
+
+    /// Where the frame with the `i`th name goes while its own ways are down: by the alternate, once.
+    #[cold]
+    fn detour(&self, entry: Option<usize>, alternate: u8, own: Option<u8>, i: usize) -> Result<Exit, DropReason> {
+        let has_shim = self.work.from_trunk && entry.is_some();
+        let (exit, flags) = match has_shim && self.flags_of(i) & shim::DETOUR != 0 {
+            true => (own.ok_or(DropReason::NoPort)?, 0),
+            false => (alternate, shim::DETOUR),
+        };
+        if entry == Some(usize::from(exit)) { Err(DropReason::InputPort) } else { Ok(Exit::Marked(exit, flags)) }
+    }
+
+    /// The [`shim::flags`] of the frame with the `i`th name, which came from a trunk.
+    fn flags_of(&self, i: usize) -> u8 {
+        shim::flags(self.work.burst[usize::from(self.work.owners[i])].frame())
     }
 
     /// The flow of the frame with the `i`th name. What the gateway sends has no shim any more. Outlined, so that frames with one way

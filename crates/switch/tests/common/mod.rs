@@ -301,5 +301,9 @@ pub fn between(from: u64, to: u64) -> Vec<u8> {
 
 /// The frame as it looks between switches.
 pub fn with_shim(frame: &[u8], hops: u8) -> Vec<u8> {
-    [&frame[..12], &[0x88, 0xb5, hops, 0], &frame[12..]].concat()
+    with_flags(frame, hops, 0)
+}
+
+pub fn with_flags(frame: &[u8], hops: u8, flags: u8) -> Vec<u8> {
+    [&frame[..12], &[0x88, 0xb5, hops, flags], &frame[12..]].concat()
 }

@@ -182,7 +182,8 @@ impl Lab {
         self.write(rows);
     }
 
-    /// The fate of a frame that switch `from` accepts.
+    /// The fate of a frame that switch `from` accepts. No link is found to be down here, so the frame takes no alternate, and is
+    /// dropped where its way is its port of entry, as by a worker.
     pub(super) fn forward(&self, from: NodeId, name: &Name) -> Fate {
         let (mut at, mut came_in) = (from, None);
         for hop in 0..32 {
