@@ -344,6 +344,11 @@ impl Spec {
 }
 
 impl Design {
+    /// Whether a lookup asks for one value after the other, so that each value in use costs.
+    pub fn tries_values(&self) -> bool {
+        matches!(self.name, "bfw" | "buffalo" | "summary-cache" | "summary-cache+bloom")
+    }
+
     /// The design of this name.
     /// # Errors
     /// [`UnknownDesign`], which lists the designs.

@@ -10,6 +10,8 @@
 //! * A destination gets its value with its first host port, before any name is there: no cell changes. It keeps it
 //!   until it has no host port, or gives way. Then it shares, and its names' cells change at that switch. It has a value of its own
 //!   again when more than [`reserve`] are free and switches or ports change.
+//! * With a design that asks for one value after the other ([`Design::tries_values`](crate::designs::Design::tries_values)) all destinations
+//!   share: values of their own would make lookups slower.
 //! * What an index means never changes under cells that hold it: see [`Indices::displace`].
 //! * Nothing here depends on which switches are attached or have acknowledged, so controllers that follow do the same. A restart
 //!   changes nothing, either.
@@ -108,7 +110,10 @@ impl Network {
         if self.settings.mode != ValueMode::Port {
             return Vec::new();
         }
-        let destinations: BTreeSet<NodeId> = self.host_ports.iter().map(|end| end.node).collect();
+        let mut destinations: BTreeSet<NodeId> = self.host_ports.iter().map(|end| end.node).collect();
+        if [self.settings.gateway, self.settings.core].iter().any(|design| design.tries_values()) {
+            destinations.clear();
+        }
         let change = self.change + 1;
         let (mut changed, mut with_names) = (Vec::new(), BTreeSet::new());
         for (node, switch) in &mut self.switches {

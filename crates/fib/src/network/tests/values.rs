@@ -254,6 +254,25 @@ fn fibs_agree_with_the_oracles_where_values_are_few() {
     assert!(n_shared > 100, "{n_shared}");
 }
 
+/// A lookup of such a design asks one filter a value.
+#[test]
+fn destinations_share_where_a_lookup_asks_for_one_value_after_the_other() {
+    let by_name = |name| Design::by_name(name).unwrap();
+    for name in ["bfw", "buffalo", "summary-cache", "summary-cache+bloom"] {
+        assert!(by_name(name).tries_values(), "{name}");
+    }
+    let (mut lab, nodes) = Lab::ring(Settings { gateway: by_name("bfw"), ..settings(ValueMode::Port) }, 5);
+    (0..60).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100))));
+    assert!(nodes.iter().all(|at| own(&lab, *at).is_empty()));
+    lab.check();
+    for (design, n_own) in [(&CONCISE, 4), (by_name("bfw"), 0)] {
+        lab.restart([design, &CONCISE]);
+        nodes.iter().for_each(|node| lab.attach(*node));
+        assert!(nodes.iter().all(|at| own(&lab, *at).len() == n_own), "{}", design.name);
+        lab.check();
+    }
+}
+
 /// A store and switches of a version in which values are ports alone.
 #[test]
 fn network_of_an_earlier_version_goes_on() {
