@@ -4,10 +4,10 @@
 
 use super::values::interim_actions;
 use super::{Network, NetworkError};
-use crate::action::PortId;
+use crate::action::{Action, PortId};
 use crate::designs::Lacking;
 use crate::durable::{RowChange, Tenants};
-use crate::messages::{Body, ExactUpdate, Held, Message, Report, TableHeader};
+use crate::messages::{Body, ExactUpdate, Held, Message, Report, TableHeader, ValueMode};
 use crate::name::Name;
 use crate::replica::{Cuts, image_parts};
 use crate::rib::Attachment;
@@ -168,18 +168,31 @@ impl Network {
             pieces.push_back(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
         }
         let mut last = None;
+        // What the cells of such a switch mean is not known: it has forgotten which actions it had, not what it serves.
+        let is_unknown = self.settings.mode == ValueMode::Port && (reset || report.actions.version == 0);
+        let mut all_drop = None;
         if !has(report.actions, actions) {
-            let held = if reset { 0 } else { report.actions.version };
-            let interim = interim_actions(&switch.values, &switch.actions, held).filter(|_| report.table != 0);
             let actions = Body::Actions { version: actions.version, actions: switch.actions.clone() };
-            // What values mean now comes after the cells if some of these may have them with another meaning.
-            last = interim.is_some().then(|| Piece::Body(actions.clone()));
-            pieces.push_back(Piece::Body(interim.unwrap_or(actions)));
+            if is_unknown {
+                all_drop = Some(Body::Actions { version: 0, actions: vec![Action::Drop; switch.actions.len()] });
+                last = Some(Piece::Body(actions));
+            } else {
+                let interim = interim_actions(&switch.values, &switch.actions, report.actions.version);
+                // What values mean now comes after the cells if some of these may have them with another meaning.
+                last = interim.is_some().then(|| Piece::Body(actions.clone()));
+                pieces.push_back(Piece::Body(interim.unwrap_or(actions)));
+            }
         }
         if !has(report.local, local) {
             pieces.push_back(Piece::Local(Reading::new(local)));
         }
-        pieces.extend(self.attach_view(node, &header, report)?.into_iter().map(Piece::Body));
+        let mut cells = self.attach_view(node, &header, report)?;
+        if let Some(all_drop) = all_drop.filter(|_| !cells.is_empty()) {
+            // Parts take effect one by one, an image with its last part.
+            let is_image = matches!(cells[0], Body::Image { .. });
+            cells.insert(if is_image { cells.len() - 1 } else { 0 }, all_drop);
+        }
+        pieces.extend(cells.into_iter().map(Piece::Body));
         pieces.extend(last);
         if header.gateway && !has(report.valid, valid) {
             let tenants = self.tables[&header.table].tenants.clone();

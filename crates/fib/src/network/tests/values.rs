@@ -242,6 +242,47 @@ fn no_switch_takes_a_value_for_another_after_it_was_away() {
     assert!(n_interim > 20 && found > 0, "{n_interim} {found}");
 }
 
+/// Two ports displaced destinations, names moved there, and the store is set back to before that; or the switch has forgotten what its
+/// cells are of. Each of its cells may mean anything then.
+#[test]
+fn no_switch_takes_a_value_for_another_after_the_store_was_set_back() {
+    for starts_over in [false, true] {
+        let (mut lab, nodes) = full();
+        let at = nodes[0];
+        let (store, live) = (lab.store.clone(), lab.live.clone());
+        for port in [50, 51] {
+            lab.change(|net| net.add_host_port(end(at, port)));
+        }
+        assert_eq!(own(&lab, at), []);
+        for i in (0..60).step_by(5) {
+            lab.put(&mac(i), Attachment::new(at, PortId(50 + (i % 2) as u16)));
+        }
+        let allowed = Allowed::before(&lab);
+        (lab.store, lab.live) = (store, live);
+        lab.restart([&CONCISE, &CONCISE]);
+        assert_eq!(own(&lab, at), nodes[1..3]);
+        if starts_over {
+            lab.replicas.get_mut(&at).unwrap().start_over();
+        }
+        // Cut off once, after each number of messages.
+        for n_received in 0.. {
+            let report = lab.replicas[&at].report();
+            lab.network.detach(at);
+            let messages = lab.network.attach(at, &report).unwrap();
+            let is_whole = messages.len() <= n_received;
+            for message in messages.into_iter().take(n_received) {
+                lab.replicas.get_mut(&at).unwrap().apply(message).unwrap();
+                assert_eq!(allowed.broken(&lab), None, "{n_received}, {starts_over}");
+            }
+            if is_whole {
+                break;
+            }
+        }
+        nodes.iter().for_each(|node| lab.attach(*node));
+        lab.check();
+    }
+}
+
 #[test]
 fn fibs_agree_with_the_oracles_where_values_are_few() {
     let mut n_shared = 0;
