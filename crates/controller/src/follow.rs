@@ -23,6 +23,9 @@ use tokio::sync::{mpsc, oneshot};
 /// Pause after rows could not be read, or etcd could not be asked who leads.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The longest pause after rows that the one that leads may yet bring up to date. To read them takes seconds at a million names.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// How long a controller that is to lead waits for the commits of the one before.
 const CATCH_UP: Duration = Duration::from_secs(3);
 
@@ -62,9 +65,10 @@ pub(crate) async fn begin(
     let listens_at = config.listen.to_string();
     let mut leading = lead(&options, &listens_at, shared)?;
     let follower = Arc::new(Follower::new(&options)?);
-    let mut may_follow = true;
+    let (mut may_follow, mut wait) = (true, Duration::ZERO);
     loop {
         let state = async {
+            pause(wait).await;
             shared.until_another_leads().await;
             read_state(&follower, &settings).await
         };
@@ -86,23 +90,36 @@ pub(crate) async fn begin(
                     let following = Following { options, listens_at, settings, follower, watching, leading, shared };
                     return Ok(Begun::Follows { state, following: Box::new(following) });
                 }
-                Err(StartError::Empty) => pause().await,
-                Err(StartError::Store(error)) => {
-                    tracing::warn!(%error, "this controller cannot follow yet");
-                    pause().await;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "this controller cannot follow: it serves nobody until it leads");
-                    may_follow = false;
-                }
+                Err(error) => match pause_after(&error, wait) {
+                    Some(pause) => {
+                        if !matches!(error, StartError::Empty) {
+                            tracing::warn!(%error, "this controller cannot follow yet");
+                        }
+                        wait = pause;
+                    }
+                    None => {
+                        tracing::error!(%error, "this controller cannot follow: it serves nobody until it leads");
+                        may_follow = false;
+                    }
+                },
             },
         }
     }
 }
 
+/// The pause before rows that a controller cannot follow are read again; none: they will never do. `before` is the pause of the last time.
+fn pause_after(error: &StartError, before: Duration) -> Option<Duration> {
+    match error {
+        StartError::Empty | StartError::Store(_) => Some(PAUSE),
+        // The one that leads may have led without having committed them yet, or another will lead.
+        StartError::OtherDesigns => Some((before * 2).clamp(PAUSE, LONGEST_PAUSE)),
+        _ => None,
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the pause before etcd is asked again")]
-fn pause() -> tokio::time::Sleep {
-    tokio::time::sleep(PAUSE)
+fn pause(time: Duration) -> tokio::time::Sleep {
+    tokio::time::sleep(time)
 }
 
 /// Resolves when no other controller leads, and this one does. To drop it gives that up.
@@ -161,7 +178,7 @@ impl Following {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "this controller cannot lead; it goes on as it is, and tries again");
-                        pause().await;
+                        pause(PAUSE).await;
                         match lead(&self.options, &self.listens_at, &self.shared) {
                             Ok(leading) => self.leading = leading,
                             Err(error) => {
@@ -192,7 +209,7 @@ impl Following {
             }
             Err(error) => {
                 tracing::warn!(%error, "the rows cannot be read; this controller serves no switches until they are");
-                pause().await;
+                pause(PAUSE).await;
             }
         }
     }
@@ -214,5 +231,24 @@ impl Following {
         }
         let lead = Job::Lead { store: Box::new(store), settings: Box::new(self.settings.clone()) };
         let _ = jobs.send(lead).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fib::network::RestoreError;
+
+    /// After an upgrade all start together: one leads, and takes seconds to bring the rows up to date. The others must not give up.
+    #[test]
+    fn rows_that_the_leader_may_bring_up_to_date_are_read_again_ever_more_seldom() {
+        let mut pauses = vec![Duration::ZERO];
+        for _ in 0..20 {
+            pauses.push(pause_after(&StartError::OtherDesigns, pauses[pauses.len() - 1]).unwrap());
+        }
+        assert_eq!((pauses[1], pauses[2], pauses[20]), (PAUSE, 2 * PAUSE, LONGEST_PAUSE));
+        assert!(pauses.is_sorted());
+        assert_eq!(pause_after(&StartError::Empty, LONGEST_PAUSE), Some(PAUSE));
+        assert_eq!(pause_after(&StartError::Restore(RestoreError::NoNetwork), PAUSE), None, "no commit mends it");
     }
 }

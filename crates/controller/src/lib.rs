@@ -98,9 +98,9 @@ pub enum StartError {
     /// The store does not hold a network, or not one of this configuration.
     #[error("the store does not fit the configuration: {0}")]
     Restore(#[from] RestoreError),
-    /// This controller would commit what the one that leads does not.
+    /// This controller would commit what the one that leads does not, or not yet.
     #[error(
-        "the tables in the store are of other FIB designs, or for another rate, than the configuration says; make [design] the same for all controllers"
+        "the store has other tables or values than this controller would give its switches: the one that leads has not converted a store of an earlier version yet, or is of that version, or has another [design]; run the same version and the same [design] on all controllers"
     )]
     OtherDesigns,
     /// Nothing is committed yet.
