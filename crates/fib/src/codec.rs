@@ -76,6 +76,11 @@ impl Message {
         out
     }
 
+    /// Whether these bytes are of a message with an action table, if they are of a message.
+    pub fn has_actions(bytes: &[u8]) -> bool {
+        bytes.get(1) == Some(&4)
+    }
+
     /// Decodes a message.
     /// # Errors
     /// [`DecodeError`]; allocates no more than the bytes justify.
