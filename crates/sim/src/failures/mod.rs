@@ -166,6 +166,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Those that led in a circle: back to where they came from, or until the hop limit.
     pub looped: u64,
+    /// Those that came by the only way that a switch had left, where it would have turned them, and were dropped there.
+    pub returned: u64,
     /// Those that switches dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Probes that found a circle.
@@ -188,6 +190,7 @@ impl Outcome {
             delivered,
             lost,
             looped,
+            returned,
             dropped,
             probes_with_circles,
             probes,
@@ -201,6 +204,7 @@ impl Outcome {
             (&mut self.delivered, delivered),
             (&mut self.lost, lost),
             (&mut self.looped, looped),
+            (&mut self.returned, returned),
             (&mut self.probes_with_circles, probes_with_circles),
             (&mut self.probes, probes),
         ];
