@@ -28,7 +28,7 @@ mod saved;
 mod tables;
 mod verify;
 pub use saved::{Checksum, ReadError};
-pub use tables::{Exact, MemoryTables, Tables};
+pub use tables::{Exact, Meaning, MemoryTables, Tables};
 pub use verify::Verified;
 
 /// What an accepted message did.
@@ -224,6 +224,11 @@ fn has_twice<'a>(mut names: impl Iterator<Item = &'a Name>) -> bool {
     !std::iter::once(second).chain(names).all(|name| seen.insert(name))
 }
 
+/// A controller sends version 0 as long as cells may stand that have another meaning.
+fn meaning(actions: &[Action], held: Held) -> Meaning<'_> {
+    Meaning { actions, is_known: held.version > 0 }
+}
+
 /// What a switch holds, and how messages change it.
 pub struct Replica<T: Tables> {
     limits: Limits,
@@ -353,11 +358,11 @@ impl<T: Tables> Replica<T> {
                     || mistaken(Mistake::OldActionsTaken) && held != self.actions_held;
                 if new {
                     self.tables.set_actions(&actions);
-                    if let Some(fib) = &mut self.fib {
-                        self.tables.show_actions(&actions, &mut **fib);
-                    }
                     self.actions = actions;
                     self.actions_held = held;
+                    if let Some(fib) = &mut self.fib {
+                        self.tables.show_actions(meaning(&self.actions, held), &mut **fib);
+                    }
                 }
                 new
             }
@@ -462,7 +467,7 @@ impl<T: Tables> Replica<T> {
                 let mut fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
                 self.parts_before = self.parts_received() + fib.held().len() as u64;
                 let hasher = header.spec.hasher();
-                self.tables.show(&header.spec, &self.actions, &mut *fib);
+                self.tables.show(&header.spec, meaning(&self.actions, self.actions_held), &mut *fib);
                 self.tables.fib_replaced(header.spec.kind, &hasher, &*fib);
                 (self.fib, self.hasher, self.header) = (Some(fib), Some(hasher), Some(header));
             }

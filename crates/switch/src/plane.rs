@@ -29,7 +29,7 @@ use arc_swap::ArcSwap;
 use fib::action::Action;
 use fib::designs::Spec;
 use fib::name::NameKind;
-use fib::replica::Tables;
+use fib::replica::{Meaning, Tables};
 use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -385,19 +385,19 @@ impl Tables for PlaneWriter<FibTable> {
         self.shared.changed();
     }
 
-    fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn fib::designs::Table) {
+    fn show(&mut self, spec: &Spec, actions: Meaning<'_>, fib: &mut dyn fib::designs::Table) {
         match &mut self.shown_to {
             ShownTo::Nobody => {}
             ShownTo::Programs(share) => share.show(spec, actions, fib),
-            ShownTo::Kernel(kernel) => kernel.show(spec, actions, fib),
+            ShownTo::Kernel(kernel) => kernel.show(spec, actions.actions, fib),
         }
     }
 
-    fn show_actions(&mut self, actions: &[Action], fib: &mut dyn fib::designs::Table) {
+    fn show_actions(&mut self, actions: Meaning<'_>, fib: &mut dyn fib::designs::Table) {
         match &mut self.shown_to {
             ShownTo::Nobody => {}
             ShownTo::Programs(share) => share.show_actions(actions, fib),
-            ShownTo::Kernel(kernel) => kernel.show_actions(actions),
+            ShownTo::Kernel(kernel) => kernel.show_actions(actions.actions),
         }
     }
 

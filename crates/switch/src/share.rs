@@ -1,11 +1,12 @@
 //! The table of a running switch in a file, for other programs to map: `share = "PATH"`.
 //!
 //! The workers look names up in the same memory; there is one copy. A table that the switch makes anew is another file,
-//! which takes the place of the one before when it is complete. The file stays when the switch ends: readers have its
-//! last table until another switch shows one there. The bytes: `docs/formats/table-in-memory.md`.
+//! which takes the place of the one before when it is complete and the controller has said what its values mean. The file
+//! stays when the switch ends: readers have its last table until another switch shows one there. The bytes:
+//! `docs/formats/table-in-memory.md`.
 
-use fib::action::Action;
 use fib::designs::{Spec, Table};
+use fib::replica::Meaning;
 use lookup::base::shown;
 use lookup::traits::ShareError;
 use std::fs;
@@ -18,12 +19,14 @@ pub struct Share {
     error: Option<String>,
     /// Whether a table of this switch is there.
     is_shown: bool,
+    /// Whether the present table lies beside it, until its values mean something.
+    waits: bool,
 }
 
 impl Share {
     /// A switch that will show its table at `path`.
     pub fn at(path: PathBuf) -> Self {
-        Self { path, error: None, is_shown: false }
+        Self { path, error: None, is_shown: false, waits: false }
     }
 
     /// Where.
@@ -43,33 +46,47 @@ impl Share {
 
     /// Shows a table that has no reader yet, instead of the one before. Forwarding does not depend on it: what goes wrong
     /// is logged, and said by the status.
-    pub fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
-        let shown = self.move_table(spec, actions, fib);
-        self.note(shown.map_err(|error| format!("design {}: {error}", spec.design.name)));
+    pub fn show(&mut self, spec: &Spec, actions: Meaning<'_>, fib: &mut dyn Table) {
+        (self.is_shown, self.waits) = (false, false);
+        let moved = shown::this_process().map_err(ShareError::from).and_then(|writer| {
+            shown::beside(&self.path, |make| {
+                fib.share(spec, writer, make)?;
+                Ok(fib.tell_actions(actions.actions)?)
+            })
+        });
+        match moved {
+            Ok(()) if !actions.is_known => self.waits = true,
+            Ok(()) => self.put(),
+            Err(error) => self.failed(format!("design {}: {error}", spec.design.name)),
+        }
     }
 
     /// Tells other programs that values mean something else now, if they can read the table.
-    pub fn show_actions(&mut self, actions: &[Action], fib: &mut dyn Table) {
-        if self.is_shown {
-            self.note(fib.tell_actions(actions).map_err(|error| error.to_string()));
+    pub fn show_actions(&mut self, actions: Meaning<'_>, fib: &mut dyn Table) {
+        if !self.is_shown && !self.waits {
+            return;
+        }
+        match fib.tell_actions(actions.actions) {
+            Ok(()) if self.waits && actions.is_known => self.put(),
+            Ok(()) => {}
+            Err(error) => self.failed(error.to_string()),
         }
     }
 
-    fn note(&mut self, shown: Result<(), String>) {
-        self.is_shown = shown.is_ok();
-        self.error = shown.err();
-        if let Some(error) = &self.error {
-            tracing::error!(path = %self.path.display(), "other programs cannot read the table: {error}; forwarding goes on");
-            // Rather none than one that is old.
-            let _ = fs::remove_file(&self.path);
+    /// A table of which all values drop says less than the last one of a switch that ended.
+    fn put(&mut self) {
+        self.waits = false;
+        match shown::put(&self.path) {
+            Ok(()) => (self.is_shown, self.error) = (true, None),
+            Err(error) => self.failed(error.to_string()),
         }
     }
 
-    fn move_table(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) -> Result<(), ShareError> {
-        let writer = shown::this_process()?;
-        shown::at(&self.path, |make| {
-            fib.share(spec, writer, make)?;
-            Ok(fib.tell_actions(actions)?)
-        })
+    fn failed(&mut self, error: String) {
+        tracing::error!(path = %self.path.display(), "other programs cannot read the table: {error}; forwarding goes on");
+        (self.is_shown, self.waits, self.error) = (false, false, Some(error));
+        shown::discard(&self.path);
+        // Rather none than one that is old.
+        let _ = fs::remove_file(&self.path);
     }
 }

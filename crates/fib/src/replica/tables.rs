@@ -63,6 +63,15 @@ impl<V: Copy> Exact<V> for HashMap<Name, V> {
     }
 }
 
+/// What the values of a FIB mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning<'a> {
+    /// The action of each value.
+    pub actions: &'a [Action],
+    /// False until the controller has said it: meanwhile all values drop.
+    pub is_known: bool,
+}
+
 /// What the fast path of a switch reads besides the FIB.
 pub trait Tables {
     /// Holds the valid names.
@@ -88,11 +97,11 @@ pub trait Tables {
     /// hashes names of this kind with this hasher.
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn Table);
     /// A FIB that has no reader yet: the chance to move it to where other programs can read it.
-    fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
+    fn show(&mut self, spec: &Spec, actions: Meaning<'_>, fib: &mut dyn Table) {
         let _ = (spec, actions, fib);
     }
     /// The actions of the FIB in service changed: the chance to tell other programs.
-    fn show_actions(&mut self, actions: &[Action], fib: &mut dyn Table) {
+    fn show_actions(&mut self, actions: Meaning<'_>, fib: &mut dyn Table) {
         let _ = (actions, fib);
     }
 }

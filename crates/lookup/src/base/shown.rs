@@ -14,24 +14,44 @@ use crate::traits::ShareError;
 /// Who may read it: it has the hash key, by which names can be chosen that a table holds badly.
 const MODE: u32 = 0o640;
 
-/// Makes a file beside `path`, has `fill` put a table there, and puts it in the place of what is at `path`.
+/// [`beside`], and then [`put`].
 /// # Errors
 /// [`ShareError`]; what was at `path` stays.
 pub fn at<T>(
     path: &Path,
     fill: impl FnOnce(&mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<T, ShareError>,
 ) -> Result<T, ShareError> {
+    let table = beside(path, fill)?;
+    put(path)?;
+    Ok(table)
+}
+
+/// Makes a file beside `path`, and has `fill` put a table there.
+/// # Errors
+/// [`ShareError`]; the file is removed.
+pub fn beside<T>(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<T, ShareError>,
+) -> Result<T, ShareError> {
+    fill(&mut |bytes| Arena::on_file(create(&new(path))?, bytes)).inspect_err(|_| discard(path))
+}
+
+/// Puts the file that lies beside `path` in the place of what is at `path`.
+/// # Errors
+/// Of the file system; the file beside it is removed.
+pub fn put(path: &Path) -> io::Result<()> {
+    fs::rename(new(path), path).inspect_err(|_| discard(path))
+}
+
+/// Removes the file that lies beside `path`, if there is one.
+pub fn discard(path: &Path) {
+    let _ = fs::remove_file(new(path));
+}
+
+fn new(path: &Path) -> PathBuf {
     let mut new = path.to_path_buf().into_os_string();
     new.push(".new");
-    let new = PathBuf::from(new);
-    let filled = fill(&mut |bytes| Arena::on_file(create(&new)?, bytes)).and_then(|table| {
-        fs::rename(&new, path)?;
-        Ok(table)
-    });
-    if filled.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    filled
+    PathBuf::from(new)
 }
 
 fn create(path: &Path) -> io::Result<File> {
