@@ -638,3 +638,14 @@ fn daemons_say_how_to_make_certificates_and_check_them() {
         assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{}", stderr(&output));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_capture_needs_a_certificate_and_goes_on_with_it() {
+    let trust = Trust::new();
+    let control = free_address();
+    let _switch = trust.switch(&format!("control = '{control}'"));
+    let capture = |holder: &str| trust.fibula(holder, &["capture", "all", "--for", "1s", "--at", &control.to_string()]);
+    eventually("the switch answers", async || exit_code(&capture("operator/reader")) == 5).await;
+    let output = capture("operator/admin");
+    assert_eq!((exit_code(&output), stderr(&output).as_str()), (0, "0 frames\n"), "{}", stdout(&output));
+}

@@ -109,7 +109,7 @@ impl Tls {
         };
         let peer = Peer::new(who, from);
         let ended = self.enlist(&loaded, |end| Live { chain, server: None, peer: peer.clone(), end });
-        Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Some(ended) })
+        Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Ended::By(ended) })
     }
 
     /// Connects to a server whose certificate must be valid, name the host of `uri`, and be one of `kind`.
@@ -132,7 +132,7 @@ impl Tls {
         };
         let peer = Peer::new(Who::Certificate { identity, serial }, address.into());
         let ended = self.enlist(&loaded, |end| Live { chain, server: Some(name), peer: peer.clone(), end });
-        Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Some(ended) }))
+        Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Ended::By(ended) }))
     }
 }
 
@@ -140,7 +140,7 @@ impl Tls {
 pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
     let stream = dial(&uri, 80).await?;
     let peer = Peer::new(Who::Anyone, stream.peer_addr()?.into());
-    Ok(TokioIo::new(Connection { stream: Stream::Bare(Socket::Tcp(stream), false), peer, ended: None }))
+    Ok(TokioIo::new(Connection { stream: Stream::Bare(Socket::Tcp(stream), false), peer, ended: Ended::Never }))
 }
 
 /// Connects to the host of `uri`, which is none of ours, with TLS.
@@ -170,7 +170,7 @@ pub(crate) async fn connect_unix(path: &Path) -> io::Result<TokioIo<Connection>>
         Origin::Tcp(_) => Who::Anyone,
     };
     let peer = Peer::new(who, origin);
-    Ok(TokioIo::new(Connection { stream: Stream::Bare(socket, false), peer, ended: None }))
+    Ok(TokioIo::new(Connection { stream: Stream::Bare(socket, false), peer, ended: Ended::Never }))
 }
 
 async fn dial(uri: &Uri, default_port: u16) -> io::Result<TcpStream> {
@@ -205,7 +205,15 @@ enum Stream {
 pub struct Connection {
     stream: Stream,
     peer: Peer,
-    ended: Option<oneshot::Receiver<()>>,
+    ended: Ended,
+}
+
+/// Whether a reload ends a connection.
+enum Ended {
+    /// Nobody reads files again for it: it has none, or a command let go of them once it was connected.
+    Never,
+    By(oneshot::Receiver<()>),
+    Already,
 }
 
 impl Debug for Connection {
@@ -216,7 +224,7 @@ impl Debug for Connection {
 
 impl Connection {
     pub(crate) fn plain(stream: Guarded<Socket>, peer: Peer) -> Self {
-        Self { stream: Stream::Plain(stream), peer, ended: None }
+        Self { stream: Stream::Plain(stream), peer, ended: Ended::Never }
     }
 
     /// Who is at the other end.
@@ -226,13 +234,16 @@ impl Connection {
 
     /// An error once the connection is ended by a reload.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(ended) = &mut self.ended else { return Ok(()) };
-        match pin!(ended).poll(cx) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(_) => {
-                self.ended = Some(oneshot::channel().1);
-                Err(io::Error::new(ErrorKind::ConnectionAborted, "the certificate is no longer valid"))
+        if let Ended::By(ended) = &mut self.ended {
+            match pin!(ended).poll(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.ended = Ended::Already,
+                Poll::Ready(Err(_)) => self.ended = Ended::Never,
             }
+        }
+        match self.ended {
+            Ended::Already => Err(io::Error::new(ErrorKind::ConnectionAborted, "the certificate is no longer valid")),
+            Ended::Never | Ended::By(_) => Ok(()),
         }
     }
 }
