@@ -7,7 +7,8 @@
 //! | elsewhere | learnt | it moves |
 //! | anywhere | new | it becomes a name, if the port accepts names and has fewer than it may have; otherwise it is listed |
 //!
-//! After [`MOST_MOVES`] moves, or other addresses, within [`MOVES_WITHIN`] a name stays as it is for [`FROZEN`].
+//! After [`MOST_MOVES`] moves, or other addresses, within [`MOVES_WITHIN`] a name stays for [`FROZEN`] where it was before these
+//! moves: whoever takes the name of another does not get it so.
 //!
 //! An address that is another name's is never given away. So whoever makes up names fills the quota of his port, and takes
 //! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// A name that moves so often
 const MOST_MOVES: usize = 5;
-/// within this time flaps: two hosts have it, or frames go round in a loop. It stays where it is
+/// within this time flaps: two hosts have it, or frames go round in a loop. It stays where it was before
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
 /// for this time.
 const FROZEN: Duration = Duration::from_secs(60);
@@ -154,6 +155,8 @@ struct Unknown {
 #[derive(Debug, Default)]
 struct Moves {
     at: VecDeque<Instant>,
+    /// Where it was before the first of these.
+    home: Option<End>,
     frozen_until: Option<Instant>,
 }
 
@@ -440,7 +443,7 @@ impl Seen {
             ip.filter(|ip| known.ip != Some(*ip) && (ip.is_ipv4() || !known.ip.is_some_and(|ip| ip.is_ipv4())));
         if at == *end {
             let ip = Some(better.filter(|_| *accepts)?);
-            if !self.may_move(name, now) {
+            if !self.may_move(name, (at, at), now) {
                 self.counts.flapping += 1;
                 let place = text(state, at);
                 self.trouble(*end, now, format!("{name} at {place} says again and again that it has another address"));
@@ -467,9 +470,10 @@ impl Seen {
         if is_full {
             return full(self);
         }
-        if !self.may_move(name, now) {
+        if !self.may_move(name, (at, *end), now) {
             self.counts.flapping += 1;
-            self.trouble(*end, now, format!("{name} moves between {from} and {place} again and again: two hosts have it, or frames go round; it stays at {from} for {} s", FROZEN.as_secs()));
+            let home = self.moves.get(name).and_then(|moves| moves.home).map_or(from, |home| text(state, home));
+            self.trouble(*end, now, format!("{name} moves between {home} and {place} again and again: two hosts have it, or frames go round; it stays at {home}, where it was before, for {} s", FROZEN.as_secs()));
             return None;
         }
         self.counts.moved += 1;
@@ -502,8 +506,8 @@ impl Seen {
         allowed
     }
 
-    /// Counts a move, if it may be.
-    fn may_move(&mut self, name: &Name, now: Instant) -> bool {
+    /// Counts a move, if it may be. One that is frozen may go home.
+    fn may_move(&mut self, name: &Name, (from, to): (End, End), now: Instant) -> bool {
         let is_recent = |at: &Instant| now.duration_since(*at) < MOVES_WITHIN;
         if self.moves.len() >= MAX_MOVED && !self.moves.contains_key(name) {
             self.moves.retain(|_, moves| moves.frozen_until > Some(now) || moves.at.back().is_some_and(is_recent));
@@ -512,13 +516,17 @@ impl Seen {
             }
         }
         let moves = self.moves.entry(name.clone()).or_default();
+        let goes_home = from != to && moves.home == Some(to);
         if moves.frozen_until.is_some_and(|until| now < until) {
-            return false;
+            return goes_home;
         }
         moves.at.retain(is_recent);
         if moves.at.len() >= MOST_MOVES {
-            *moves = Moves { at: VecDeque::new(), frozen_until: Some(now + FROZEN) };
-            return false;
+            (moves.at, moves.frozen_until) = (VecDeque::new(), Some(now + FROZEN));
+            return goes_home;
+        }
+        if moves.at.is_empty() {
+            moves.home = Some(from);
         }
         moves.at.push_back(now);
         true
