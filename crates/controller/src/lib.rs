@@ -38,6 +38,7 @@ mod telemetry;
 mod told;
 mod trace;
 mod trunks;
+mod twins;
 mod verify;
 mod web;
 mod writer;

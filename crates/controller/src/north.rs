@@ -319,7 +319,7 @@ impl Northbound for North {
                 self.fill(switch, connected);
             }
         }
-        Ok(Response::new(v1::SwitchList { switches, pending }))
+        Ok(Response::new(v1::SwitchList { switches, pending, troubles: self.shared.twins.troubles(now()) }))
     }
 
     async fn get_switch(&self, request: Request<v1::GetSwitchRequest>) -> Answer<v1::SwitchDetails> {

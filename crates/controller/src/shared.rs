@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::subscriptions::Subscriptions;
 use crate::trunks::Trunks;
+use crate::twins::Twins;
 use api::seam::{Mistake, mistaken};
 use api::status::Histogram;
 use fib::topology::NodeId;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) draining: tokio::sync::Mutex<()>,
     /// Switches that wait to be accepted.
     pub(crate) newcomers: Newcomers,
+    /// Switches that say the same name.
+    pub(crate) twins: Twins,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -133,6 +136,7 @@ impl Shared {
             scanning: tokio::sync::Mutex::new(()),
             draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
+            twins: Twins::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),
@@ -244,6 +248,11 @@ impl Shared {
 
     pub(crate) fn session(&self, node: NodeId) -> Option<Arc<Session>> {
         self.lock().get(&node).map(|(_, session)| Arc::clone(session))
+    }
+
+    /// Whether a switch of this name is connected.
+    pub(crate) fn serves(&self, name: &str) -> bool {
+        self.lock().values().any(|(of, session)| of == name && !session.is_ended())
     }
 
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {

@@ -6,7 +6,9 @@ use crate::events::Level;
 use crate::newcomers::Noted;
 use crate::session::{Outbox, Session, weight};
 use crate::shared::Shared;
+use crate::twins::{Process, Welcome, sentence};
 use crate::writer::{Attached, Job};
+use api::address::Origin;
 use api::crash::step;
 use api::gate::{Attempt, Gate, Peer, Turned};
 use api::seam::now;
@@ -106,12 +108,13 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(hello)) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
-        let Hello { switch, report, version, says_log, takes_groups, subscriptions } = hello;
+        let Hello { switch, report, version, says_log, takes_groups, subscriptions, process } = hello;
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
         if self.shared.drained.load(Relaxed) {
             return Err(Status::unavailable("this controller is drained; go on to another one"));
         }
+        self.hear(&peer, &switch, process, true)?;
         // A switch may come from another controller, and have what this one has yet to learn.
         let is_known = self.shared.up_to_date(ATTACH_PATIENCE).await;
         is_known.map_err(|refusal| crate::north::status_of(&refusal))?;
@@ -153,8 +156,9 @@ impl Southbound for South {
 
     async fn see_trunks(&self, request: Request<SeeTrunksRequest>) -> Result<Response<SeeTrunksReply>, Status> {
         let peer = Peer::of(&request)?;
-        let SeeTrunksRequest { switch, report } = request.into_inner();
+        let SeeTrunksRequest { switch, report, process } = request.into_inner();
         self.check(&peer, &switch, "see_trunks")?;
+        self.hear(&peer, &switch, process, false)?;
         let trunks = report.unwrap_or_default().trunks;
         let name = switch.clone();
         if !self.seeing.may_tell(&switch, now()) {
@@ -166,8 +170,9 @@ impl Southbound for South {
 
     async fn see_hosts(&self, request: Request<SeeHostsRequest>) -> Result<Response<SeeHostsReply>, Status> {
         let peer = Peer::of(&request)?;
-        let SeeHostsRequest { switch, hosts, forgetful } = request.into_inner();
+        let SeeHostsRequest { switch, hosts, forgetful, process } = request.into_inner();
         self.check(&peer, &switch, "see_hosts")?;
+        self.hear(&peer, &switch, process, false)?;
         if hosts.len() > MAX_SEEN {
             let why = format!("{} hosts are too many for one request; send at most {MAX_SEEN} in each", hosts.len());
             return Err(Status::invalid_argument(why));
@@ -182,8 +187,9 @@ impl Southbound for South {
         request: Request<SeeSubscriptionsRequest>,
     ) -> Result<Response<SeeSubscriptionsReply>, Status> {
         let peer = Peer::of(&request)?;
-        let SeeSubscriptionsRequest { switch, subscriptions } = request.into_inner();
+        let SeeSubscriptionsRequest { switch, subscriptions, process } = request.into_inner();
         self.check(&peer, &switch, "see_subscriptions")?;
+        self.hear(&peer, &switch, process, false)?;
         let node = Job::ask(&self.jobs, move |state| state.node(&switch)).await.ok_or_else(stopping)?;
         let node = node.map_err(|refusal| crate::north::status_of(&refusal))?;
         self.shared.subscriptions.hear(node, subscriptions);
@@ -244,6 +250,30 @@ impl South {
         let (reply, done) = oneshot::channel();
         self.jobs.send(job(reply, turn)).await.map_err(|_| stopping())?;
         done.await.map_err(|_| stopping())
+    }
+
+    /// Of two switches that say the same name, the first alone is heard.
+    fn hear(&self, peer: &Peer, switch: &str, number: u64, is_ours: bool) -> Result<(), Status> {
+        let from = match peer.address() {
+            Origin::Tcp(address) => address.ip().to_string(),
+            unix @ Origin::Unix { .. } => unix.to_string(),
+        };
+        let process = Process { number, from: from.clone(), is_ours, spoke: now() };
+        match self.shared.twins.hear(switch, process, || self.shared.serves(switch)) {
+            Welcome::Yes => Ok(()),
+            Welcome::YesOfTwo(other) => {
+                tracing::warn!(switch = clip(switch), "{}", sentence(&clip(switch), &from, &other));
+                let text =
+                    format!("two switches say this name: the one at {from} is served, the one at {other} is not");
+                self.shared.events.note("switch", Level::Bad, switch, text);
+                Ok(())
+            }
+            Welcome::No(first) => Err(Status::already_exists(format!(
+                "another switch says that it is `{}`, from {first}, and was there first; give one of them another name, and a \
+                 certificate for it",
+                clip(switch)
+            ))),
+        }
     }
 
     /// Only the switch itself may speak for it.

@@ -171,7 +171,8 @@ impl Web {
         let status = north.get_status(Request::new(v1::GetStatusRequest {})).await?.into_inner();
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
-        let troubles: Vec<String> = links.troubles.into_iter().chain(north.host_troubles()).collect();
+        let troubles: Vec<String> =
+            switches.troubles.into_iter().chain(links.troubles).chain(north.host_troubles()).collect();
         let value = json!({
             "version": status.version, "name_kind": status.name_kind,
             "follows": (!status.leader.is_empty()).then_some(status.leader), "drained": status.drained,

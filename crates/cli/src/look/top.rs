@@ -110,8 +110,10 @@ async fn print(mut client: Client, out: &Output) -> anyhow::Result<()> {
 
 async fn look(client: &mut Client, details_of: Option<&str>) -> Result<Look, Status> {
     let status = client.get_status(v1::GetStatusRequest {}).await?.into_inner();
-    let v1::SwitchList { switches, pending } = client.list_switches(v1::ListSwitchesRequest {}).await?.into_inner();
-    let links = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
+    let v1::SwitchList { switches, pending, troubles } =
+        client.list_switches(v1::ListSwitchesRequest {}).await?.into_inner();
+    let mut links = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
+    links.troubles.splice(..0, troubles);
     let details = match details_of {
         // It may have been removed meanwhile.
         Some(name) => client.get_switch(v1::GetSwitchRequest { name: name.to_owned() }).await.ok(),

@@ -166,8 +166,9 @@ impl Verb {
             }),
             Verb::Lookup(args) => args.run(out),
             Verb::List { remote } => remote.run(|client| async move {
-                let v1::SwitchList { switches, pending } = list(client).await?;
+                let v1::SwitchList { switches, pending, troubles } = list(client).await?;
                 out.rows(&switches.into_iter().map(SwitchRow::from).collect::<Vec<_>>())?;
+                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
                 if !pending.is_empty() {
                     let n = pending.len();
                     eprintln!("fibula: {n} more wait to be accepted; `fibula switch pending` lists them");

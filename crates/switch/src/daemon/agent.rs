@@ -9,7 +9,7 @@
 //! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
 //! one that it prefers answers again, and goes there.
 
-use super::leader::{Client, ToLeader};
+use super::leader::{Client, ToLeader, process};
 use super::links::Trunk;
 use super::log;
 use super::subscriptions;
@@ -361,7 +361,8 @@ async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Ar
     loop {
         let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
         let is_told = seen.is_empty() || {
-            let request = SeeTrunksRequest { switch: switch.to_owned(), report: Some(TrunkReport { trunks: seen }) };
+            let report = Some(TrunkReport { trunks: seen });
+            let request = SeeTrunksRequest { switch: switch.to_owned(), report, process: process() };
             let ask = |mut client: Client| {
                 let request = request.clone();
                 async move { client.see_trunks(request).await.is_ok() }
@@ -510,6 +511,7 @@ async fn session<T: Tables>(
         says_log: true,
         takes_groups: true,
         subscriptions: shared.groups.subscriptions().map(|_| shared.subscriptions.borrow().clone()),
+        process: process(),
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.

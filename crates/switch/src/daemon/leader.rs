@@ -3,9 +3,16 @@
 use super::agent::{connect, controllers_of};
 use api::tls::Tls;
 use api::v1::southbound_client::SouthboundClient;
-use std::sync::Arc;
+use lookup::hash::{Purpose, SecretKey};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tonic::transport::Channel;
+
+/// The number of this process: tells the controller two switches of one name from one that started anew.
+pub(super) fn process() -> u64 {
+    static NUMBER: LazyLock<u64> = LazyLock::new(|| SecretKey::random().derive(Purpose::Structure, 0).max(1));
+    *NUMBER
+}
 
 pub(super) type Client = SouthboundClient<Channel>;
 

@@ -5,7 +5,7 @@
 
 use super::agent::Shared;
 use super::config::Config;
-use super::leader::{Client, ToLeader};
+use super::leader::{Client, ToLeader, process};
 use crate::learn::{Claim, Learn, Learner};
 use api::tls::Tls;
 use api::v1::{ForgetfulPort, SeeHostsRequest, SeenHost};
@@ -126,7 +126,8 @@ impl Teller {
     async fn tell(&mut self, hosts: Vec<SeenHost>) -> bool {
         let forgets = self.terms.values().filter(|terms| terms.forget_s > 0);
         let port = |terms: &Terms| ForgetfulPort { port: terms.port.0.into(), forget_s: terms.forget_s };
-        let request = SeeHostsRequest { switch: self.switch.clone(), hosts, forgetful: forgets.map(port).collect() };
+        let (switch, forgetful) = (self.switch.clone(), forgets.map(port).collect());
+        let request = SeeHostsRequest { switch, hosts, forgetful, process: process() };
         let ask = |mut client: Client| {
             let request = request.clone();
             async move { client.see_hosts(request).await.is_ok() }

@@ -4,7 +4,7 @@
 //! have had time to answer: what this switch said before it started holds until then.
 
 use super::agent::{Shared, controllers_of};
-use super::leader::{Client, ToLeader};
+use super::leader::{Client, ToLeader, process};
 use crate::dataplane::Dataplane;
 use crate::groups::{Groups, Snooping, Told, Wanted};
 use crate::plane::{LocalNames, Mac, PlaneWriter};
@@ -348,7 +348,7 @@ async fn tell(
         let subscriptions = said.borrow_and_update().clone();
         // A switch that does not hear its hosts says so, and not that they want nothing.
         let subscriptions = groups.subscriptions().map(|_| subscriptions);
-        let request = v1::SeeSubscriptionsRequest { switch: switch.clone(), subscriptions };
+        let request = v1::SeeSubscriptionsRequest { switch: switch.clone(), subscriptions, process: process() };
         let ask = |mut client: Client| {
             let request = request.clone();
             async move { client.see_subscriptions(request).await.is_ok() }

@@ -273,7 +273,8 @@ fn sighting(switch: u16, names: &[[u8; 6]]) -> SeeHostsRequest {
         max_names: u32::MAX,
         ..SeenHost::default()
     };
-    SeeHostsRequest { switch: Network::switch(switch), hosts: names.iter().map(host).collect(), forgetful: Vec::new() }
+    let (switch, hosts) = (Network::switch(switch), names.iter().map(host).collect());
+    SeeHostsRequest { switch, hosts, ..SeeHostsRequest::default() }
 }
 
 fn spawn(program: &PathBuf, directory: &TempDir) -> Result<Process, BenchError> {
