@@ -50,6 +50,10 @@ pub enum Mistake {
     OneWayIsUp,
     AlternateWhileUp,
     AlternateNotTaken,
+    DownWayTaken,
+    WayOfEntryTaken,
+    CirclesNotEnded,
+    SentTwice,
 }
 
 /// Where the writer of a controller is in its turn.

@@ -2,7 +2,7 @@
 //! own, and when all has run out every frame for which there is a path takes a shortest one.
 
 use fib::messages::ValueMode;
-use fibula_sim::failures::{How, Mutant, Outcome, Scenario, Stage, run};
+use fibula_sim::failures::{How, Mutant, Outcome, Scenario, Stage, Violation, run};
 use fibula_sim::network::{Edge, Graph};
 use lookup::hash::Rng;
 use lookup::testkit;
@@ -170,8 +170,27 @@ fn runs_repeat() {
 /// Runs in which a mutant is looked for.
 const MUTANT_RUNS: u64 = 200;
 
+/// Whether a violation is what a mutant must be found by. Others may come of it, too.
+fn is_of(mutant: Mutant, violation: &Violation) -> bool {
+    match mutant {
+        // Two switches that each take the other for the alternate send frames back and forth.
+        Mutant::AnyAlternate => matches!(violation, Violation::DroppedEarly { reason: "input_port" | "hop_limit", .. }),
+        Mutant::AlternateWhileUp => matches!(violation, Violation::Detour { .. }),
+        Mutant::AlternateNotTaken => matches!(violation, Violation::AlternateNotTaken { .. }),
+        Mutant::DownWayTaken => matches!(violation, Violation::DownWayTaken { .. }),
+        Mutant::WayOfEntryTaken => matches!(violation, Violation::DroppedEarly { reason: "input_port", .. }),
+        Mutant::CirclesNotEnded => matches!(violation, Violation::Endless { .. }),
+        Mutant::SentTwice => matches!(violation, Violation::Twice { .. }),
+        Mutant::OneWayIsUp => matches!(violation, Violation::NotNoticed { .. }),
+        Mutant::SecondCutIgnored | Mutant::OldActionsTaken | Mutant::ReportsLost => {
+            matches!(violation, Violation::BlackHole { .. })
+        }
+        Mutant::HostsExchanged => matches!(violation, Violation::Misdelivered { .. }),
+    }
+}
+
 #[test]
-fn every_mutant_is_found_and_nothing_without_one() {
+fn every_mutant_is_found_by_what_it_causes_and_nothing_without_one() {
     let nets = [ring(6), abilene(), fabric(2, 4), random(8, 1)];
     let finds = |mutant, i: u64| {
         let mut rng = Rng::new(i);
@@ -184,15 +203,24 @@ fn every_mutant_is_found_and_nothing_without_one() {
     };
     let (mut missed, mut clean) = (Vec::new(), 0);
     for mutant in Mutant::ALL {
-        let Some((i, violation)) = (0..MUTANT_RUNS).find_map(|i| Some((i, finds(Some(mutant), i)?))) else {
-            missed.push(mutant);
+        let mut others = Vec::new();
+        let found = (0..MUTANT_RUNS).find_map(|i| {
+            let violation = finds(Some(mutant), i)?;
+            if is_of(mutant, &violation) {
+                return Some((i, violation));
+            }
+            others.push(violation.to_string());
+            None
+        });
+        let Some((i, violation)) = found else {
+            missed.push((mutant, others));
             continue;
         };
-        println!("{mutant:?}: run {i}, {violation}");
+        println!("{mutant:?}: run {i}, {violation}; before, {} other violations", others.len());
         for i in clean..=i {
             assert_eq!(finds(None, i), None, "run {i}");
         }
         clean = clean.max(i + 1);
     }
-    assert!(missed.is_empty(), "not found within {MUTANT_RUNS} runs: {missed:?}");
+    assert!(missed.is_empty(), "not found by what they cause within {MUTANT_RUNS} runs: {missed:?}");
 }

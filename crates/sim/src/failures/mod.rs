@@ -111,6 +111,14 @@ pub enum Mutant {
     AlternateWhileUp,
     /// Frames take no alternate although the next hop is down.
     AlternateNotTaken,
+    /// Of several ways one that is down is chosen, too.
+    DownWayTaken,
+    /// A frame that came by its own way is to go on by that one, too, which the port of entry forbids.
+    WayOfEntryTaken,
+    /// A frame may leave where it came in, and hops are not counted: nothing ends a circle.
+    CirclesNotEnded,
+    /// A frame for a host is sent to it twice.
+    SentTwice,
     /// A link counts as up when one end hears the other, and is not heard.
     OneWayIsUp,
     /// A link that is cut while another one is changes no table.
@@ -125,10 +133,14 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 12] = [
         Mutant::AnyAlternate,
         Mutant::AlternateWhileUp,
         Mutant::AlternateNotTaken,
+        Mutant::DownWayTaken,
+        Mutant::WayOfEntryTaken,
+        Mutant::CirclesNotEnded,
+        Mutant::SentTwice,
         Mutant::OneWayIsUp,
         Mutant::SecondCutIgnored,
         Mutant::OldActionsTaken,
@@ -144,6 +156,10 @@ impl Mutant {
             Mutant::OldActionsTaken => (None, Some(fib::mistakes::Mistake::OldActionsTaken)),
             Mutant::AlternateWhileUp => (Some(seam::Mistake::AlternateWhileUp), None),
             Mutant::AlternateNotTaken => (Some(seam::Mistake::AlternateNotTaken), None),
+            Mutant::DownWayTaken => (Some(seam::Mistake::DownWayTaken), None),
+            Mutant::WayOfEntryTaken => (Some(seam::Mistake::WayOfEntryTaken), None),
+            Mutant::CirclesNotEnded => (Some(seam::Mistake::CirclesNotEnded), None),
+            Mutant::SentTwice => (Some(seam::Mistake::SentTwice), None),
             Mutant::OneWayIsUp => (Some(seam::Mistake::OneWayIsUp), None),
             Mutant::ReportsLost | Mutant::HostsExchanged => (None, None),
         }
@@ -230,10 +246,14 @@ pub enum Violation {
     Uncounted { sent: u64, delivered: u64, lost: u64, dropped: u64 },
     #[error("{n} frames are dropped ({reason}) while one link is cut and no new table is there")]
     DroppedEarly { n: u64, reason: &'static str },
-    #[error(
-        "{at} sends a frame for the name at {to} into a link that it knows, or must know, to be down, and has an alternate"
-    )]
+    #[error("{at} sends a frame for the name at {to} into a link that it knows to be down, and has an alternate")]
     AlternateNotTaken { at: usize, to: usize },
+    #[error(
+        "{at} still sends a frame for the name at {to} into a link that it must know to be down, and could do else"
+    )]
+    NotNoticed { at: usize, to: usize },
+    #[error("{at} sends a frame for the name at {to} into a link that it knows to be down, and has another way")]
+    DownWayTaken { at: usize, to: usize },
     #[error("when all has run out, a frame from {from} for the name at {to} is lost")]
     BlackHole { from: usize, to: usize },
     #[error("when all has run out, a frame from {from} for the name at {to} arrives, and no path is left")]

@@ -62,9 +62,12 @@ impl World<'_> {
                 if !knows && self.rounds < KNOWN_AFTER {
                     continue;
                 }
-                let action = self.rigs[at].replica().action(&name_at(frame.to));
-                if !matches!(action, Action::Port(_)) {
-                    return Err(Violation::AlternateNotTaken { at, to: frame.to });
+                let to = frame.to;
+                match self.rigs[at].replica().action(&name_at(to)) {
+                    Action::Port(_) => {}
+                    _ if !knows => return Err(Violation::NotNoticed { at, to }),
+                    Action::Spread { .. } => return Err(Violation::DownWayTaken { at, to }),
+                    _ => return Err(Violation::AlternateNotTaken { at, to }),
                 }
             }
         }

@@ -2,9 +2,11 @@
 
 use super::{Fate, Worker};
 use crate::counters::DropReason;
+use crate::port::Role;
 use crate::shim;
 use crate::table::Table;
 use crate::tap::{At, Verdict};
+use api::seam::{Mistake, mistaken};
 use netio::Packet;
 
 impl<T: Table> Worker<T> {
@@ -85,6 +87,13 @@ impl<T: Table> Worker<T> {
         while let Some(exit) = self.dirty.pop() {
             let exit = usize::from(exit);
             let port = &mut self.ports[exit];
+            if mistaken(Mistake::SentTwice) && port.role == Role::Host {
+                for at in 0..port.staged.len().min(port.staged.remaining_capacity()) {
+                    let Some(mut twin) = self.pool.take() else { break };
+                    _ = twin.fill(port.staged[at].frame());
+                    port.staged.push(twin);
+                }
+            }
             let (before, mut refused) = (port.staged.len(), 0);
             if let Some(tap) = &mut self.tap {
                 tap.leave(exit, port);
@@ -144,7 +153,10 @@ impl<T: Table> Worker<T> {
 #[inline(always)]
 pub(super) fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
     let (done, otherwise) = match (from_trunk, to_trunk) {
-        (true, true) => (shim::count_down(packet.frame_mut()), DropReason::HopLimit),
+        (true, true) => {
+            let is_left = mistaken(Mistake::CirclesNotEnded) || shim::count_down(packet.frame_mut());
+            (is_left, DropReason::HopLimit)
+        }
         (false, true) => (shim::push(packet), DropReason::NoHeadroom),
         (true, false) => (shim::pop(packet), DropReason::HopLimit),
         (false, false) => return Ok(()),

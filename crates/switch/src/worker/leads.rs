@@ -71,6 +71,9 @@ impl Leads {
     /// The trunk of a flow that may not take its own, if there is another.
     #[cold]
     pub(super) fn other_trunk_of(&self, spread: u16, flow: u64) -> u8 {
+        if mistaken(Mistake::WayOfEntryTaken) {
+            return self.trunk_of(spread, flow);
+        }
         self.spreads[usize::from(spread)].other(flow)
     }
 }
@@ -138,7 +141,8 @@ impl Finder<'_> {
             _ => None,
         };
         let mut trunks: ArrayVec<(PortId, u8), MAX_WAYS> = ways.iter().filter_map(trunk).collect();
-        let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(|(_, index)| self.is_up(*index)).collect();
+        let is_open = |(_, index): &(PortId, u8)| self.is_up(*index) || mistaken(Mistake::DownWayTaken);
+        let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(is_open).collect();
         if open.is_empty() {
             let alternate = alternate.and_then(|id| trunk_in(&self.to(id))).filter(|index| self.is_up(*index));
             if let Some(alternate) = alternate {
