@@ -116,7 +116,6 @@ pub(crate) trait FibControl: Send {
     fn heap_bytes(&self) -> usize;
 
     /// Whether there is something to catch up with.
-    #[cfg(test)]
     fn is_behind(&self) -> bool;
 
     /// Whether a name was removed and must still be dropped.

@@ -48,6 +48,9 @@ mod summary_cache;
 mod table;
 mod tss;
 
+#[cfg(test)]
+pub(crate) use shared::no_renewals;
+
 pub use bfw::BFW;
 pub use bgw::BGW;
 pub use bloomier::BLOOMIER;

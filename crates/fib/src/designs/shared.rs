@@ -399,7 +399,6 @@ where
         self.skeleton.heap_bytes() + self.views.iter().map(|view| view.view.heap_bytes()).sum::<usize>()
     }
 
-    #[cfg(test)]
     fn is_behind(&self) -> bool {
         self.behind
     }
@@ -413,6 +412,10 @@ where
 impl<S: Skeleton<Payload = u32>> SwitchView<S> {
     /// One part, rebuilt and recorded as sent under its version in the skeleton.
     fn renew(&mut self, skeleton: &S, slot: u32) -> Result<ImageOf<S>, InsertError> {
+        #[cfg(test)]
+        if no_renewals::are_set() {
+            return Err(InsertError::TooManyNames { max: 0 });
+        }
         self.fresh = None;
         self.view.renew(skeleton, slot, value_at(&self.values))
     }
@@ -434,6 +437,24 @@ impl<S: Skeleton<Payload = u32>> SwitchView<S> {
             Ok(image.under(held.version))
         };
         held.into_iter().map(image).collect()
+    }
+}
+
+/// Parts of views that cannot be made, as if the names had no arrangement.
+#[cfg(test)]
+pub(crate) mod no_renewals {
+    use std::cell::Cell;
+
+    thread_local! {
+        static ARE_SET: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn set(are: bool) {
+        ARE_SET.set(are);
+    }
+
+    pub(super) fn are_set() -> bool {
+        ARE_SET.get()
     }
 }
 

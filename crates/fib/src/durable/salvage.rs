@@ -111,12 +111,21 @@ pub fn salvage(
         let ports = used.iter().filter(|end| end.node == id).map(|end| Meaning::Port(end.port));
         let mut values = Indices::from_slots(value_bits.clamp(1, 16), std::mem::take(&mut switch.values));
         // Switches give way to ports. The next start gives them values that are left.
-        ports.for_each(|port| {
-            if values.assign_unused(port).is_none() {
-                values.displace(port, switch.actions_version, |slot| slot.value.is_switch() || !slot.is_in_use());
+        let gives_way = |slot: &Slot<Meaning>| slot.value.is_switch() || !slot.is_in_use();
+        for port in ports {
+            let has_one = values.assign_unused(port).is_some()
+                || values.displace(port, switch.actions_version, gives_way).is_some();
+            if !has_one {
+                let what = format!(
+                    "the value of a port of switch {}: it has more ports than values, and drops what leads there",
+                    switch.name
+                );
+                lost.push(Lost { kind: 2, what });
             }
-        });
-        switch.values = values.slots().to_vec();
+        }
+        // What the lost commits changed is not known: each may have had another meaning.
+        let since = switch.actions_version;
+        switch.values = values.slots().iter().map(|slot| Slot { since, ..*slot }).collect();
     }
     kept.extend(switches.into_iter().map(|(id, switch)| Row::Switch(id, switch).encode()));
     for row in names {

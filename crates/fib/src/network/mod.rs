@@ -192,6 +192,9 @@ struct Switch {
     values: Indices<Meaning>,
     actions: Vec<Action>,
     actions_version: u64,
+    /// The version before those action tables in which values have another meaning, while cells without the former one could not be
+    /// made: until they are, the switch has a table in which these values drop.
+    held_back: Option<u64>,
     attached: bool,
     acknowledged: u64,
 }
@@ -363,6 +366,7 @@ impl Network {
                 values: Indices::new(self.settings.value_bits),
                 actions: vec![Action::Drop],
                 actions_version: 1,
+                held_back: None,
                 attached: false,
                 acknowledged: 0,
             },
@@ -715,26 +719,6 @@ impl Network {
         let before = std::mem::replace(&mut self.routes, self.topology.routes());
         // Places without names may change otherwise, which changes no table.
         let moved = draft.revalued || self.moves_values(&before);
-        let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
-        let egress = self.egress_prepared();
-        for node in nodes {
-            let actions = self.action_table_to(node, &egress);
-            let Some(switch) = self.switches.get_mut(&node) else { continue };
-            let interim = values::interim_actions(&switch.values, &actions, switch.actions_version);
-            if switch.actions == actions && interim.is_none() {
-                continue;
-            }
-            // Where values get another meaning, they drop until no cells have them with the former one.
-            let phase = if interim.is_some() { 2 } else { 0 };
-            switch.actions = actions.clone();
-            switch.actions_version += if interim.is_some() { 2 } else { 1 };
-            let version = switch.actions_version;
-            if switch.attached {
-                interim.into_iter().for_each(|interim| draft.send(0, node, interim));
-                draft.send(phase, node, Body::Actions { version, actions });
-            }
-            draft.row(self.switch_row(node));
-        }
         let mut tables = std::mem::take(&mut self.tables);
         for (id, table) in &mut tables {
             let mut out = ViewUpdates::new();
@@ -745,11 +729,49 @@ impl Network {
             table.send(*id, out, draft, |_| 1);
         }
         self.tables = tables;
+        let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
+        let egress = self.egress_prepared();
+        for node in nodes {
+            let actions = self.action_table_to(node, &egress);
+            let Some(switch) = self.switches.get_mut(&node) else { continue };
+            let before = switch.actions_version;
+            let is_displaced = values::interim_actions(&switch.values, &actions, before).is_some();
+            if switch.actions == actions && !is_displaced {
+                continue;
+            }
+            switch.actions = actions.clone();
+            switch.actions_version += if is_displaced { 2 } else { 1 };
+            if switch.attached {
+                // Where values get another meaning, they drop until no cells have them with the former one.
+                let held = switch.held_back.take().unwrap_or(before);
+                let interim = values::interim_actions(&switch.values, &actions, held);
+                let phase = if interim.is_some() { 2 } else { 0 };
+                if interim.is_some() && self.tables[&switch.table].control.is_behind() {
+                    switch.held_back = Some(held);
+                } else {
+                    draft.send(phase, node, Body::Actions { version: switch.actions_version, actions });
+                }
+                interim.into_iter().for_each(|interim| draft.send(0, node, interim));
+            }
+            draft.row(self.switch_row(node));
+        }
+    }
+
+    /// Sends the action tables that waited for cells which are made now, after these.
+    fn send_held_back(&mut self, draft: &mut Draft) {
+        for (node, switch) in self.switches.iter_mut().filter(|(_, switch)| switch.held_back.is_some()) {
+            if !self.tables[&switch.table].control.is_behind() {
+                switch.held_back = None;
+                let actions = Body::Actions { version: switch.actions_version, actions: switch.actions.clone() };
+                draft.send(u32::MAX, *node, actions);
+            }
+        }
     }
 
     /// Numbers the change, collects its rows, and sorts its messages into phases.
     fn finish(&mut self, mut draft: Draft) -> Effects {
         self.change += 1;
+        self.send_held_back(&mut draft);
         for (id, table) in &mut self.tables {
             table.take_rows(*id, &mut draft.rows);
         }

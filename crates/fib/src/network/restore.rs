@@ -70,6 +70,7 @@ impl Network {
                         values: Indices::from_slots(network.settings.value_bits, row.values),
                         actions: Vec::new(),
                         actions_version: row.actions_version,
+                        held_back: None,
                         attached: false,
                         acknowledged: 0,
                     };

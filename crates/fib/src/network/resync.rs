@@ -167,32 +167,43 @@ impl Network {
         if reset || report.header != header.fingerprint() {
             pieces.push_back(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
         }
-        let mut last = None;
-        // What the cells of such a switch mean is not known: it has forgotten which actions it had, not what it serves.
-        let is_unknown = self.settings.mode == ValueMode::Port && (reset || report.actions.version == 0);
-        let mut all_drop = None;
+        let cells = self.attach_view(node, &header, report)?;
+        let switch = &self.switches[&node];
+        let (mut before_cells, mut last) = (None, None);
         if !has(report.actions, actions) {
-            let actions = Body::Actions { version: actions.version, actions: switch.actions.clone() };
-            if is_unknown {
-                all_drop = Some(Body::Actions { version: 0, actions: vec![Action::Drop; switch.actions.len()] });
-                last = Some(Piece::Body(actions));
+            // What the cells of such a switch mean is not known. It has forgotten which actions it had, not what it serves; or under the same
+            // version it has something else, and what it says is of a store that has since been set back.
+            let is_other = |theirs: Held, ours: Held| theirs.version == ours.version && theirs.digest != ours.digest;
+            let is_of_other_store = is_other(report.actions, actions)
+                || is_other(report.local, local)
+                || header.gateway && is_other(report.valid, valid);
+            let is_forgotten = reset || report.actions.version == 0;
+            let is_unknown = self.settings.mode == ValueMode::Port && (is_forgotten || is_of_other_store);
+            let interim = if is_unknown {
+                // As old as what it has, so that it takes it, and is sent it again if it gets no further.
+                let version = if is_forgotten { 0 } else { report.actions.version };
+                Some(Body::Actions { version, actions: vec![Action::Drop; switch.actions.len()] })
             } else {
-                let interim = interim_actions(&switch.values, &switch.actions, report.actions.version);
-                // What values mean now comes after the cells if some of these may have them with another meaning.
-                last = interim.is_some().then(|| Piece::Body(actions.clone()));
-                pieces.push_back(Piece::Body(interim.unwrap_or(actions)));
+                interim_actions(&switch.values, &switch.actions, report.actions.version)
+            };
+            let actions = Piece::Body(Body::Actions { version: actions.version, actions: switch.actions.clone() });
+            // What values mean now comes after the cells if some of these may have them with another meaning.
+            match interim.filter(|_| !cells.is_empty()) {
+                Some(interim) => (before_cells, last) = (Some(interim), Some(actions)),
+                None if is_unknown => last = Some(actions),
+                None => pieces.push_back(actions),
             }
         }
+        // Parts take effect one by one, an image with its last part.
+        let is_image = matches!(cells.first(), Some(Body::Image { .. }));
+        let n_before = if is_image { cells.len() - 1 } else { 0 };
         if !has(report.local, local) {
             pieces.push_back(Piece::Local(Reading::new(local)));
         }
-        let mut cells = self.attach_view(node, &header, report)?;
-        if let Some(all_drop) = all_drop.filter(|_| !cells.is_empty()) {
-            // Parts take effect one by one, an image with its last part.
-            let is_image = matches!(cells[0], Body::Image { .. });
-            cells.insert(if is_image { cells.len() - 1 } else { 0 }, all_drop);
-        }
-        pieces.extend(cells.into_iter().map(Piece::Body));
+        let mut cells = cells.into_iter().map(Piece::Body);
+        pieces.extend(cells.by_ref().take(n_before));
+        pieces.extend(before_cells.map(Piece::Body));
+        pieces.extend(cells);
         pieces.extend(last);
         if header.gateway && !has(report.valid, valid) {
             let tenants = self.tables[&header.table].tenants.clone();
@@ -201,6 +212,7 @@ impl Network {
 
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.attached = true;
+            switch.held_back = None;
             if pieces.is_empty() {
                 switch.acknowledged = self.change;
             }
@@ -349,6 +361,7 @@ impl Network {
     pub fn detach(&mut self, node: NodeId) {
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.attached = false;
+            switch.held_back = None;
         }
         for table in self.tables.values_mut() {
             table.detach(node);

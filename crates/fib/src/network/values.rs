@@ -14,7 +14,7 @@
 //!   share: values of their own would make lookups slower.
 //! * What an index means never changes under cells that hold it: see [`Indices::displace`].
 //! * Nothing here depends on which switches are attached or have acknowledged, so controllers that follow do the same. A restart
-//!   changes nothing, either.
+//!   changes nothing, either, unless the store is of a version in which values were ports alone.
 //!
 //! Cost: 3 to 25 bytes of the action table for each destination, which a change of routes sends to each switch. A
 //! name that moves to another switch changes cells everywhere, also where the port towards it stays.

@@ -2,6 +2,7 @@
 
 use super::lab::Fate;
 use super::*;
+use crate::designs::no_renewals;
 use std::collections::BTreeSet;
 
 fn narrow(value_bits: u8) -> Settings {
@@ -242,11 +243,23 @@ fn no_switch_takes_a_value_for_another_after_it_was_away() {
     assert!(n_interim > 20 && found > 0, "{n_interim} {found}");
 }
 
-/// Two ports displaced destinations, names moved there, and the store is set back to before that; or the switch has forgotten what its
-/// cells are of. Each of its cells may mean anything then.
+/// How a store and a switch come to disagree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Apart {
+    /// The store is set back to before what the switch has.
+    SetBack,
+    /// And later changes reach the version of the action table that the switch has.
+    SameVersion,
+    /// The store lost its last commits, and was salvaged.
+    Salvaged,
+    /// The switch has forgotten what its cells are of.
+    Forgotten,
+}
+
+/// Two ports displaced destinations and names moved there, of which the store knows nothing. Each cell of the switch may mean anything then.
 #[test]
-fn no_switch_takes_a_value_for_another_after_the_store_was_set_back() {
-    for starts_over in [false, true] {
+fn no_switch_takes_a_value_for_another_when_the_store_knows_nothing_of_it() {
+    for how in [Apart::SetBack, Apart::SameVersion, Apart::Salvaged, Apart::Forgotten] {
         let (mut lab, nodes) = full();
         let at = nodes[0];
         let (store, live) = (lab.store.clone(), lab.live.clone());
@@ -254,15 +267,41 @@ fn no_switch_takes_a_value_for_another_after_the_store_was_set_back() {
             lab.change(|net| net.add_host_port(end(at, port)));
         }
         assert_eq!(own(&lab, at), []);
-        for i in (0..60).step_by(5) {
+        let moved = || (0..60).step_by(5);
+        for i in moved() {
             lab.put(&mac(i), Attachment::new(at, PortId(50 + (i % 2) as u16)));
         }
         let allowed = Allowed::before(&lab);
         (lab.store, lab.live) = (store, live);
-        lab.restart([&CONCISE, &CONCISE]);
+        if how == Apart::Salvaged {
+            let salvaged = crate::durable::salvage(lab.stored(), []).unwrap().rows;
+            let (settings, term) = (lab.network.settings().clone(), lab.network.term() + 1);
+            let (network, rows) = Network::restore(settings, term, salvaged.clone()).unwrap();
+            lab.network = network;
+            lab.store.clear();
+            lab.write(salvaged);
+            lab.write(rows);
+        } else {
+            lab.restart([&CONCISE, &CONCISE]);
+        }
         assert_eq!(own(&lab, at), nodes[1..3]);
-        if starts_over {
-            lab.replicas.get_mut(&at).unwrap().start_over();
+        let report = lab.replicas[&at].report();
+        match how {
+            Apart::Forgotten => lab.replicas.get_mut(&at).unwrap().start_over(),
+            Apart::SameVersion => {
+                for i in moved() {
+                    lab.put(&mac(i), Attachment::new(at, PortId(101 - (i % 2) as u16)));
+                }
+                lab.put(&mac(0), Attachment::new(at, PortId(100)));
+                for cost in [9, 1].into_iter().cycle() {
+                    if lab.network.switches[&at].actions_version == report.actions.version {
+                        break;
+                    }
+                    lab.change(|net| net.set_link_cost(end(at, 1), cost));
+                }
+                assert!(lab.network.switches[&at].local.version > report.local.version);
+            }
+            Apart::SetBack | Apart::Salvaged => {}
         }
         // Cut off once, after each number of messages.
         for n_received in 0.. {
@@ -272,13 +311,72 @@ fn no_switch_takes_a_value_for_another_after_the_store_was_set_back() {
             let is_whole = messages.len() <= n_received;
             for message in messages.into_iter().take(n_received) {
                 lab.replicas.get_mut(&at).unwrap().apply(message).unwrap();
-                assert_eq!(allowed.broken(&lab), None, "{n_received}, {starts_over}");
+                assert_eq!(allowed.broken(&lab), None, "{n_received}, {how:?}");
             }
             if is_whole {
                 break;
             }
         }
         nodes.iter().for_each(|node| lab.attach(*node));
+        lab.check();
+    }
+}
+
+/// The cells without the former meaning cannot be made, once or several times; then they can, with a change of names, of links, or at an attach.
+#[test]
+fn no_value_has_its_new_meaning_before_the_cells_that_could_not_be_made() {
+    for last in ["name", "link", "port", "attach"] {
+        let (mut lab, nodes) = full();
+        let at = nodes[0];
+        let commit = |lab: &mut Lab, allowed: &mut Allowed, effects: Effects| {
+            allowed.add_what_is_right(lab);
+            lab.write(effects.durable);
+            for (node, message) in effects.phases.into_iter().flatten() {
+                lab.deliver(node, &message);
+                assert_eq!(allowed.broken(lab), None, "{last}: after {message:?}");
+            }
+        };
+        let mut allowed = Allowed::before(&lab);
+        no_renewals::set(true);
+        let effects = lab.network.add_host_port(end(at, 50)).unwrap();
+        commit(&mut lab, &mut allowed, effects);
+        let to = |n: usize| lab.live.iter().find(|(_, at)| at.switch == nodes[n]).unwrap().0.clone();
+        let (displaced, shared) = (to(2), to(3));
+        assert_eq!(lab.replicas[&at].action(&displaced), Action::Drop, "its value waits for the cells");
+        assert_ne!(lab.replicas[&at].action(&shared), Action::Drop);
+        // Routes go on to change, and nothing but these values drops.
+        let effects = lab.network.set_link_cost(end(at, 3), 7).unwrap();
+        commit(&mut lab, &mut allowed, effects);
+        assert_eq!(lab.replicas[&at].action(&displaced), Action::Drop);
+        if last == "port" {
+            let effects = lab.network.add_host_port(end(at, 51)).unwrap();
+            commit(&mut lab, &mut allowed, effects);
+        }
+        assert!(lab.network.switches[&at].held_back.is_some());
+        no_renewals::set(false);
+        match last {
+            "name" => {
+                let (name, place) = (mac(90), Attachment::new(nodes[3], PortId(100)));
+                let effects = lab.network.set_name(&name, place).unwrap();
+                commit(&mut lab, &mut allowed, effects);
+                lab.live.insert(name, place);
+            }
+            "attach" => {
+                let report = lab.replicas[&at].report();
+                lab.network.detach(at);
+                for message in lab.network.attach(at, &report).unwrap() {
+                    lab.replicas.get_mut(&at).unwrap().apply(message).unwrap();
+                    assert_eq!(allowed.broken(&lab), None);
+                }
+                let effects = lab.network.set_link_cost(end(at, 3), 1).unwrap();
+                commit(&mut lab, &mut allowed, effects);
+            }
+            _ => {
+                let effects = lab.network.set_link_cost(end(at, 3), 1).unwrap();
+                commit(&mut lab, &mut allowed, effects);
+            }
+        }
+        assert_eq!(lab.network.switches[&at].held_back, None, "{last}");
         lab.check();
     }
 }
