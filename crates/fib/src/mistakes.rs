@@ -9,6 +9,8 @@ pub enum Mistake {
     SecondCutIgnored,
     /// A switch takes an action table of an earlier version for a new one.
     OldActionsTaken,
+    /// A value gets another meaning at once, while cells have it with the former one.
+    MeaningAtOnce,
 }
 
 #[cfg(feature = "kit")]

@@ -7,6 +7,7 @@
 //! | `jobs=1` | threads |
 //! | `switches=N` | 3 to 50; 3 to 8, by the seed, if not given |
 //! | `steps=40` | requests of operators |
+//! | `bits=N` | bits of a value in port mode; 8 or 3, by the seed, if not given |
 //! | `kill=every` | for each seed also a run for each named point, with a crash there |
 //! | `kill=N` | one run, with a crash at the N-th point |
 //! | `mutant=NAME` | with this mistake |
@@ -17,7 +18,7 @@
 //!
 //! The line of JSON: `kind` ("simulation"), `version`, `first_seed`, `seeds`, `runs`, `events`, `virtual_seconds`,
 //! `requests_answered`, `messages` (to switches), `checks` (answers of switches), `claims` (that a switch is in step),
-//! `frames` (followed to their hosts), `rekeys` (asked for), `verified` (switches, while they ran), `crashes`, `faults`, `points` (objects: kind to number), `findings` (a number),
+//! `frames` (followed to their hosts), `rekeys` (asked for), `verified` (switches, while they ran), `displaced` (values of port mode that got another meaning), `crashes`, `faults`, `points` (objects: kind to number), `findings` (a number),
 //! `findings_by_kind` (an object), `trace` (a hash over all runs).
 
 use fibula_sim::system::{Mutant, Scenario, Totals, run};
@@ -28,6 +29,7 @@ struct Wanted {
     seeds: std::ops::Range<u64>,
     switches: Option<usize>,
     steps: Option<usize>,
+    value_bits: Option<u8>,
     mutant: Option<Mutant>,
     kill: Option<u64>,
     kill_every: bool,
@@ -41,6 +43,7 @@ impl Wanted {
             let mut scenario = Scenario { mutant: self.mutant, kill: self.kill, log: self.log, ..Scenario::new(seed) };
             scenario.switches = self.switches.unwrap_or(scenario.switches);
             scenario.steps = self.steps.unwrap_or(scenario.steps);
+            scenario.value_bits = self.value_bits.unwrap_or(scenario.value_bits);
             totals.seeds += 1;
             let result = run(&scenario);
             let n_points = result.as_ref().map_or(0, |outcome| outcome.n_points());
@@ -56,8 +59,16 @@ impl Wanted {
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (mut first, mut n_seeds, mut jobs, mut json) = (1, 1, 1, false);
-    let mut wanted =
-        Wanted { seeds: 0..0, switches: None, steps: None, mutant: None, kill: None, kill_every: false, log: false };
+    let mut wanted = Wanted {
+        seeds: 0..0,
+        switches: None,
+        steps: None,
+        value_bits: None,
+        mutant: None,
+        kill: None,
+        kill_every: false,
+        log: false,
+    };
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').unwrap_or((&argument, ""));
         match key {
@@ -66,6 +77,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             "jobs" => jobs = value.parse::<u64>()?.max(1),
             "switches" => wanted.switches = Some(value.parse()?),
             "steps" => wanted.steps = Some(value.parse()?),
+            "bits" => wanted.value_bits = Some(value.parse()?),
             "kill" if value == "every" => wanted.kill_every = true,
             "kill" => wanted.kill = Some(value.parse()?),
             "mutant" => {

@@ -23,6 +23,7 @@ use super::{Draft, Network, NetworkError};
 use crate::action::Action;
 use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::{Body, ValueMode};
+use crate::mistakes::{Mistake, mistaken};
 use crate::topology::{End, NodeId, Routes};
 use std::collections::BTreeSet;
 
@@ -35,7 +36,7 @@ fn reserve(values: &Indices<Meaning>) -> usize {
 /// in it the values drop that had another meaning then. None: there are none. Its version is earlier than any of these meanings, so
 /// that a switch that gets no further is sent it again.
 pub(super) fn interim_actions(values: &Indices<Meaning>, actions: &[Action], held: u64) -> Option<Body> {
-    let is_new = |slot: &Slot<Meaning>| slot.since > held;
+    let is_new = |slot: &Slot<Meaning>| slot.since > held && !mistaken(Mistake::MeaningAtOnce);
     let first = values.slots().iter().filter(|slot| is_new(slot)).map(|slot| slot.since).min()?;
     let mut actions = actions.to_vec();
     for (slot, action) in values.slots().iter().zip(&mut actions[1..]) {
@@ -69,6 +70,22 @@ impl Network {
     /// Whether a switch has a value for another one (port mode).
     pub(super) fn has_own_value(&self, node: NodeId, to: NodeId) -> bool {
         self.switches.get(&node).is_some_and(|switch| switch.values.get(Meaning::Switch(to)).is_some())
+    }
+
+    /// Since which version of the action table each value of a switch means what it means now, by index from 1 on; port mode. For
+    /// simulations.
+    #[cfg(feature = "kit")]
+    pub fn values_since(&self, node: NodeId) -> Vec<u64> {
+        let slots = self.switches.get(&node).map(|switch| switch.values.slots());
+        slots.unwrap_or_default().iter().map(|slot| slot.since).collect()
+    }
+
+    /// The value of a name in the FIB of a switch, and whether it is that of the switch that the name is attached to alone. For
+    /// simulations.
+    #[cfg(feature = "kit")]
+    pub fn value_of(&self, node: NodeId, name: &crate::name::Name) -> (u16, bool) {
+        let place = self.rib.get(name).filter(|_| self.switches.contains_key(&node));
+        place.map_or((0, false), |place| (self.value(Some(node), place.end()), self.has_own_value(node, place.switch)))
     }
 
     /// Gives a port a value, if values are ports. When all are taken, destinations share.

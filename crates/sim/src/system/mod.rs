@@ -23,7 +23,7 @@
 //! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.
 //! - For a name that exists, a switch answers as the network said at some change between the last that the switch is known
 //!   to have whole, by its acknowledgements and by the status, and the last that is committed. The same is true of its exact
-//!   tables.
+//!   tables. Or it drops, if in between the value of the name got another meaning in port mode.
 //! - A switch that the status calls in step answers as of the last answered change or later.
 //! - A verification of a switch finds no difference.
 //! - A frame for a name that nothing has changed lately arrives where the name is attached, and does not loop.
@@ -57,6 +57,8 @@ pub struct Scenario {
     pub switches: usize,
     /// Number of requests of operators.
     pub steps: usize,
+    /// Bits of a value in port mode. With 3 of them destinations share, and ports take values from them.
+    pub value_bits: u8,
     /// A mistake to make.
     pub mutant: Option<Mutant>,
     /// Crashes at this point, counted from 0 over the run; see [`Outcome::points`].
@@ -66,9 +68,10 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// 3 to 8 switches, 40 requests.
+    /// 3 to 8 switches, 40 requests, values of 8 bits or of 3.
     pub fn new(seed: u64) -> Scenario {
-        Scenario { seed, switches: 3 + (seed % 6) as usize, steps: 40, mutant: None, kill: None, log: false }
+        let (switches, value_bits) = (3 + (seed % 6) as usize, if (seed / 6).is_multiple_of(2) { 8 } else { 3 });
+        Scenario { seed, switches, steps: 40, value_bits, mutant: None, kill: None, log: false }
     }
 }
 
@@ -150,6 +153,8 @@ mutants! {
     ImageRenamedUnsynced,
     /// The saved image is written over the old one.
     ImageInPlace,
+    /// A value of port mode gets another meaning at once, while cells have it with the former one.
+    MeaningAtOnce,
 }
 
 /// What did not hold.

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub rekeys: u64,
     /// Switches that were verified while they ran.
     pub verified: u64,
+    /// Times that a value of port mode got another meaning while cells could have it, at any switch.
+    pub displaced: u64,
     /// Crashes by kind.
     pub crashes: BTreeMap<&'static str, u64>,
     /// Other faults by kind.
@@ -57,6 +59,7 @@ impl Outcome {
         self.frames += more.frames;
         self.rekeys += more.rekeys;
         self.verified += more.verified;
+        self.displaced += more.displaced;
         let by_kind =
             [(&mut self.crashes, more.crashes), (&mut self.faults, more.faults), (&mut self.points, more.points)];
         for (sum, more) in by_kind {
@@ -104,8 +107,20 @@ impl Totals {
         };
         let mut found: BTreeMap<&'static str, u64> = BTreeMap::new();
         self.findings.iter().for_each(|(_, violation)| *found.entry(violation.kind()).or_default() += 1);
-        let Outcome { trace, events, millis, answered, messages, checks, claims, frames, rekeys, verified, .. } =
-            self.sum;
+        let Outcome {
+            trace,
+            events,
+            millis,
+            answered,
+            messages,
+            checks,
+            claims,
+            frames,
+            rekeys,
+            verified,
+            displaced,
+            ..
+        } = self.sum;
         let mut line = format!(
             r#"{{"kind":"simulation","version":{:?},"first_seed":{first_seed},"seeds":{},"runs":{},"#,
             env!("CARGO_PKG_VERSION"),
@@ -114,7 +129,7 @@ impl Totals {
         );
         let _ = write!(
             line,
-            r#""events":{events},"virtual_seconds":{},"requests_answered":{answered},"messages":{messages},"checks":{checks},"claims":{claims},"frames":{frames},"rekeys":{rekeys},"verified":{verified},"#,
+            r#""events":{events},"virtual_seconds":{},"requests_answered":{answered},"messages":{messages},"checks":{checks},"claims":{claims},"frames":{frames},"rekeys":{rekeys},"verified":{verified},"displaced":{displaced},"#,
             millis / 1000
         );
         let (crashes, faults, points) = (&self.sum.crashes, &self.sum.faults, &self.sum.points);
@@ -134,7 +149,7 @@ impl Totals {
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Outcome { trace, events, millis, answered, messages, checks, claims, frames, .. } = &self.sum;
-        let Outcome { rekeys, verified, crashes, faults, points, .. } = &self.sum;
+        let Outcome { rekeys, verified, displaced, crashes, faults, points, .. } = &self.sum;
         let list = |counts: &BTreeMap<&'static str, u64>| {
             counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect::<Vec<_>>().join(", ")
         };
@@ -146,6 +161,7 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(f, "checked: {checks} answers of switches, {claims} times in step, {frames} frames")?;
         writeln!(f, "asked for: {rekeys} other hash keys, {verified} verifications that were answered")?;
+        writeln!(f, "values that got another meaning: {displaced}")?;
         writeln!(f, "crashes: {}", list(crashes))?;
         writeln!(f, "faults: {}", list(faults))?;
         writeln!(f, "points passed: {}", list(points))?;

@@ -182,6 +182,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         seam::set_time(None);
         seam::set_mistake(None);
+        fib::mistakes::set_mistake(None);
     }
 }
 
@@ -191,7 +192,8 @@ impl System {
         let mode = [ValueMode::Port, ValueMode::Egress][random.below(2) as usize];
         let design = [&CONCISE, &LINE][random.below(2) as usize];
         let settings = Settings::new(scenario.seed | 1, SecretKey::from_seed(scenario.seed));
-        let settings = Settings { mode, gateway: design, core: design, max_names: 1000, ..settings };
+        let value_bits = if mode == ValueMode::Port { scenario.value_bits } else { settings.value_bits };
+        let settings = Settings { mode, value_bits, gateway: design, core: design, max_names: 1000, ..settings };
         let n = scenario.switches;
         System {
             facts: Facts::new(n),
@@ -247,6 +249,8 @@ impl System {
         seam::set_time(Some(Duration::ZERO));
         self.begin()?;
         seam::set_mistake(self.scenario.mutant.and_then(Mutant::mistake));
+        let of_fib = self.is(Mutant::MeaningAtOnce).then_some(fib::mistakes::Mistake::MeaningAtOnce);
+        fib::mistakes::set_mistake(of_fib);
         let mut end = u64::MAX;
         while let Some(((now, n), event)) = self.events.pop_first() {
             if now > end {
@@ -278,7 +282,10 @@ impl System {
         }
         self.outcome.millis = self.now;
         self.check_converged()?;
-        self.outcome.points = std::mem::take(&mut self.watched.lock().points);
+        let mut watch = self.watched.lock();
+        self.outcome.points = std::mem::take(&mut watch.points);
+        self.outcome.displaced = watch.history.n_displaced();
+        drop(watch);
         Ok(self.outcome)
     }
 
