@@ -450,6 +450,24 @@ mod tests {
         assert_eq!(Row::decode(kind, &key, old, NameKind::Mac), Ok(row));
     }
 
+    /// As a version wrote it in which values were ports alone: of two ports, one retired.
+    #[test]
+    fn a_switch_from_before_values_could_be_switches_is_read_and_written_as_it_was() {
+        let written: &[&[u8]] = &[
+            b"\x02\0\0\0s1\0",
+            b"\x03\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x02\0\0\0",
+            b"\x01\x05\0\0\0\0\0\0\0\0\0\0",
+            b"\x01\x06\x80\x01\x2a\0\0\0\0\0\0\0",
+        ];
+        let (key, written) = ([0, 0, 0, 4], written.concat());
+        let row = Row::decode(2, &key, &written, NameKind::Mac).unwrap();
+        let Row::Switch(NodeId(4), switch) = &row else { panic!("{row:?}") };
+        assert_eq!((&*switch.name, switch.table, switch.local_version, switch.actions_version), ("s1", 3, 7, 9));
+        let retired = Slot { retired_at: Some(42), ..Slot::new(Meaning::Port(PortId(0x8006))) };
+        assert_eq!(switch.values, [Slot::new(Meaning::Port(PortId(5))), retired]);
+        assert_eq!(row.encode().value.unwrap(), written);
+    }
+
     proptest! {
         #[test]
         fn damaged_rows_never_panic(which in 0usize..12, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {

@@ -415,7 +415,8 @@ fn destinations_share_where_a_lookup_asks_for_one_value_after_the_other() {
 /// A store and switches of a version in which values are ports alone.
 #[test]
 fn network_of_an_earlier_version_goes_on() {
-    for design in [&CONCISE, &CFW] {
+    let others = ["line", "ofw", "setsep"].map(|name| Design::by_name(name).unwrap());
+    for design in [&CONCISE, &CFW].into_iter().chain(others) {
         let (mut lab, nodes) = Lab::ring_of_ports(Settings { gateway: design, ..settings(ValueMode::Port) }, 5);
         for i in 0..200 {
             lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100 + (i % 2) as u16)));
