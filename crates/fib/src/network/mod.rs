@@ -33,6 +33,7 @@
 //!
 //! Limits: 2^`value_bits` - 1 ports per switch (port mode) or switches (egress mode); `max_names` names.
 
+mod actions;
 mod error;
 mod host_ports;
 mod names;
@@ -52,7 +53,7 @@ pub use restore::RestoreError;
 pub use resync::{Lacks, Next};
 
 use crate::action::{Action, PortId};
-use crate::designs::{self, Aliens, CONCISE, Design, FibControl, Key, RateError, Spec, ViewUpdates};
+use crate::designs::{self, Aliens, CONCISE, Design, FibControl, Key, RateError, Spec};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::{Body, Held, Message, ValueMode};
@@ -166,6 +167,10 @@ pub struct Network {
     rib: Rib,
     topology: Topology,
     routes: Routes,
+    /// Whether action tables wait for cells; see [`Switch::held_back`].
+    holds_back: bool,
+    /// Port mode: the destinations among which values were last given out.
+    settled: Option<BTreeSet<NodeId>>,
     host_ports: BTreeSet<End>,
     switches: BTreeMap<NodeId, Switch>,
     tables: BTreeMap<u32, Table>,
@@ -261,6 +266,8 @@ impl Network {
             rib: Rib::new(settings.kind, settings.max_names, settings.hasher()),
             topology: Topology::default(),
             routes: Routes::default(),
+            holds_back: false,
+            settled: None,
             host_ports: BTreeSet::new(),
             switches: BTreeMap::new(),
             tables: BTreeMap::new(),
@@ -704,68 +711,6 @@ impl Network {
         }
         self.tables = tables;
         index
-    }
-
-    /// Routes, action tables and FIBs after the topology changed; `named` are switches whose rows changed anyway.
-    fn rerouted(&mut self, mut draft: Draft, named: &[NodeId]) -> Effects {
-        self.refresh_routes(&mut draft);
-        for node in named {
-            draft.row(self.switch_row(*node));
-        }
-        self.finish(draft)
-    }
-
-    fn refresh_routes(&mut self, draft: &mut Draft) {
-        let before = std::mem::replace(&mut self.routes, self.topology.routes());
-        // Places without names may change otherwise, which changes no table.
-        let moved = draft.revalued || self.moves_values(&before);
-        let mut tables = std::mem::take(&mut self.tables);
-        for (id, table) in &mut tables {
-            let mut out = ViewUpdates::new();
-            table.control.catch_up(&mut out);
-            let values = table.views.iter().map(|view| self.values(view.of)).enumerate();
-            let stale: Vec<_> = values.filter(|(i, values)| table.control.values(*i) != values).collect();
-            table.control.revalue(moved, stale, &mut out);
-            table.send(*id, out, draft, |_| 1);
-        }
-        self.tables = tables;
-        let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
-        let egress = self.egress_prepared();
-        for node in nodes {
-            let actions = self.action_table_to(node, &egress);
-            let Some(switch) = self.switches.get_mut(&node) else { continue };
-            let before = switch.actions_version;
-            let is_displaced = values::interim_actions(&switch.values, &actions, before).is_some();
-            if switch.actions == actions && !is_displaced {
-                continue;
-            }
-            switch.actions = actions.clone();
-            switch.actions_version += if is_displaced { 2 } else { 1 };
-            if switch.attached {
-                // Where values get another meaning, they drop until no cells have them with the former one.
-                let held = switch.held_back.take().unwrap_or(before);
-                let interim = values::interim_actions(&switch.values, &actions, held);
-                let phase = if interim.is_some() { 2 } else { 0 };
-                if interim.is_some() && self.tables[&switch.table].control.is_behind() {
-                    switch.held_back = Some(held);
-                } else {
-                    draft.send(phase, node, Body::Actions { version: switch.actions_version, actions });
-                }
-                interim.into_iter().for_each(|interim| draft.send(0, node, interim));
-            }
-            draft.row(self.switch_row(node));
-        }
-    }
-
-    /// Sends the action tables that waited for cells which are made now, after these.
-    fn send_held_back(&mut self, draft: &mut Draft) {
-        for (node, switch) in self.switches.iter_mut().filter(|(_, switch)| switch.held_back.is_some()) {
-            if !self.tables[&switch.table].control.is_behind() {
-                switch.held_back = None;
-                let actions = Body::Actions { version: switch.actions_version, actions: switch.actions.clone() };
-                draft.send(u32::MAX, *node, actions);
-            }
-        }
     }
 
     /// Numbers the change, collects its rows, and sorts its messages into phases.

@@ -32,6 +32,11 @@ fn reserve(values: &Indices<Meaning>) -> usize {
     values.max() / 8
 }
 
+/// Destinations that have values of their own.
+fn n_own(values: &Indices<Meaning>) -> usize {
+    values.slots().iter().filter(|slot| slot.is_in_use() && slot.value.is_switch()).count()
+}
+
 /// The action table to send to a switch that has the one of version `held`, before the one with these actions and before any cells:
 /// in it the values drop that had another meaning then. None: there are none. Its version is earlier than any of these meanings, so
 /// that a switch that gets no further is sent it again.
@@ -133,8 +138,14 @@ impl Network {
         }
         let change = self.change + 1;
         let (mut changed, mut with_names) = (Vec::new(), BTreeSet::new());
+        // Then no switch has a value for what is none.
+        let are_the_same = self.settled.as_ref() == Some(&destinations);
         for (node, switch) in &mut self.switches {
             let (values, since) = (&mut switch.values, switch.actions_version + 2);
+            let n_others = destinations.len() - usize::from(destinations.contains(node));
+            if are_the_same && n_own(values) == n_others {
+                continue;
+            }
             let is_gone = |slot: &&Slot<Meaning>| match slot.value {
                 Meaning::Switch(to) => slot.is_in_use() && !destinations.contains(&to),
                 Meaning::Port(_) => false,
@@ -164,6 +175,7 @@ impl Network {
         }
         let has_names = |end: &End| with_names.contains(&end.node) && self.rib.len_at(*end) > 0;
         draft.revalued |= self.host_ports.iter().any(has_names);
+        self.settled = Some(destinations);
         changed
     }
 
@@ -180,7 +192,11 @@ impl Network {
             return false;
         }
         let destinations: BTreeSet<NodeId> = self.host_ports.iter().map(|end| end.node).collect();
-        self.switches.keys().any(|node| {
+        self.switches.iter().any(|(node, switch)| {
+            let n_others = destinations.len() - usize::from(destinations.contains(node));
+            if n_own(&switch.values) == n_others {
+                return false;
+            }
             let mut shared = destinations.iter().filter(|to| *to != node && !self.has_own_value(*node, **to));
             shared.any(|to| self.routes.next_hop(*node, *to) != before.next_hop(*node, *to))
         })
