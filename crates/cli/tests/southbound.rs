@@ -9,6 +9,8 @@ use fib::messages::{Report, Uplink};
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use lookup::traits::{HeldPart, PartId};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -491,6 +493,39 @@ async fn a_report_of_60_mib_is_answered_while_others_make_changes() {
             switch.send(Body::Ack(Ack { sequence })).await;
         }
     }
+}
+
+/// Two trunks and a host take all values of 2 bits, so that the other two switches with hosts share them.
+#[tokio::test(flavor = "multi_thread")]
+async fn destinations_that_share_a_value_are_counted_where_operators_look() {
+    let reserved = support::reserved_port();
+    let status = reserved.local_addr().unwrap().as_socket().unwrap();
+    let site = Site::new(&format!("value_bits = 2\nstatus = \"{status}\"\n"));
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 3).await;
+    let _switch = site.switch("s1");
+    eventually("in step", async || in_step(&client).await == 1).await;
+    let page = |path: &str| {
+        let mut stream = TcpStream::connect(status).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let configuration = site.path("controller.toml");
+    for (said, expected) in [
+        (page("/status"), "\"sharing\":2"),
+        (page("/metrics"), "fibula_switch_sharing_destinations{switch=\"s1\"} 2"),
+        (stdout(&site.fibula(&["-j", "switch", "show", "s1"])), "\"sharing\":2"),
+        // Whether it is connected or not.
+        (stdout(&site.fibula(&["-j", "switch", "show", "s2"])), "\"sharing\":2"),
+        (stdout(&site.fibula(&["doctor", "--config", configuration.to_str().unwrap()])), "switches up to 2 others"),
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    client.remove_host(v1::RemoveHostRequest { name: "h3".to_owned() }).await.unwrap();
+    eventually("one less", async || page("/status").contains("\"sharing\":1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

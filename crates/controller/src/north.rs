@@ -306,7 +306,8 @@ impl Northbound for North {
                 for (_, end) in state.hosts.iter() {
                     *hosts.entry(end.node).or_insert(0) += 1;
                 }
-                let switch = |(id, node)| switch(id, node, hosts.get(&id).copied().unwrap_or(0));
+                let sharing = state.network.sharing();
+                let switch = |(id, node)| switch(id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
                 let topology = state.network.topology();
                 let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
                 let pending = shared.newcomers.pending(|name| names.contains(name), now());
@@ -627,8 +628,9 @@ impl TryFrom<v1::RemoveLinkRequest> for Change {
 }
 
 /// A switch, as the network has it.
-fn switch(id: NodeId, node: &Node, hosts: u64) -> v1::Switch {
-    v1::Switch { name: node.name.clone(), id: id.0, hosts, transit: node.transit, ..v1::Switch::default() }
+fn switch(id: NodeId, node: &Node, hosts: u64, sharing: &BTreeMap<NodeId, usize>) -> v1::Switch {
+    let sharing = sharing.get(&id).map_or(0, |n| *n as u64);
+    v1::Switch { name: node.name.clone(), id: id.0, hosts, transit: node.transit, sharing, ..v1::Switch::default() }
 }
 
 /// A host, as it is listed.

@@ -89,6 +89,8 @@ pub(crate) struct Sizes {
     pub(crate) rebuilt: Mutex<BTreeMap<&'static str, u64>>,
     /// Of them, those in networks that were replaced.
     pub(crate) rebuilt_before: Mutex<BTreeMap<&'static str, u64>>,
+    /// Destinations that share a value at a switch; of switches at which there are none, nothing.
+    pub(crate) sharing: Mutex<BTreeMap<NodeId, usize>>,
     /// Bytes of the names with their places, and of the skeletons with the views.
     pub(crate) rib_bytes: AtomicU64,
     pub(crate) skeleton_bytes: AtomicU64,
@@ -108,6 +110,8 @@ pub(crate) struct Connected {
     pub(crate) cannot_follow: Option<String>,
     /// How long it has not been in step, as far as it was looked.
     pub(crate) behind: Duration,
+    /// Destinations that share a value with others there.
+    pub(crate) sharing: u64,
 }
 
 impl Shared {
@@ -276,6 +280,7 @@ impl Shared {
             |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.is_parked());
         let sessions: Vec<_> = self.lock().values().map(session).collect();
         let committed = self.committed.load(Acquire);
+        let sharing = self.sizes.sharing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let all_made = self.made.load(Acquire) >= committed || mistaken(Mistake::StatusIgnoresMaking);
         let state = |(name, session, told): (String, Arc<Session>, bool)| {
             let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
@@ -292,6 +297,7 @@ impl Shared {
                 in_step,
                 cannot_follow,
                 behind,
+                sharing: sharing.get(&session.node()).map_or(0, |n| *n as u64),
             }
         };
         sessions.into_iter().map(state).collect()

@@ -41,7 +41,7 @@ impl StatusSource for Page {
             json!({
                 "name": c.name, "id": c.node.0, "in_step": c.in_step, "sent_messages": c.sent_messages,
                 "acknowledged_messages": c.acked_messages, "sent_bytes": c.sent_bytes,
-                "cannot_follow": c.cannot_follow,
+                "cannot_follow": c.cannot_follow, "sharing": c.sharing,
             })
         };
         json!({
@@ -122,6 +122,8 @@ impl StatusSource for Page {
             waiting,
             each(|c| c.sent_messages.saturating_sub(c.acked_messages)),
         );
+        let sharing = "Destinations without a value of their own in its FIB (port mode): they heal and spread less.";
+        text.gauge("fibula_switch_sharing_destinations", sharing, each(|c| c.sharing));
         let times = "From a message to a switch to its acknowledgement, for one message of each switch at a time.";
         text.histogram("fibula_update_seconds", times, &shared.update_times);
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));

@@ -208,6 +208,8 @@ pub(crate) struct Writer {
     gave_back: Option<Instant>,
     /// When memory was last counted.
     counted_at: Cell<Option<Instant>>,
+    /// When values were last counted, in changes of routes.
+    values_counted_at: Cell<Option<u64>>,
 }
 
 /// A switch that the network makes no messages for.
@@ -271,6 +273,7 @@ impl Writer {
             pace: Pace::new(rates),
             gave_back: None,
             counted_at: Cell::new(None),
+            values_counted_at: Cell::new(None),
         }
     }
 
@@ -684,6 +687,9 @@ impl Writer {
         sizes.learnt.store(hosts.learnt.len() as u64, Relaxed);
         let rebuilt = self.parts_rebuilt();
         *sizes.rebuilt.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;
+        if self.values_counted_at.replace(Some(network.n_reroutes())) != Some(network.n_reroutes()) {
+            *sizes.sharing.lock().unwrap_or_else(PoisonError::into_inner) = network.sharing();
+        }
         // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
         if self.counted_at.get().is_none_or(|at| now() - at >= COUNT_EVERY) {
             self.counted_at.set(Some(now()));

@@ -65,6 +65,10 @@ pub(super) async fn look_at_controller(config: &Controller, findings: &mut Findi
             _ => findings.warn(what, "is not in step yet; look again in a moment"),
         }
     }
+    let tries_values = [config.gateway_design, config.core_design].iter().any(|design| design.tries_values());
+    if !tries_values {
+        look_at_values(config.value_bits, &status, findings);
+    }
     let (n_known, n_connected) = (status["switches"].as_u64(), status["connected"].as_array().map(Vec::len));
     if let (Some(known), Some(connected)) = (n_known, n_connected)
         && known > connected as u64
@@ -72,6 +76,20 @@ pub(super) async fn look_at_controller(config: &Controller, findings: &mut Findi
         let away = known - connected as u64;
         findings.warn("switches", format!("{away} of {known} are not connected here; `fibula switch list` says which"));
     }
+}
+
+/// Whether values are so few that switches share them. With a design that tries one value after the other all do, as is documented there.
+fn look_at_values(value_bits: u8, status: &Value, findings: &mut Findings) {
+    let connected = status["connected"].as_array().into_iter().flatten();
+    let sharing: Vec<u64> = connected.filter_map(|switch| switch["sharing"].as_u64()).filter(|n| *n > 0).collect();
+    let Some(most) = sharing.iter().max() else { return };
+    let n = sharing.len();
+    findings.warn(
+        "value_bits",
+        format!(
+            "{value_bits} bits are too few: at {n} of the connected switches up to {most} others with hosts have no value of their own, and heal and spread less; `fibula switch list` says where; only a new network with value_bits = 16 has more"
+        ),
+    );
 }
 
 pub(super) async fn look_at_switch(config: &Switch, findings: &mut Findings) {
@@ -278,6 +296,20 @@ mod tests {
         assert_eq!(grades(&status), all);
         status["controller"]["connected"] = json!(false);
         assert_eq!(grades(&status)[0], ("switch".to_owned(), Grade::Bad));
+    }
+
+    #[test]
+    fn values_that_are_shared_are_a_warning() {
+        let of = |sharing: [u64; 3]| {
+            let connected = sharing.map(|n| json!({"name": "s", "sharing": n}));
+            let mut findings = Findings::default();
+            look_at_values(8, &json!({"connected": connected}), &mut findings);
+            findings.rows.into_iter().map(|row| (row.grade, row.finding)).collect::<Vec<_>>()
+        };
+        assert_eq!(of([0, 0, 0]), []);
+        let found = of([0, 7, 3]);
+        assert_eq!((found.len(), found[0].0), (1, Grade::Warning));
+        assert!(found[0].1.contains("at 2 of the connected switches up to 7 others"), "{found:?}");
     }
 
     #[tokio::test]

@@ -117,6 +117,8 @@ struct SwitchRow {
     sent_messages: u64,
     acknowledged: u64,
     sent_bytes: u64,
+    /// Destinations without a value of their own there (port mode).
+    sharing: u64,
     cannot_follow: String,
 }
 
@@ -141,6 +143,7 @@ impl From<v1::Switch> for SwitchRow {
             sent_messages: s.sent_messages,
             acknowledged: s.acknowledged_messages,
             sent_bytes: s.sent_bytes,
+            sharing: s.sharing,
             cannot_follow: s.cannot_follow,
         }
     }

@@ -61,6 +61,7 @@ impl Writer {
         self.parked.clear();
         self.unanswered.clear();
         (self.answer, self.preparing, self.rekey) = (None, None, None);
+        self.values_counted_at.set(None);
         // What was counted stays counted.
         let rebuilt = self.parts_rebuilt();
         *self.shared.sizes.rebuilt_before.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;

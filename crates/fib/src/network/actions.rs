@@ -26,6 +26,7 @@ impl Network {
 
     pub(super) fn refresh_routes(&mut self, draft: &mut Draft) {
         let before = std::mem::replace(&mut self.routes, self.topology.routes());
+        self.n_reroutes += 1;
         // Places without names may change otherwise, which changes no table.
         let moved = draft.revalued || self.moves_values(&before);
         let mut tables = std::mem::take(&mut self.tables);

@@ -171,6 +171,8 @@ pub struct Network {
     holds_back: bool,
     /// Port mode: the destinations among which values were last given out.
     settled: Option<BTreeSet<NodeId>>,
+    /// How often routes were found anew here.
+    n_reroutes: u64,
     host_ports: BTreeSet<End>,
     switches: BTreeMap<NodeId, Switch>,
     tables: BTreeMap<u32, Table>,
@@ -268,6 +270,7 @@ impl Network {
             routes: Routes::default(),
             holds_back: false,
             settled: None,
+            n_reroutes: 0,
             host_ports: BTreeSet::new(),
             switches: BTreeMap::new(),
             tables: BTreeMap::new(),

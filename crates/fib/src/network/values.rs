@@ -25,7 +25,7 @@ use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::{Body, ValueMode};
 use crate::mistakes::{Mistake, mistaken};
 use crate::topology::{End, NodeId, Routes};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Values that destinations leave to ports that may come.
 fn reserve(values: &Indices<Meaning>) -> usize {
@@ -70,6 +70,27 @@ impl Network {
             }
         };
         index.unwrap_or(0)
+    }
+
+    /// How many destinations share a value with others, at each switch at which any do, in port mode: for want of values, or because of the
+    /// design. They have fewer ways and alternates there than they could have.
+    ///
+    /// Cost: O(host ports, and values of all switches). It changes only when [`Network::n_reroutes`] does.
+    pub fn sharing(&self) -> BTreeMap<NodeId, usize> {
+        if self.settings.mode != ValueMode::Port {
+            return BTreeMap::new();
+        }
+        let destinations: BTreeSet<NodeId> = self.host_ports.iter().map(|end| end.node).collect();
+        let n_sharing = |(node, switch): (&NodeId, &super::Switch)| {
+            let others = destinations.len() - usize::from(destinations.contains(node));
+            (*node, others.saturating_sub(n_own(&switch.values)))
+        };
+        self.switches.iter().map(n_sharing).filter(|(_, n)| *n > 0).collect()
+    }
+
+    /// How often routes were found anew since this network is in memory, as with each change of switches, links and host ports.
+    pub fn n_reroutes(&self) -> u64 {
+        self.n_reroutes
     }
 
     /// Whether a switch has a value for another one (port mode).

@@ -62,6 +62,9 @@ fn full() -> (Lab, Vec<NodeId>) {
     // Two links, a chord, two hosts, and two of four destinations.
     assert_eq!(lab.network.switches[&nodes[0]].values.n_free(), 0);
     assert_eq!(own(&lab, nodes[0]), nodes[1..3]);
+    // The others have one port less, but for the one at the other end of the chord.
+    let sharing = [(nodes[0], 2), (nodes[1], 1), (nodes[2], 2), (nodes[3], 1), (nodes[4], 1)];
+    assert_eq!(lab.network.sharing(), sharing.into());
     (lab, nodes)
 }
 
