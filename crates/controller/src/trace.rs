@@ -132,14 +132,24 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             break ("dropped", format!("port {port} of {here} has no link"));
         };
         let by = |port: &PortId| lead(*port).map(|far| format!("by port {port} to {}", title(far.node)));
+        // A neighbour that has this switch among its ways sends the frame on by another one.
+        let around = |port: &PortId| {
+            let far = lead(*port)?;
+            let turns = match network.action(far.node, name) {
+                Action::Spread { ways, .. } => ways.contains(&far.port),
+                _ => false,
+            };
+            Some(if turns { format!("{}, which turns it to another of its ways", by(port)?) } else { by(port)? })
+        };
         let does = match action {
             Action::Protected { port, alternate } => {
-                let alternate = by(&alternate).map_or_else(String::new, |by| format!(" (while that is down, {by})"));
+                let alternate =
+                    around(&alternate).map_or_else(String::new, |by| format!(" (while that is down, {by})"));
                 format!("sends it {}{alternate}", by(&port).unwrap_or_default())
             }
             Action::Spread { ways, alternate } => {
                 let ways: Vec<String> = ways.iter().filter_map(by).collect();
-                let alternate = alternate.as_ref().and_then(by);
+                let alternate = alternate.as_ref().and_then(around);
                 let alternate = alternate.map_or_else(String::new, |by| format!(" (while these are down, {by})"));
                 format!("sends it {}, as its flow says{alternate}", ways.join(" or "))
             }
@@ -153,4 +163,42 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
     let doubtful: Vec<String> = doubtful.collect();
     let sentence = if doubtful.is_empty() { sentence } else { format!("{sentence}; but {}", doubtful.join(", ")) };
     Path { from: title(from), hops, end: end.to_owned(), sentence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Change, Place, Record};
+    use crate::hosts::Hosts;
+    use fib::network::{Network, Settings};
+    use lookup::hash::SecretKey;
+
+    /// A spine that loses its link to a leaf sends frames to another leaf, which has both spines among its ways.
+    #[test]
+    fn a_trace_says_that_a_neighbour_turns_a_frame() {
+        let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
+        let mut state = State { network, hosts: Hosts::default() };
+        let place = |switch: &str, port| Place { switch: switch.to_owned(), port: PortId(port) };
+        let leaves = ["l1", "l2", "l3"];
+        let names = leaves.into_iter().chain(["s1", "s2"]).map(str::to_owned).collect();
+        state.carry_out(Change::AddSwitches { names }).unwrap();
+        for (i, leaf) in (1..).zip(leaves) {
+            for (k, spine) in (1..).zip(["s1", "s2"]) {
+                let (a, b) = (place(leaf, k), place(spine, i));
+                state.carry_out(Change::AddLink { a, b, cost: 1, up: true }).unwrap();
+            }
+            state.carry_out(Change::AddHosts { hosts: vec![(format!("h{leaf}"), place(leaf, 9))] }).unwrap();
+        }
+        let text = "02:00:00:00:00:01".to_owned();
+        let record = Record { name: text.clone(), host: "hl1".to_owned(), tenant: 0, ip: None };
+        state.carry_out(Change::PutNames { records: vec![record], only_new: true }).unwrap();
+        let name = state.parse(&text).unwrap();
+        let first_hop = |from: &str| {
+            let reply = trace(&state, &name, None, state.node(from).ok(), &Doubts::new());
+            reply.paths[0].hops[0].does.clone()
+        };
+        let (spine, leaf) = (first_hop("s1"), first_hop("l2"));
+        assert!(spine.contains("while that is down, by port ") && spine.contains("turns it to another"), "{spine}");
+        assert!(leaf.contains("by port 1 to s1 or by port 2 to s2") && !leaf.contains("turns"), "{leaf}");
+    }
 }
