@@ -451,6 +451,18 @@ fn read(
     Ok(Read { network, hosts, n_rows })
 }
 
+/// Why a store lacks rows at a start, in words, by their kinds: tables have the kind 6, switches 2.
+fn why_other_tables(rows: &[RowChange]) -> &'static str {
+    let are_there = |kind| rows.iter().any(|row| row.kind == kind);
+    if are_there(6) {
+        "the configuration names other FIB designs, or another rate, than the store: switches get other tables"
+    } else if are_there(2) {
+        "an earlier version gave switches no values of their own, or the design did not: switches get their FIBs once more"
+    } else {
+        "the store has no rows of the tables, as one that was salvaged: switches get their FIBs once more"
+    }
+}
+
 /// The network in the store; a new one, committed, if the store is empty.
 fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
     let started = std::time::Instant::now();
@@ -459,10 +471,7 @@ fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<
     let network = match network {
         Some((network, rows)) => {
             if !rows.is_empty() {
-                tracing::info!(
-                    "the configuration names other FIB designs, or another rate, than the store, or an earlier version had \
-                     other values; switches get new tables"
-                );
+                tracing::info!(rows = rows.len(), "{}", why_other_tables(&rows));
             }
             // Also without rows: the term of this start must be durable.
             store.commit_told(&rows, if rows.is_empty() { NOTHING } else { &[] })?;

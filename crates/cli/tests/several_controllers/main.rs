@@ -300,6 +300,45 @@ async fn another_network_has_the_same_prefix() {
     client.put_names(put(3)).await.unwrap();
 }
 
+/// Two controllers of an upgraded network find the store as it was before: they cannot follow, and go on trying. One leads, converts the store,
+/// and the other follows it and serves.
+async fn a_store_is_converted_while_another_waits() {
+    let cluster = Cluster::start(1, &[]);
+    let store = cluster.address("site");
+    let mut site = Site::new(|_| store.clone());
+    site.start(0);
+    let (_, mut client) = site.wait_for_leader().await;
+    add_full_mesh(&mut client, 2).await;
+    let names = (0..2000).map(|i| record(i, "h2")).collect();
+    client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    // Another design stands for what a new version stores otherwise: both make rows at the start that the store does not have.
+    for i in [1, 2] {
+        let config = site.directory.path().join(format!("{i}.toml"));
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, format!("gateway_design = \"line\"\n{text}")).unwrap();
+        site.start(i);
+    }
+    let waits = |i: usize| site.log(i).contains("this controller cannot follow yet");
+    eventually("both wait", async || waits(1) && waits(2)).await;
+    site.kill(0);
+    let (leader, _) = site.wait_for_leader().await;
+    let (other, address) = (3 - leader, format!("127.0.0.1:{}", site.ports[leader].0));
+    let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+    let memory: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+    let url = format!("http://127.0.0.1:{}", site.ports[other].0);
+    tokio::spawn(agent::run("s1".to_owned(), url, None, Arc::clone(&replica), memory));
+    let has = |n: usize| replica.replica().tables().valid.len() == n;
+    eventually("a switch has all names from the one that waited", async || has(2000)).await;
+    let status = site.status(other).unwrap();
+    assert_eq!((&status["follows"]["address"], &status["strayed"]), (&address.into(), &0.into()), "{status}");
+    assert!(!site.log(other).contains("it serves nobody until it leads"), "{}", site.log(other));
+    assert!(site.log(leader).contains("the configuration names other FIB designs"), "{}", site.log(leader));
+    // And what the leader then commits.
+    let (_, mut client) = site.wait_for_leader().await;
+    client.put_names(v1::PutNamesRequest { names: vec![record(2000, "h2")], only_new: true }).await.unwrap();
+    eventually("it also follows what comes", async || has(2001)).await;
+}
+
 /// Frames of real hosts while names change, through switches that three controllers serve.
 fn network_goes_on_when_the_leader_is_killed() {
     let arguments = ["--json", "demo", "--topology", "ring", "--controllers", "3", "--names", "500", "--seconds", "3"];
@@ -322,7 +361,7 @@ fn in_runtime(test: impl Future<Output = ()>) {
 fn main() -> ExitCode {
     let without = !member::is_installed();
     if without {
-        eprintln!("4 tests are ignored: they need etcd (Debian: etcd-server)");
+        eprintln!("5 tests are ignored: they need etcd (Debian: etcd-server)");
     }
     let killed = || {
         in_runtime(leaders_are_killed());
@@ -336,6 +375,12 @@ fn main() -> ExitCode {
     };
     let name = "another_network_with_the_same_prefix_is_refused_and_harms_nothing";
     let other = Trial::test(name, other).with_ignored_flag(without);
+    let converted = || {
+        in_runtime(a_store_is_converted_while_another_waits());
+        Ok(())
+    };
+    let name = "a_store_is_converted_while_another_waits";
+    let converted = Trial::test(name, converted).with_ignored_flag(without);
     let histories = || {
         history::hold_over_many_seeds();
         Ok(())
@@ -353,5 +398,5 @@ fn main() -> ExitCode {
         Ok(())
     };
     let judge = Trial::test("wrong_histories_are_found", judge);
-    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, histories, demo, judge]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, converted, histories, demo, judge]).exit_code()
 }

@@ -3,6 +3,7 @@
 use crate::support::{Client, FIBULA, PATIENCE, eventually, reserved_port};
 use api::v1;
 use socket2::Socket;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -45,7 +46,8 @@ impl Site {
     pub(crate) fn start(&mut self, i: usize) {
         let config = self.directory.path().join(format!("{i}.toml"));
         let mut command = Command::new(FIBULA);
-        command.args(["controller", "--config"]).arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+        let log = File::options().create(true).append(true).open(self.log_of(i)).unwrap();
+        command.args(["controller", "--config"]).arg(config).stdout(Stdio::null()).stderr(log);
         if let Some(library) = clock_library() {
             // Dates alone: what waits does so by the monotonic clock, which no administrator sets.
             command
@@ -54,6 +56,15 @@ impl Site {
             command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
         self.running[i] = Some(command.spawn().unwrap());
+    }
+
+    fn log_of(&self, i: usize) -> PathBuf {
+        self.directory.path().join(format!("log{i}"))
+    }
+
+    /// What a controller has logged since it was started for the first time.
+    pub(crate) fn log(&self, i: usize) -> String {
+        std::fs::read_to_string(self.log_of(i)).unwrap_or_default()
     }
 
     /// Sets the date of a controller so many seconds before or after the true one, if there is what does so.
