@@ -155,7 +155,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         put(
             &mut out,
             7,
-            &v1::SetLinkRequest { end: end("s2", 9), cost: Some(1), raised: None, up: Some(true) }.encode_to_vec(),
+            &v1::SetLinkRequest { end: end("s2", 9), cost: Some(1), weight: Some(2), up: Some(true), raised: None }
+                .encode_to_vec(),
         );
         put(&mut out, 0, &v1::PutNamesRequest { names: vec![record(1, "h3", 2)], only_new: false }.encode_to_vec());
         let names = vec!["02:00:00:00:00:02".to_owned(), "02:00:00:00:00:77".to_owned()];

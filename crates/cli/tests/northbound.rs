@@ -33,12 +33,12 @@ async fn names_can_be_added_moved_shown_and_removed() {
     assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"up\":true,\"state\":\"up\"}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"weight\":1,\"up\":true,\"state\":\"up\"}\n"
     );
-    assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7"]), "1 link set\n");
+    assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7", "--weight", "64"]), "1 link set\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"up\":false,\"state\":\"down\"}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"weight\":64,\"up\":false,\"state\":\"down\"}\n"
     );
     assert!(done(&["-j", "switch", "show", "s1"]).contains("\"connected\":false"));
     assert_eq!(done(&["host", "del", "h2"]), "1 host removed\n");
@@ -59,9 +59,11 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
         ("switch", "name\nt1\nt 2\n", 3, "no name for a switch or host"),
         ("switch", "t1\ns2\n", 5, "already"),
         ("switch", "t1\nt2\nt1\n", 5, "already"),
-        ("link", "s1:7,s2:7\ns1:8\n", 3, "line 2: write switch:port,switch:port[,cost]; nothing imported"),
+        ("link", "s1:7,s2:7\ns1:8\n", 3, "line 2: write switch:port,switch:port[,cost[,weight]]; nothing imported"),
         ("link", "s1:7,s2:7,x\n", 3, "line 1: cost `x`"),
-        ("link", "s1:7,s2:7,1,2\n", 3, "`2` is too much"),
+        ("link", "s1:7,s2:7,1,2,3\n", 3, "`3` is too much"),
+        ("link", "s1:7,s2:7,1,x\n", 3, "weight `x`"),
+        ("link", "s1:7,s2:7\ns1:8,s2:8,1,65\n", 3, "a link's weight is 1 to 64"),
         ("link", "s1:7,s2:7\ns1:8,s9:8\n", 4, "no switch `s9`"),
         ("link", "s1:7,s2:7\ns1:7,s2:8\n", 5, "already"),
         ("link", "s1:7,s2:7\ns1:8,s2:8,0\n", 3, "cost"),
@@ -72,12 +74,12 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
     }
     assert_eq!((listed("switch"), listed("link")), (2, 1), "nothing was added");
     assert_eq!(stdout(&import("switch", "name\n# more\nt1\n\nt2\n")), "2 switches added\n");
-    assert_eq!(stdout(&import("link", "a,b,cost\ns1:7,t1:1\nt1:2, t2:1, 5\n")), "2 links added\n");
+    assert_eq!(stdout(&import("link", "a,b,cost,weight\ns1:7,t1:1\nt1:2, t2:1, 5, 3\n")), "2 links added\n");
     assert_eq!(stdout(&import("link", "")), "0 links added\n");
     assert_eq!((listed("switch"), listed("link")), (4, 3));
     assert!(
         stdout(&site.fibula(&["-j", "link", "list"]))
-            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"up":true,"state":"up"}"#)
+            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"weight":3,"up":true,"state":"up"}"#)
     );
 }
 
@@ -104,6 +106,13 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["link", "add", "s1:2", "s2:9"], 5, "already"),
         (&["link", "add", "s1:7", "s1:8"], 3, "joins two switches"),
         (&["link", "add", "s1:7", "s2:8", "--cost", "0"], 3, "cost"),
+        (&["link", "add", "s1:7", "s2:8", "--weight", "0"], 3, "a link's weight is 1 to 64"),
+        (&["link", "set", "s1:2", "--weight", "0"], 3, "a link's weight is 1 to 64"),
+        (&["link", "set", "s1:2", "--weight", "65"], 3, "a link's weight is 1 to 64"),
+        (&["link", "set", "s1:2", "--weight", "4294967297"], 2, "4294967297"),
+        (&["link", "set", "s1:2", "--weight", "257", "--state", "down"], 3, "a link's weight is 1 to 64"),
+        (&["link", "set", "s1:77", "--weight", "2"], 4, "no link"),
+        (&["link", "accept", "--weight", "65"], 3, "a link's weight is 1 to 64"),
         (&["link", "set", "s1:77", "--state", "up"], 4, "no link"),
         (&["link", "set", "s1:2"], 2, "--cost"),
         (&["switch", "add", "s1"], 5, "already"),
@@ -260,7 +269,7 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     assert_eq!(link_of(&client, "s1", "s2").await, (true, 1, 0));
 
     // With a long way between s1 and s2, others go through s3 until that is drained. The answer of the command is for people.
-    let set = v1::SetLinkRequest { end: end("s1", 2), cost: Some(100), raised: None, up: None };
+    let set = v1::SetLinkRequest { end: end("s1", 2), cost: Some(100), ..v1::SetLinkRequest::default() };
     client.set_link(set).await.unwrap();
     let said = site.fibula(&["switch", "drain", "s3"]);
     let text = String::from_utf8(said.stdout).unwrap();

@@ -1,6 +1,8 @@
 //! Switches against a controller, over gRPC: gaps, slow switches, strangers, saved images.
 
 mod support;
+#[path = "southbound/weights.rs"]
+mod weights;
 
 use api::v1::from_switch::Body;
 use api::v1::{self, Ack, FromSwitch, Hello, Resync, ToSwitch};
@@ -73,6 +75,7 @@ fn hello(switch: &str, report: bytes::Bytes) -> Body {
         report,
         version: "test".to_owned(),
         says_log: true,
+        weighs_ways: true,
         ..Hello::default()
     })
 }
@@ -340,14 +343,23 @@ async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or
                 eventually("both have reported", async || links(&client).await.1.troubles.len() == 1).await;
                 assert!(links(&client).await.1.found.is_empty());
                 assert_eq!(
-                    client.accept_links(v1::AcceptLinksRequest { cost: 1 }).await.unwrap().into_inner().changed,
+                    client
+                        .accept_links(v1::AcceptLinksRequest { cost: 1, weight: None })
+                        .await
+                        .unwrap()
+                        .into_inner()
+                        .changed,
                     0
                 );
             }
             "confirm" => {
                 eventually("the cable is found", async || links(&client).await.1.found.len() == 1).await;
                 assert_eq!(ends(&links(&client).await.1.found[0]), "s1:5 s3:1");
-                let accepted = client.accept_links(v1::AcceptLinksRequest { cost: 4 }).await.unwrap().into_inner();
+                let accepted = client
+                    .accept_links(v1::AcceptLinksRequest { cost: 4, weight: Some(5) })
+                    .await
+                    .unwrap()
+                    .into_inner();
                 assert_eq!(accepted.changed, 1);
             }
             _ => {}
@@ -356,8 +368,8 @@ async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or
             eventually("it is a link", async || links(&client).await.0.len() == 2).await;
             let list = links(&client).await.1;
             assert_eq!(
-                (ends(&list.links[1]), list.links[1].cost),
-                ("s1:5 s3:1".to_owned(), if auto == "on" { 1 } else { 4 })
+                (ends(&list.links[1]), list.links[1].cost, list.links[1].weight),
+                if auto == "on" { ("s1:5 s3:1".to_owned(), 1, Some(1)) } else { ("s1:5 s3:1".to_owned(), 4, Some(5)) }
             );
             assert!(list.found.is_empty());
         }

@@ -1,6 +1,7 @@
 //! Changes in words, for the audit trail.
 
 use crate::change::{Change, Place, Record};
+use fib::topology::Wanted;
 
 /// Objects of a change that are named; the others are counted.
 const NAMED: usize = 4;
@@ -14,16 +15,18 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
         Change::RemoveSwitch { name } => ("remove_switch", name.clone()),
         Change::AddHosts { hosts } => ("add_hosts", some(hosts, |(name, at)| format!("{name} at {}", place(at)))),
         Change::RemoveHost { name } => ("remove_host", name.clone()),
-        Change::AddLink { a, b, cost, up } => {
+        Change::AddLink { a, b, wanted: Wanted { cost, weight, up } } => {
             let down = if *up { "" } else { ", down" };
-            ("add_link", format!("{} to {}, cost {cost}{down}", place(a), place(b)))
+            let weight = if *weight == 1 { String::new() } else { format!(", weight {weight}") };
+            ("add_link", format!("{} to {}, cost {cost}{weight}{down}", place(a), place(b)))
         }
         Change::AddLinks { links } => ("add_links", some(links, |(a, b, ..)| format!("{} to {}", place(a), place(b)))),
-        Change::SetLink { end, cost, raised, up } => {
+        Change::SetLink { end, cost, weight, raised, up } => {
+            let weight = weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
             let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
             let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();
             let raised = raised.map(|raised| format!(", longer by {raised}")).unwrap_or_default();
-            ("set_link", format!("{}{cost}{raised}{state}", place(end)))
+            ("set_link", format!("{}{cost}{weight}{raised}{state}", place(end)))
         }
         Change::SeeLinks { links } => {
             let word = |(end, cut): &(Place, bool)| format!("{} {}", place(end), if *cut { "cut" } else { "whole" });

@@ -10,7 +10,7 @@ use fib::durable::Tenants;
 use fib::name::{Name, NameError, NameKind, clip};
 use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
-use fib::topology::{End, NodeId, TopologyError};
+use fib::topology::{End, NodeId, TopologyError, Wanted, check_weight};
 use fib::unicast::{NotUnicast, check_unicast};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -50,9 +50,9 @@ pub enum Change {
     RemoveSwitch { name: String },
     AddHosts { hosts: Vec<(String, Place)> },
     RemoveHost { name: String },
-    AddLink { a: Place, b: Place, cost: u32, up: bool },
-    AddLinks { links: Vec<(Place, Place, u32, bool)> },
-    SetLink { end: Place, cost: Option<u32>, raised: Option<u32>, up: Option<bool> },
+    AddLink { a: Place, b: Place, wanted: Wanted },
+    AddLinks { links: Vec<(Place, Place, Wanted)> },
+    SetLink { end: Place, cost: Option<u32>, weight: Option<u8>, raised: Option<u32>, up: Option<bool> },
     SeeLinks { links: Vec<(Place, bool)> },
     RemoveLink { end: Place },
     PutNames { records: Vec<Record>, only_new: bool },
@@ -343,10 +343,9 @@ impl State {
                 outcome.rows.push(self.hosts.remove(&name, end));
                 Ok(outcome)
             }
-            Change::AddLink { a, b, cost, up } => {
+            Change::AddLink { a, b, wanted } => {
                 let (a, b) = (self.end(&a)?, self.end(&b)?);
-                let add = if up { Network::add_link } else { Network::add_link_down };
-                Ok(Outcome::one(add(&mut self.network, a, b, cost)?))
+                Ok(Outcome::one(self.network.add_link_as(a, b, wanted)?))
             }
             Change::AddLinks { links } => {
                 check_batch(links.len())?;
@@ -359,11 +358,11 @@ impl State {
                     let unknown = || Refusal::UnknownSwitch { name: place.switch.clone() };
                     Ok(End { node: node.ok_or_else(unknown)?, port: place.port })
                 };
-                let link = |(a, b, cost, up): &(Place, Place, u32, bool)| Ok((end(a)?, end(b)?, *cost, *up));
+                let link = |(a, b, wanted): &(Place, Place, Wanted)| Ok((end(a)?, end(b)?, *wanted));
                 let links = links.iter().map(link).collect::<Result<Vec<_>, Refusal>>()?;
                 Ok(Outcome::many(links.len(), self.network.add_links(&links)?))
             }
-            Change::SetLink { end, cost, raised, up } => {
+            Change::SetLink { end, cost, weight, raised, up } => {
                 let end = self.end(&end)?;
                 let link = *self.network.topology().link(end).map_err(NetworkError::from)?;
                 let mut effects = Vec::new();
@@ -372,11 +371,16 @@ impl State {
                 if cost == Some(0) {
                     return Err(NetworkError::from(TopologyError::ZeroCost).into());
                 }
+                let weight = weight.filter(|&weight| weight != link.weight);
+                weight.map_or(Ok(()), check_weight).map_err(NetworkError::from)?;
                 if up == Some(false) {
                     effects.push(self.network.set_link_up(end, false)?);
                 }
                 if let Some(cost) = cost {
                     effects.push(self.network.set_link_cost(end, cost)?);
+                }
+                if let Some(weight) = weight {
+                    effects.push(self.network.set_link_weight(end, weight)?);
                 }
                 if let Some(raised) = raised.filter(|&raised| raised != link.raised) {
                     effects.push(self.network.set_link_raised(end, raised)?);

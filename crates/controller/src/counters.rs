@@ -25,6 +25,8 @@ struct Last {
     /// Whether it understands who hears what is said to everybody, and the generation and the key of what it was told.
     takes_groups: bool,
     groups_told: Option<(u64, u64)>,
+    /// Whether it knows weights of ways.
+    weighs_ways: bool,
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
     rates: Option<Rates>,
@@ -46,6 +48,15 @@ impl Said {
 
     pub(crate) fn says_log(&self) -> bool {
         self.lock().says_log
+    }
+
+    /// Notes whether the switch knows weights of ways.
+    pub(crate) fn set_weighs_ways(&self, weighs_ways: bool) {
+        self.lock().weighs_ways = weighs_ways;
+    }
+
+    pub(crate) fn weighs_ways(&self) -> bool {
+        self.lock().weighs_ways
     }
 
     /// Notes whether the switch understands who hears what is said to everybody.

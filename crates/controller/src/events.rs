@@ -9,6 +9,7 @@
 use crate::change::{Change, Place};
 use api::seam::now;
 use api::v1::Event;
+use fib::topology::Wanted;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -209,6 +210,12 @@ fn at(place: &Place) -> String {
     format!("{}:{}", place.switch, place.port)
 }
 
+/// A link that is added, in words.
+fn added(Wanted { cost, weight, .. }: &Wanted) -> String {
+    let weight = if *weight == 1 { String::new() } else { format!(", weight {weight}") };
+    format!("added, cost {cost}{weight}")
+}
+
 /// An event for each of the first objects, and one for the others.
 fn some<T>(all: &[T], kind: &'static str, event: impl Fn(&T) -> (Level, String, String)) -> Happened {
     let mut events: Vec<_> = all
@@ -245,15 +252,14 @@ impl Happened {
                 some(hosts, "host", |(name, place)| (Level::Info, name.clone(), format!("added at {}", at(place))))
             }
             Change::RemoveHost { name } => one("host", name.clone(), "removed".to_owned()),
-            Change::AddLink { a, b, cost, .. } => {
-                one("link", format!("{} – {}", at(a), at(b)), format!("added, cost {cost}"))
+            Change::AddLink { a, b, wanted } => one("link", format!("{} – {}", at(a), at(b)), added(wanted)),
+            Change::AddLinks { links } => {
+                some(links, "link", |(a, b, wanted)| (Level::Info, format!("{} – {}", at(a), at(b)), added(wanted)))
             }
-            Change::AddLinks { links } => some(links, "link", |(a, b, cost, _)| {
-                (Level::Info, format!("{} – {}", at(a), at(b)), format!("added, cost {cost}"))
-            }),
-            Change::SetLink { end, cost, raised, up } => {
+            Change::SetLink { end, cost, weight, raised, up } => {
                 let mut words = Vec::new();
                 words.extend(cost.map(|cost| format!("cost {cost}")));
+                words.extend(weight.map(|weight| format!("weight {weight}")));
                 words.extend(raised.map(|raised| match raised {
                     0 => "no longer drained".to_owned(),
                     raised => format!("draining: longer by {raised}"),

@@ -403,7 +403,7 @@ impl Shell {
     pub fn hello(&mut self, switch: &str, report: &[u8]) -> Result<Welcome, String> {
         let report = crate::south::decode(report)?;
         let (reply, answer) = oneshot::channel();
-        self.jobs.push_back(Job::Attach { switch: switch.to_owned(), report, reply });
+        self.jobs.push_back(Job::Attach { switch: switch.to_owned(), report, weighs_ways: true, reply });
         Ok(Welcome(Answer(answer)))
     }
 

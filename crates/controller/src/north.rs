@@ -25,7 +25,7 @@ use fib::action::PortId;
 use fib::name::Name;
 use fib::network::NetworkError;
 use fib::rib::{Attachment, RibError};
-use fib::topology::{End, Node, NodeId, TopologyError};
+use fib::topology::{End, Node, NodeId, TopologyError, Wanted, check_weight};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -519,15 +519,17 @@ impl Northbound for North {
                 Some(v1::LinkEnd { switch, port: port.0.into() })
             };
             let link = |link: &fib::topology::Link| {
-                let fib::topology::Link { a, b, cost, raised, up, cut } = *link;
-                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None };
+                let fib::topology::Link { a, b, cost, raised, weight, up, cut } = *link;
+                let weight = Some(weight.into());
+                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None, weight };
                 link.load = north.load(&link, |name| state.network.topology().node_by_name(name));
                 link
             };
             let topology = state.network.topology();
             let found = shared.trunks.found(&state.network);
-            let found =
-                found.into_iter().map(|(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, ..v1::Link::default() });
+            let link_found =
+                |(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, weight: Some(1), ..v1::Link::default() };
+            let found = found.into_iter().map(link_found);
             v1::LinkList {
                 links: topology.links().map(link).collect(),
                 found: found.collect(),
@@ -539,10 +541,13 @@ impl Northbound for North {
 
     async fn accept_links(&self, request: Request<v1::AcceptLinksRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        let cost = request.into_inner().cost.max(1);
+        let v1::AcceptLinksRequest { cost, weight } = request.into_inner();
+        let wanted = Wanted { cost: cost.max(1), weight: weight_of(weight), up: true };
+        // Also where there is nothing to add.
+        check_weight(wanted.weight).map_err(|error| status_of(&NetworkError::from(error).into()))?;
         let shared = Arc::clone(&self.shared);
         let found = self.read(move |state| {
-            let link = |(a, b)| (state.place(a), state.place(b), cost, true);
+            let link = |(a, b)| (state.place(a), state.place(b), wanted);
             shared.trunks.found(&state.network).into_iter().map(link).collect()
         });
         self.change(&peer, Change::AddLinks { links: found.await? }).await.map(Response::new)
@@ -600,23 +605,35 @@ impl From<v1::RemoveHostRequest> for Change {
 
 impl TryFrom<v1::Link> for Change {
     type Error = Status;
-    fn try_from(v1::Link { a, b, cost, up, .. }: v1::Link) -> Result<Change, Status> {
-        Ok(Change::AddLink { a: end(a)?, b: end(b)?, cost, up })
+    fn try_from(link: v1::Link) -> Result<Change, Status> {
+        let (a, b, wanted) = wanted(link)?;
+        Ok(Change::AddLink { a, b, wanted })
     }
+}
+
+/// A link as it is asked for.
+fn wanted(v1::Link { a, b, cost, up, weight, .. }: v1::Link) -> Result<(Place, Place, Wanted), Status> {
+    Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up }))
+}
+
+/// A weight as it is asked for; what is none is refused where it is set.
+fn weight_of(weight: Option<u32>) -> u8 {
+    u8::try_from(weight.unwrap_or(1)).unwrap_or(u8::MAX)
 }
 
 impl TryFrom<v1::LinkList> for Change {
     type Error = Status;
     fn try_from(v1::LinkList { links, .. }: v1::LinkList) -> Result<Change, Status> {
-        let link = |v1::Link { a, b, cost, up, .. }| Ok((end(a)?, end(b)?, cost, up));
-        Ok(Change::AddLinks { links: links.into_iter().map(link).collect::<Result<_, Status>>()? })
+        Ok(Change::AddLinks { links: links.into_iter().map(wanted).collect::<Result<_, Status>>()? })
     }
 }
 
 impl TryFrom<v1::SetLinkRequest> for Change {
     type Error = Status;
-    fn try_from(v1::SetLinkRequest { end: one, cost, raised, up }: v1::SetLinkRequest) -> Result<Change, Status> {
-        Ok(Change::SetLink { end: end(one)?, cost, raised, up })
+    fn try_from(request: v1::SetLinkRequest) -> Result<Change, Status> {
+        let v1::SetLinkRequest { end: one, cost, raised, up, weight } = request;
+        let weight = weight.map(|weight| weight_of(Some(weight)));
+        Ok(Change::SetLink { end: end(one)?, cost, weight, raised, up })
     }
 }
 

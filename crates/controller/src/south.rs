@@ -108,7 +108,7 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(hello)) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
-        let Hello { switch, report, version, says_log, takes_groups, subscriptions, process } = hello;
+        let Hello { switch, report, version, says_log, takes_groups, subscriptions, weighs_ways, process } = hello;
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
         if self.shared.drained.load(Relaxed) {
@@ -120,10 +120,10 @@ impl Southbound for South {
         is_known.map_err(|refusal| crate::north::status_of(&refusal))?;
         // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
-        let mut attached = self.admit(&peer, &switch, &report).await?;
+        let mut attached = self.admit(&peer, &switch, &report, weighs_ways).await?;
         if matches!(attached, Err(Refusal::UnknownSwitch { .. })) && self.add_newcomer(&peer, &switch, &version).await?
         {
-            attached = self.admit(&peer, &switch, &report).await?;
+            attached = self.admit(&peer, &switch, &report, weighs_ways).await?;
         }
         let Attached { session, outbox } = attached.map_err(|error| {
             tracing::warn!(switch = clip(&switch), %peer, %error, "the switch is refused");
@@ -199,14 +199,20 @@ impl Southbound for South {
 
 impl South {
     /// Has the writer begin to serve a switch.
-    async fn admit(&self, peer: &Peer, switch: &str, report: &[u8]) -> Result<Result<Attached, Refusal>, Status> {
+    async fn admit(
+        &self,
+        peer: &Peer,
+        switch: &str,
+        report: &[u8],
+        weighs_ways: bool,
+    ) -> Result<Result<Attached, Refusal>, Status> {
         let report = decode(report).map_err(|reason| {
             let why = format!("the report of switch `{}` is malformed: {reason}", clip(switch));
             tracing::warn!(switch = clip(switch), ?peer, reason, "the switch is refused");
             Status::invalid_argument(why)
         })?;
         let (reply, attached) = oneshot::channel();
-        let job = Job::Attach { switch: switch.to_owned(), report, reply };
+        let job = Job::Attach { switch: switch.to_owned(), report, weighs_ways, reply };
         self.jobs.send(job).await.map_err(|_| stopping())?;
         attached.await.map_err(|_| stopping())
     }

@@ -7,6 +7,7 @@ use crate::store::{NOTHING, RowChange, Sum};
 use api::v1;
 use api::v1::told_change::Change as Wire;
 use fib::durable::VIEW;
+use fib::topology::Wanted;
 use prost::Message;
 
 /// Changes that are carried out, to be told.
@@ -72,13 +73,14 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
             Wire::AddHosts(v1::HostList { hosts, ..v1::HostList::default() })
         }
         Change::RemoveHost { name } => Wire::RemoveHost(v1::RemoveHostRequest { name }),
-        Change::AddLink { a, b, cost, up } => Wire::AddLink(link(a, b, cost, up)),
+        Change::AddLink { a, b, wanted } => Wire::AddLink(link((a, b, wanted))),
         Change::AddLinks { links } => {
-            let links = links.into_iter().map(|(a, b, cost, up)| link(a, b, cost, up)).collect();
+            let links = links.into_iter().map(link).collect();
             Wire::AddLinks(v1::LinkList { links, ..v1::LinkList::default() })
         }
-        Change::SetLink { end: one, cost, raised, up } => {
-            Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, raised, up })
+        Change::SetLink { end: one, cost, weight, raised, up } => {
+            let weight = weight.map(u32::from);
+            Wire::SetLink(v1::SetLinkRequest { end: end(one), cost, raised, up, weight })
         }
         Change::SeeLinks { links } => {
             let link = |(one, cut)| v1::SeenLink { end: end(one), cut };
@@ -100,8 +102,11 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
     v1::ToldChange { change: Some(change) }
 }
 
-fn link(a: Place, b: Place, cost: u32, up: bool) -> v1::Link {
-    v1::Link { a: end(a), b: end(b), cost, up, ..v1::Link::default() }
+fn link((a, b, wanted): (Place, Place, Wanted)) -> v1::Link {
+    let Wanted { cost, weight, up } = wanted;
+    // As told before there were weights, where there is none.
+    let weight = (weight != 1).then_some(weight.into());
+    v1::Link { a: end(a), b: end(b), cost, up, weight, ..v1::Link::default() }
 }
 
 fn end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
@@ -155,10 +160,16 @@ mod tests {
             Change::RemoveSwitch { name: name() },
             Change::AddHosts { hosts: vec![(name(), a.clone())] },
             Change::RemoveHost { name: name() },
-            Change::AddLink { a: a.clone(), b: b.clone(), cost: 3, up: false },
-            Change::AddLinks { links: vec![(a.clone(), b.clone(), 3, true), (b.clone(), a.clone(), 1, false)] },
-            Change::SetLink { end: a.clone(), cost: Some(4), raised: Some(7), up: None },
-            Change::SetLink { end: a.clone(), cost: None, raised: None, up: Some(false) },
+            Change::AddLink { a: a.clone(), b: b.clone(), wanted: Wanted { cost: 3, weight: 1, up: false } },
+            Change::AddLinks {
+                links: vec![
+                    (a.clone(), b.clone(), Wanted { cost: 3, weight: 64, up: true }),
+                    (b.clone(), a.clone(), Wanted { up: false, ..Wanted::default() }),
+                ],
+            },
+            Change::SetLink { end: a.clone(), cost: Some(4), weight: None, raised: Some(7), up: None },
+            Change::SetLink { end: a.clone(), cost: None, weight: Some(9), raised: None, up: None },
+            Change::SetLink { end: a.clone(), cost: None, weight: None, raised: None, up: Some(false) },
             Change::SeeLinks { links: vec![(a.clone(), true), (b.clone(), false)] },
             Change::RemoveLink { end: b },
             Change::PutNames {

@@ -148,7 +148,12 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
                 format!("sends it {}{alternate}", by(&port).unwrap_or_default())
             }
             Action::Spread { ways, alternate } => {
-                let ways: Vec<String> = ways.iter().filter_map(by).collect();
+                let sum: u32 = ways.weights().iter().copied().map(u32::from).sum();
+                let way = |(port, weight): (PortId, u8)| {
+                    let share = if ways.is_even() { String::new() } else { format!(" ({weight} of {sum})") };
+                    by(&port).map(|by| by + &share)
+                };
+                let ways: Vec<String> = ways.with_weights().filter_map(way).collect();
                 let alternate = alternate.as_ref().and_then(around);
                 let alternate = alternate.map_or_else(String::new, |by| format!(" (while these are down, {by})"));
                 format!("sends it {}, as its flow says{alternate}", ways.join(" or "))

@@ -293,7 +293,7 @@ fn switch(switch: &v1::Switch) -> Value {
 
 fn link(link: &v1::Link) -> Value {
     json!({
-        "a": end(&link.a), "b": end(&link.b), "cost": link.cost, "up": link.up, "cut": link.cut, "raised": link.raised,
+        "a": end(&link.a), "b": end(&link.b), "cost": link.cost, "weight": link.weight, "up": link.up, "cut": link.cut, "raised": link.raised,
         "bytes_s": link.load.map(|load| [load.a_to_b, load.b_to_a]),
     })
 }
@@ -478,7 +478,7 @@ async fn act(
         }
         "links.accept" => {
             ask("AcceptLinks")?;
-            counted(north.accept_links(as_peer(&peer, v1::AcceptLinksRequest { cost: 0 })).await?.into_inner())
+            counted(north.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?.into_inner())
         }
         "host.accept" => {
             ask("AcceptHosts")?;

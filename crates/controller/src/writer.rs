@@ -97,6 +97,7 @@ pub(crate) enum Job {
     Attach {
         switch: String,
         report: Report,
+        weighs_ways: bool,
         reply: oneshot::Sender<Result<Attached, Refusal>>,
     },
     /// The switch sent a report, which its session has.
@@ -501,7 +502,7 @@ impl Writer {
             if mistaken(Mistake::InStepBeforeMessages) {
                 session.set_parked(false);
             }
-            let attached = self.state.network.attach_lacking(node, &report);
+            let attached = self.attach_lacking(&session, &report);
             self.keep_view_rows();
             self.at(Moment::Attached);
             match attached {
@@ -619,8 +620,8 @@ impl Writer {
     fn after_commit(&mut self, job: Job) {
         match job {
             Job::Read(read) => read(&self.state),
-            Job::Attach { switch, report, reply } => {
-                let attached = self.attach(&switch, report);
+            Job::Attach { switch, report, weighs_ways, reply } => {
+                let attached = self.attach(&switch, report, weighs_ways);
                 if let Err(Ok(unwanted)) = reply.send(attached) {
                     self.detach(&unwanted.session);
                 }

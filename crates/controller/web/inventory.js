@@ -21,7 +21,7 @@ export function inventoryView(panel, params) {
     return { tally, body, more, node: h("section", null, h("div", { class: "head" }, h("h2", null, title), tally), wide(title, node), more) };
   };
   const switches = part("Switches", [["State"], ["Switch"], ["Hosts", "num"], ["In", "num"], ["Out", "num"], ["Frames/s in", "num aside"], ["Drops/s", "num"], ["Messages", "num aside"], ["Sent to it", "num aside"]]);
-  const links = part("Links", [["State"], ["From"], ["To"], ["There", "num"], ["Back", "num"], ["Cost", "num aside"]]);
+  const links = part("Links", [["State"], ["From"], ["To"], ["There", "num"], ["Back", "num"], ["Cost", "num aside"], ["Weight", "num aside"]]);
   panel.append(h("div", { class: "head bar" }, h("h1", null, "Switches and links"), h("label", { class: "hidden", for: "filter" }, "Filter by name"), filter, h("label", { for: "only" }, only, "only what is not in order")), switches.node, links.node);
   for (const [key, each] of [["switches", switches], ["links", links]]) each.more.addEventListener("click", () => { most = { ...most, [key]: most[key] + 500 }; draw(); });
   filter.addEventListener("input", () => draw());
@@ -60,8 +60,8 @@ export function inventoryView(panel, params) {
     const cables = [...network.links.map((link) => ({ ...link, state: linkState(link) })), ...network.found.map((link) => ({ ...link, state: "found", bytes_s: null }))]
       .filter((link) => has(endOf(link.a), endOf(link.b)) && (!only.checked || link.state !== "up"))
       .sort((a, b) => ORDER[LINK_LEVELS[a.state]] - ORDER[LINK_LEVELS[b.state]]);
-    fillRows(links, cables, most.links, (link) => `${link.state === "found"} ${keyOf(link)}`, ["", "", "", "num", "num", "num aside"], (row, link) => {
-      const [state, from, to, there, back, cost] = row.cells;
+    fillRows(links, cables, most.links, (link) => `${link.state === "found"} ${keyOf(link)}`, ["", "", "", "num", "num", "num aside", "num aside"], (row, link) => {
+      const [state, from, to, there, back, cost, weight] = row.cells;
       if (row.key !== link.state) {
         row.key = link.state;
         const level = LINK_LEVELS[link.state];
@@ -69,7 +69,7 @@ export function inventoryView(panel, params) {
         from.replaceChildren(link.state === "found" ? short(endOf(link.a), 60) : linkTo("link", { a: link.a.switch, port: link.a.port }, short(endOf(link.a), 60)));
         to.replaceChildren(linkTo("switch", { name: link.b.switch }, short(endOf(link.b), 60)));
       }
-      say(there, link.bytes_s ? bits(link.bytes_s[0]) : "–"); say(back, link.bytes_s ? bits(link.bytes_s[1]) : "–"); say(cost, link.cost ?? "–");
+      say(there, link.bytes_s ? bits(link.bytes_s[0]) : "–"); say(back, link.bytes_s ? bits(link.bytes_s[1]) : "–"); say(cost, link.cost ?? "–"); say(weight, link.weight ?? "–");
     });
   }
   draw();

@@ -55,7 +55,7 @@ export function linkView(panel, params, graph) {
     }
     const rows = [["Ends", [linkTo("switch", { name: link.a.switch }, short(link.a.switch)), ` port ${link.a.port}, `, linkTo("switch", { name: link.b.switch }, short(link.b.switch)), ` port ${link.b.port}`]],
       [`${short(link.a.switch, 20)} → ${short(link.b.switch, 20)}`, link.bytes_s ? bits(link.bytes_s[0]) : "–"], [`${short(link.b.switch, 20)} → ${short(link.a.switch, 20)}`, link.bytes_s ? bits(link.bytes_s[1]) : "–"],
-      ["Cost", link.raised > 0 ? `${link.cost}, raised by ${link.raised}` : String(link.cost)]];
+      ["Cost", link.raised > 0 ? `${link.cost}, raised by ${link.raised}` : String(link.cost)], ["Weight", String(link.weight ?? 1)]];
     sync(facts, rows, ([term]) => term, ([term, value]) => { const dd = h("dd", null, ...(Array.isArray(value) ? value : [])); return { node: h("div", null, h("dt", null, term), dd), dd }; },
       (row, [, value]) => { if (!Array.isArray(value)) say(row.dd, value); });
     if (marked !== keyOf(link)) { marked = keyOf(link); graph.selectLink(link); }

@@ -311,9 +311,15 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action) {
             out.extend_from_slice(&port.0.to_le_bytes());
             out.extend_from_slice(&alternate.0.to_le_bytes());
         }
+        // Ways of one weight are as they were before there were weights, so switches of that time read them.
         Action::Spread { ways, alternate } => {
-            out.extend([6, ways.len() as u8, alternate.is_some().into()]);
-            ways.iter().chain(alternate).for_each(|port| out.extend_from_slice(&port.0.to_le_bytes()));
+            let is_even = ways.is_even();
+            out.extend([if is_even { 6 } else { 7 }, ways.len() as u8, alternate.is_some().into()]);
+            for (port, weight) in ways.with_weights() {
+                out.extend_from_slice(&port.0.to_le_bytes());
+                out.extend((!is_even).then_some(weight));
+            }
+            alternate.iter().for_each(|port| out.extend_from_slice(&port.0.to_le_bytes()));
         }
     }
 }
@@ -468,14 +474,18 @@ impl<'a> Input<'a> {
             }
             4 => Action::Punt,
             5 => Action::Protected { port: PortId(self.u16()?), alternate: PortId(self.u16()?) },
-            6 => {
+            kind @ (6 | 7) => {
                 let (n, has_alternate) = (self.u8()?, self.u8()?);
                 if has_alternate > 1 {
                     return Err(DecodeError::Unknown { field: "flag of an alternate", got: has_alternate.into() });
                 }
-                let ports = (0..n).map(|_| Ok(PortId(self.u16()?))).collect::<Result<Vec<_>, DecodeError>>()?;
+                let weighed = (0..n)
+                    .map(|_| Ok((PortId(self.u16()?), if kind == 7 { self.u8()? } else { 1 })))
+                    .collect::<Result<Vec<_>, DecodeError>>()?;
                 // One form only, so that equal tables have equal digests.
-                let ways = Ways::new(ports.iter().copied()).filter(|ways| **ways == *ports);
+                let is_that =
+                    |ways: &Ways| ways.with_weights().eq(weighed.iter().copied()) && ways.is_even() == (kind == 6);
+                let ways = Ways::weighed(weighed.iter().copied()).filter(is_that);
                 let ways = ways.ok_or(DecodeError::Unknown { field: "list of ports", got: n.into() })?;
                 let alternate = if has_alternate == 1 { Some(PortId(self.u16()?)) } else { None };
                 Action::Spread { ways, alternate }
@@ -545,9 +555,12 @@ pub enum DecodeError {
 }
 
 #[cfg(test)]
+mod weights;
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::MAX_WAYS;
+    use crate::action::{MAX_WAYS, MAX_WEIGHT};
     use crate::designs::DESIGNS;
     use lookup::hash::{Family, SecretKey};
     use proptest::prelude::*;
@@ -598,18 +611,23 @@ mod tests {
         })
     }
 
+    /// Ways of weights up to this.
+    fn any_spread(most: u8) -> impl Strategy<Value = Action> {
+        let ways = proptest::collection::btree_map(any::<u16>(), 1..=most, 2..=MAX_WAYS);
+        (ways, any::<Option<u16>>()).prop_map(|(ways, other)| {
+            let ways = Ways::weighed(ways.into_iter().map(|(port, weight)| (PortId(port), weight))).unwrap();
+            Action::Spread { ways, alternate: other.map(PortId) }
+        })
+    }
+
     fn any_body() -> impl Strategy<Value = Body> {
         let bytes = proptest::collection::vec(any::<u8>(), 0..40);
         let action = prop_oneof![
             Just(Action::Drop),
             any::<u16>().prop_map(|p| Action::Port(PortId(p))),
             any::<[u16; 2]>().prop_map(|[p, q]| Action::Protected { port: PortId(p), alternate: PortId(q) }),
-            (proptest::collection::btree_set(any::<u16>(), 2..=MAX_WAYS), any::<Option<u16>>()).prop_map(
-                |(ways, other)| {
-                    let ways = Ways::new(ways.into_iter().map(PortId)).unwrap();
-                    Action::Spread { ways, alternate: other.map(PortId) }
-                }
-            ),
+            any_spread(1),
+            any_spread(MAX_WEIGHT),
             Just(Action::Local),
             Just(Action::Punt),
             (any::<u32>(), any::<[u8; 16]>())

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | 1 network | | cluster, hash family and key, mode, kind of name, widths, counters |
 //! | 2 switch | id | name, tenants, table, versions, what its values stand for |
-//! | 3 link | lesser end | other end, cost, up |
+//! | 3 link | lesser end | other end, cost, state; how much longer it counts and its weight, unless that is nothing and 1 |
 //! | 4 host port | switch, port | |
 //! | 5 name | its bytes | attachment |
 //! | 6 table | id | tenants, version of the valid names, design, bits of a fingerprint |
@@ -23,7 +23,7 @@ use crate::indices::{Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
-use crate::topology::{End, Link, NodeId};
+use crate::topology::{End, Link, NodeId, check_weight};
 use lookup::hash::{Family, SecretKey};
 use std::collections::BTreeSet;
 
@@ -254,10 +254,13 @@ impl Row {
                 put_u32(out, link.b.node.0);
                 out.extend_from_slice(&link.b.port.0.to_le_bytes());
                 put_u32(out, link.cost);
-                out.push(u8::from(link.up) | u8::from(link.cut) << 1 | u8::from(link.raised > 0) << 2);
+                let weighs = link.weight != 1;
+                let state = u8::from(link.up) | u8::from(link.cut) << 1;
+                out.push(state | u8::from(link.raised > 0) << 2 | u8::from(weighs) << 3);
                 if link.raised > 0 {
                     put_u32(out, link.raised);
                 }
+                out.extend(weighs.then_some(link.weight));
                 (3, end_key(link.a))
             }
             Row::HostPort(end) => (4, end_key(*end)),
@@ -336,11 +339,14 @@ impl Row {
                 let a = be_end(&mut key_input)?;
                 let b = End { node: NodeId(input.u32()?), port: PortId(input.u16()?) };
                 let (cost, state) = (input.u32()?, input.u8()?);
-                if state > 7 {
+                if state > 15 {
                     return Err(DecodeError::Unknown { field: "state of a link", got: state.into() });
                 }
                 let raised = if state & 4 != 0 { input.u32()? } else { 0 };
-                Row::Link(Link { a, b, cost, raised, up: state & 1 != 0, cut: state & 2 != 0 })
+                let weight = if state & 8 != 0 { input.u8()? } else { 1 };
+                check_weight(weight)
+                    .map_err(|_| DecodeError::Unknown { field: "weight of a link", got: weight.into() })?;
+                Row::Link(Link { a, b, cost, raised, weight, up: state & 1 != 0, cut: state & 2 != 0 })
             }
             4 => Row::HostPort(be_end(&mut key_input)?),
             5 => {
@@ -419,8 +425,9 @@ mod tests {
                 next_table: 4,
             },
             Row::Switch(NodeId(2), switch),
-            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, up: false, cut: true }),
-            Row::Link(Link { a: end(1, 3), b: end(3, 5), cost: 5, raised: 9, up: true, cut: false }),
+            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, weight: 1, up: false, cut: true }),
+            Row::Link(Link { a: end(1, 3), b: end(3, 5), cost: 5, raised: 9, weight: 1, up: true, cut: false }),
+            Row::Link(Link { a: end(1, 4), b: end(3, 6), cost: 5, raised: 9, weight: 64, up: true, cut: false }),
             Row::HostPort(end(1, 9)),
             Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
             Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) },
@@ -438,6 +445,25 @@ mod tests {
         for row in rows() {
             let RowChange { kind, key, value } = row.encode();
             assert_eq!(Row::decode(kind, &key, &value.unwrap(), NameKind::Mac), Ok(row));
+        }
+    }
+
+    #[test]
+    fn links_of_weight_1_are_as_they_were_before_there_were_weights() {
+        let end = |node, port| End { node: NodeId(node), port: PortId(port) };
+        let link = Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, weight: 1, up: true, cut: false };
+        let (key, value) = ([0, 0, 0, 1, 0, 2], [3, 0, 0, 0, 4, 0, 5, 0, 0, 0, 1]);
+        let before = RowChange { kind: 3, key: key.to_vec(), value: Some(value.to_vec()) };
+        assert_eq!(Row::Link(link).encode(), before);
+        assert_eq!(Row::decode(3, &key, &value, NameKind::Mac), Ok(Row::Link(link)));
+        let longer = RowChange { value: Some([&value[..10], &[5, 9, 0, 0, 0]].concat()), ..before };
+        assert_eq!(Row::Link(Link { raised: 9, ..link }).encode(), longer);
+
+        let weighed = |weight: u8| [&value[..10], &[9, weight]].concat();
+        assert_eq!(Row::Link(Link { weight: 7, ..link }).encode().value, Some(weighed(7)));
+        for weight in [0, 65] {
+            let wrong = DecodeError::Unknown { field: "weight of a link", got: weight.into() };
+            assert_eq!(Row::decode(3, &key, &weighed(weight), NameKind::Mac), Err(wrong));
         }
     }
 
@@ -470,7 +496,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_rows_never_panic(which in 0usize..12, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+        fn damaged_rows_never_panic(which in 0usize..14, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
             let RowChange { kind, key, value } = rows()[which].encode();
             let value = value.unwrap();
             let mut changed = value.clone();

@@ -1,6 +1,6 @@
 //! The graph of switches and links; [`routes`] has the next hop of every switch to every other.
 //!
-//! Limits: link costs 1 to 2^32 - 1; two switches may be joined by several links, a switch is not joined to itself.
+//! Limits: link costs 1 to 2^32 - 1, weights 1 to [`MAX_WEIGHT`]; two switches may be joined by several links, a switch is not joined to itself.
 
 mod drain;
 mod routes;
@@ -8,7 +8,7 @@ mod routes;
 pub use drain::{Goal, MOST_STEPS, Needed};
 pub use routes::{Hop, Routes};
 
-use crate::action::PortId;
+use crate::action::{MAX_WEIGHT, PortId};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -57,10 +57,29 @@ pub struct Link {
     pub cost: u32,
     /// How much longer than that it counts, while it is taken out of the paths or back.
     pub raised: u32,
+    /// How many flows it gets in both directions, beside other links on paths of the same length: 1 to [`MAX_WEIGHT`].
+    pub weight: u8,
     /// Whether an operator wants it to carry frames.
     pub up: bool,
     /// Whether the switches at its ends found that it carries none.
     pub cut: bool,
+}
+
+/// A link as an operator wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Its length, at least 1.
+    pub cost: u32,
+    /// Its weight, 1 to [`MAX_WEIGHT`].
+    pub weight: u8,
+    /// Whether it is to carry frames.
+    pub up: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { cost: 1, weight: 1, up: true }
+    }
 }
 
 impl Link {
@@ -110,7 +129,7 @@ impl Topology {
         self.nodes.remove(&id).ok_or(TopologyError::UnknownNode { id })
     }
 
-    /// Adds a link that is up; the ends may come in either order.
+    /// Adds a link that is up, of weight 1; the ends may come in either order.
     /// # Errors
     /// [`TopologyError`] for unknown switches, used ports, a loop or cost 0; unchanged.
     pub fn add_link(&mut self, one: End, other: End, cost: u32) -> Result<Link, TopologyError> {
@@ -126,7 +145,7 @@ impl Topology {
         if cost == 0 {
             return Err(TopologyError::ZeroCost);
         }
-        let link = Link { a: one.min(other), b: one.max(other), cost, raised: 0, up: true, cut: false };
+        let link = Link { a: one.min(other), b: one.max(other), cost, raised: 0, weight: 1, up: true, cut: false };
         self.links.insert(link.a, link);
         self.ends.extend([(link.a, link.a), (link.b, link.a)]);
         Ok(link)
@@ -158,6 +177,14 @@ impl Topology {
     /// [`TopologyError::NoLink`].
     pub fn set_raised(&mut self, end: End, raised: u32) -> Result<Link, TopologyError> {
         self.edit(end, |link| link.raised = raised)
+    }
+
+    /// Sets the weight of the link at one of its ends.
+    /// # Errors
+    /// [`TopologyError::NoLink`], [`TopologyError::Weight`]; unchanged.
+    pub fn set_weight(&mut self, end: End, weight: u8) -> Result<Link, TopologyError> {
+        check_weight(weight)?;
+        self.edit(end, |link| link.weight = weight)
     }
 
     /// Takes the link at one of its ends into or out of use.
@@ -220,6 +247,13 @@ impl Topology {
     }
 }
 
+/// Refuses what is no weight.
+/// # Errors
+/// [`TopologyError::Weight`].
+pub fn check_weight(weight: u8) -> Result<(), TopologyError> {
+    if (1..=MAX_WEIGHT).contains(&weight) { Ok(()) } else { Err(TopologyError::Weight) }
+}
+
 /// Why the topology was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -249,6 +283,9 @@ pub enum TopologyError {
     /// A link without length would allow loops of equal cost.
     #[error("a link's cost is at least 1")]
     ZeroCost,
+    /// A weight that is none.
+    #[error("a link's weight is 1 to {MAX_WEIGHT}; to take a link out of the paths use `fibula link drain`")]
+    Weight,
 }
 
 #[cfg(test)]
@@ -284,6 +321,10 @@ mod tests {
         assert!(matches!(topology.add_link(end(0, 1), end(7, 2), 1), Err(TopologyError::UnknownNode { .. })));
         assert!(matches!(topology.add_link(end(0, 1), end(2, 2), 0), Err(TopologyError::ZeroCost)));
         assert!(matches!(topology.set_cost(end(0, 0), 0), Err(TopologyError::ZeroCost)));
+        for weight in [0, 65, 255] {
+            assert!(matches!(topology.set_weight(end(0, 0), weight), Err(TopologyError::Weight)));
+        }
+        assert!(matches!(topology.set_weight(end(0, 5), 2), Err(TopologyError::NoLink { .. })));
         assert!(matches!(topology.remove_link(end(0, 5)), Err(TopologyError::NoLink { .. })));
         assert_eq!(topology, before);
         topology.remove_link(end(1, 0)).unwrap();

@@ -24,7 +24,7 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         await controller.switches.add_many(["s2", "s3"])
         await controller.hosts.add("h1", "s1:1")
         await controller.hosts.add_many([("h2", End("s2", 1)), ("h3", "s3:1")])
-        await controller.links.add("s1:9", "s2:9", cost=2)
+        await controller.links.add("s1:9", "s2:9", cost=2, weight=3)
         await controller.links.add_many([("s2:8", "s3:8")])
         return controller
 
@@ -38,10 +38,10 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(listed.pending, ())
         self.assertEqual((await controller.hosts.list()).hosts[0], Host("h1", "s1", 1))
         link = (await controller.links.list()).links[0]
-        self.assertEqual((link.a, link.b, link.cost, link.up), (End("s1", 9), End("s2", 9), 2, True))
-        await controller.links.set("s2:9", cost=7, up=False)
+        self.assertEqual((link.a, link.b, link.cost, link.weight, link.up), (End("s1", 9), End("s2", 9), 2, 3, True))
+        await controller.links.set("s2:9", cost=7, weight=64, up=False)
         link = (await controller.links.list()).links[0]
-        self.assertEqual((link.cost, link.up), (7, False))
+        self.assertEqual((link.cost, link.weight, link.up), (7, 64, False))
         self.assertIn('"cost":7', run("-j", "link", "list", "--controller", self.site.url))
         await controller.links.remove("s2:9")
         await controller.hosts.remove("h3")
@@ -87,6 +87,7 @@ class Plain(unittest.IsolatedAsyncioTestCase):
             (client.Refused, "ALREADY_EXISTS", "already", controller.switches.add("s1")),
             (client.Refused, "FAILED_PRECONDITION", "names are attached", controller.hosts.remove("h1")),
             (client.BadRequest, "INVALID_ARGUMENT", "cost", controller.links.set("s1:9", cost=0)),
+            (client.BadRequest, "INVALID_ARGUMENT", "weight is 1 to 64", controller.links.set("s1:9", weight=65)),
             (client.NotThere, "NOT_FOUND", "no switch `s9`", controller.hosts.add("h9", "s9:1")),
         ]
         for kind, code, sentence, work in cases:

@@ -99,7 +99,7 @@ impl Verbs for Verb {
                 print_changed(out, changed, "host", "added")
             }
             Verb::Import { file } => {
-                let hosts = records(&file, "name,port", read)?;
+                let hosts = records(&file, &["name,port"], read)?;
                 print_changed(
                     out,
                     answer(client.add_hosts(v1::HostList { hosts, ..v1::HostList::default() }).await)?,

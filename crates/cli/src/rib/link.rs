@@ -20,11 +20,14 @@ pub(crate) enum Verb {
         /// Its length in the shortest paths
         #[arg(long, default_value_t = 1)]
         cost: u32,
+        /// How many flows it gets beside others on paths of the same length: 1 to 64
+        #[arg(long, default_value_t = 1)]
+        weight: u32,
         /// Add it as down
         #[arg(long)]
         down: bool,
     },
-    /// Add links from a CSV file: switch:port,switch:port[,cost] (- for standard input)
+    /// Add links from a CSV file: switch:port,switch:port[,cost[,weight]] (- for standard input)
     ///
     /// The whole file is checked, then all are added in one transaction.
     Import {
@@ -36,14 +39,17 @@ pub(crate) enum Verb {
         /// Either end, as switch:port
         end: PortOf,
     },
-    /// Change cost or state of the link at a port
-    #[command(group = clap::ArgGroup::new("what").args(["cost", "state"]).required(true).multiple(true))]
+    /// Change cost, weight or state of the link at a port
+    #[command(group = clap::ArgGroup::new("what").args(["cost", "weight", "state"]).required(true).multiple(true))]
     Set {
         /// Either end, as switch:port
         end: PortOf,
         /// Its new cost
         #[arg(long)]
         cost: Option<u32>,
+        /// How many flows it gets beside others on paths of the same length: 1 to 64
+        #[arg(long)]
+        weight: Option<u32>,
         /// Whether it carries frames
         #[arg(long)]
         state: Option<State>,
@@ -65,6 +71,9 @@ pub(crate) enum Verb {
         /// Their length in the shortest paths
         #[arg(long, default_value_t = 1)]
         cost: u32,
+        /// How many flows each gets beside others on paths of the same length: 1 to 64
+        #[arg(long, default_value_t = 1)]
+        weight: u32,
     },
     /// List all links, and those that switches found
     List,
@@ -81,6 +90,7 @@ struct LinkRow {
     a: String,
     b: String,
     cost: u32,
+    weight: u32,
     /// Whether it carries frames.
     up: bool,
     /// up; down, by an operator; cut, as the switches found; drained: up, and avoided as far as possible; found by the switches, and
@@ -91,12 +101,12 @@ struct LinkRow {
 impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
-            Verb::Add { a, b, cost, down } => {
-                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down, ..v1::Link::default() };
+            Verb::Add { a, b, cost, weight, down } => {
+                let link = v1::Link { weight: Some(weight), up: !down, ..link(a, b, cost) };
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
             Verb::Import { file } => {
-                let links = records(&file, "a,b,cost", read)?;
+                let links = records(&file, &["a,b,cost,weight", "a,b,cost"], read)?;
                 print_changed(
                     out,
                     answer(client.add_links(v1::LinkList { links, ..v1::LinkList::default() }).await)?,
@@ -108,15 +118,15 @@ impl Verbs for Verb {
                 let request = v1::RemoveLinkRequest { end: Some(end.into()) };
                 print_changed(out, answer(client.remove_link(request).await)?, "link", "removed")
             }
-            Verb::Set { end, cost, state } => {
+            Verb::Set { end, cost, weight, state } => {
                 let up = state.map(|state| state == State::Up);
-                let request = v1::SetLinkRequest { end: Some(end.into()), cost, raised: None, up };
+                let request = v1::SetLinkRequest { end: Some(end.into()), cost, raised: None, up, weight };
                 print_changed(out, answer(client.set_link(request).await)?, "link", "set")
             }
             Verb::Drain { end } => drain(client, end, false, out).await,
             Verb::Undrain { end } => drain(client, end, true, out).await,
-            Verb::Accept { cost } => {
-                let request = v1::AcceptLinksRequest { cost };
+            Verb::Accept { cost, weight } => {
+                let request = v1::AcceptLinksRequest { cost, weight: Some(weight) };
                 print_changed(out, answer(client.accept_links(request).await)?, "link", "added")
             }
             Verb::List => {
@@ -124,8 +134,9 @@ impl Verbs for Verb {
                 let end =
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
-                    let v1::Link { a, b, cost, up, cut, .. } = link;
-                    LinkRow { a: end(a), b: end(b), cost, up: up && !cut, state }
+                    let v1::Link { a, b, cost, up, cut, weight, .. } = link;
+                    // A controller of an earlier version says none.
+                    LinkRow { a: end(a), b: end(b), cost, weight: weight.unwrap_or(1), up: up && !cut, state }
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
                     (true, false) if link.raised > 0 => "drained",
@@ -157,17 +168,26 @@ async fn drain(mut client: Client, end: PortOf, undo: bool, out: &Output) -> any
     out.done(&DrainRow { steps }, format!("the link at {what} is {is}, after {changes} of paths"))
 }
 
+/// What a line is.
+const LINE: &str = "switch:port,switch:port[,cost[,weight]]";
+
 /// The link of a line.
 fn read(text: &str) -> Result<v1::Link, String> {
     let mut fields = text.split(',').map(str::trim);
     let mut end = || -> Result<PortOf, String> {
-        fields.next().filter(|end| !end.is_empty()).ok_or("write switch:port,switch:port[,cost]")?.parse()
+        fields.next().filter(|end| !end.is_empty()).ok_or_else(|| format!("write {LINE}"))?.parse()
     };
     let (a, b) = (end()?, end()?);
-    let cost =
-        fields.next().map_or(Ok(1), |cost| cost.parse().map_err(|_| format!("cost `{cost}`: write a number")))?;
+    let mut number = |what: &str| {
+        fields.next().map_or(Ok(1), |number| number.parse().map_err(|_| format!("{what} `{number}`: write a number")))
+    };
+    let (cost, weight) = (number("cost")?, number("weight")?);
     if let Some(more) = fields.next() {
-        return Err(format!("`{more}` is too much: write switch:port,switch:port[,cost]"));
+        return Err(format!("`{more}` is too much: write {LINE}"));
     }
-    Ok(v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: true, ..v1::Link::default() })
+    Ok(v1::Link { weight: Some(weight), up: true, ..link(a, b, cost) })
+}
+
+fn link(a: PortOf, b: PortOf, cost: u32) -> v1::Link {
+    v1::Link { a: Some(a.into()), b: Some(b.into()), cost, ..v1::Link::default() }
 }

@@ -62,7 +62,7 @@ fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> 
 /// `header` are left out.
 /// # Errors
 /// The first line that is wrong, by its number.
-fn records<T>(file: &Path, header: &str, read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Vec<T>> {
+fn records<T>(file: &Path, headers: &[&str], read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Vec<T>> {
     let shown = file.display();
     let source: Box<dyn std::io::Read> =
         if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(command::open(file)?) };
@@ -73,7 +73,7 @@ fn records<T>(file: &Path, header: &str, read: impl Fn(&str) -> Result<T, String
         };
         let text = text.map_err(|error| wrong(&error))?;
         let text = text.trim();
-        if !(text.is_empty() || text.starts_with('#') || line == 1 && text == header) {
+        if !(text.is_empty() || text.starts_with('#') || line == 1 && headers.contains(&text)) {
             made.push(read(text).map_err(|why| wrong(&why))?);
         }
     }

@@ -159,7 +159,7 @@ impl Verb {
                 print_changed(out, answer(client.add_switch(request).await)?, "switch", "added")
             }),
             Verb::Import { file, remote } => remote.run(|mut client| async move {
-                let names = records(&file, "name", |name| Ok(name.to_owned()))?;
+                let names = records(&file, &["name"], |name| Ok(name.to_owned()))?;
                 let request = v1::AddSwitchesRequest { names };
                 print_changed(out, answer(client.add_switches(request).await)?, "switch", "added")
             }),

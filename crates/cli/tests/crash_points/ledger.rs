@@ -71,7 +71,7 @@ impl Request {
                 .await
                 .map(drop),
             Request::SetLink(a, b, cost) => client
-                .set_link(v1::SetLinkRequest { end: end(a, b), cost: Some(cost), raised: None, up: None })
+                .set_link(v1::SetLinkRequest { end: end(a, b), cost: Some(cost), ..v1::SetLinkRequest::default() })
                 .await
                 .map(drop),
         }

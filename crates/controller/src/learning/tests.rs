@@ -2,6 +2,7 @@ use super::*;
 use crate::change::Change;
 use crate::hosts::Hosts;
 use fib::network::Settings as NetworkSettings;
+use fib::topology::Wanted;
 use lookup::hash::SecretKey;
 use lookup::testkit::{Rng, seed};
 
@@ -40,7 +41,7 @@ impl Bench {
         let record = Record { name: text(1), host: "declared".to_owned(), tenant: 0, ip: Some([10, 0, 0, 1].into()) };
         for change in [
             Change::AddSwitches { names: vec!["s1".to_owned(), "s2".to_owned()] },
-            Change::AddLink { a: place("s1", 9), b: place("s2", 9), cost: 1, up: true },
+            Change::AddLink { a: place("s1", 9), b: place("s2", 9), wanted: Wanted::default() },
             Change::AddHosts { hosts: vec![("declared".to_owned(), place("s2", 3))] },
             Change::PutNames { records: vec![record], only_new: true },
         ] {

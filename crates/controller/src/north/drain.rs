@@ -107,7 +107,7 @@ impl North {
     /// Changes a link, and waits until every switch has its new tables.
     async fn set(&self, peer: &Peer, now: &Now, end: End, raised: Option<u32>, up: Option<bool>) -> Result<(), Status> {
         let switch = name_of(&now.topology, end.node);
-        let change = Change::SetLink { end: Place { switch, port: end.port }, cost: None, raised, up };
+        let change = Change::SetLink { end: Place { switch, port: end.port }, cost: None, weight: None, raised, up };
         self.change(peer, change).await?;
         self.until_confirmed(&now.topology).await
     }

@@ -7,7 +7,7 @@ use crate::learning::Decided;
 use crate::store::StoreError;
 use api::seam::now;
 use api::v1::{ForgetfulPort, SeenHost};
-use fib::topology::{End, NodeId};
+use fib::topology::{End, NodeId, Wanted};
 use tokio::sync::oneshot;
 
 impl Writer {
@@ -26,7 +26,7 @@ impl Writer {
         if self.shared.trunks.auto() == Auto::On {
             let found = self.shared.trunks.found(network);
             if !found.is_empty() {
-                let links = found.into_iter().map(|(a, b)| (place(a), place(b), 1, true)).collect();
+                let links = found.into_iter().map(|(a, b)| (place(a), place(b), Wanted::default())).collect();
                 changes.push(Change::AddLinks { links });
             }
         }

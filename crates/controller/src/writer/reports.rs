@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::store::NOTHING;
 use api::seam::{Mistake, Moment, mistaken, now};
 use fib::messages::Report;
-use fib::network::{Lacks, Next};
+use fib::network::{Lacks, NetworkError, Next};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct Answer {
 }
 
 impl Writer {
-    pub(super) fn attach(&mut self, switch: &str, report: Report) -> Result<Attached, Refusal> {
+    pub(super) fn attach(&mut self, switch: &str, report: Report, weighs_ways: bool) -> Result<Attached, Refusal> {
         if self.store.is_none() && self.shared.position().is_none() {
             return Err(Refusal::NotUpToDate);
         }
@@ -47,6 +47,7 @@ impl Writer {
         self.state.network.check_report(node, &report).map_err(|e| self.state.explain(e.into()))?;
         self.outdo(switch, report.term)?;
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
+        session.said().set_weighs_ways(weighs_ways);
         self.shared.insert_session(switch, &session);
         self.answer_later(&session, report);
         Ok(Attached { session, outbox })
@@ -180,8 +181,15 @@ impl Writer {
         true
     }
 
+    /// What a switch lacks, in words that it knows.
+    pub(super) fn attach_lacking(&mut self, session: &Session, report: &Report) -> Result<Lacks, NetworkError> {
+        let (network, node) = (&mut self.state.network, session.node());
+        network.set_weighs(node, session.said().weighs_ways());
+        network.attach_lacking(node, report)
+    }
+
     fn begin(&mut self, session: &Arc<Session>, report: &Report) {
-        let attached = self.state.network.attach_lacking(session.node(), report);
+        let attached = self.attach_lacking(session, report);
         self.keep_view_rows();
         self.at(Moment::Attached);
         match attached {

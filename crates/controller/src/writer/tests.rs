@@ -7,6 +7,7 @@ use crate::store::RowChange;
 use fib::action::PortId;
 use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
+use fib::topology::Wanted;
 use lookup::hash::SecretKey;
 use std::pin::pin;
 use std::sync::Mutex;
@@ -155,7 +156,7 @@ fn switches_are_sent_nothing_that_could_not_be_committed() {
     bench.writer.park(|_| true);
     let (hello, mut welcome) = oneshot::channel();
     let report = Replica::new(Limits::default(), MemoryTables::default()).report();
-    let hello = Job::Attach { switch: "s2".to_owned(), report, reply: hello };
+    let hello = Job::Attach { switch: "s2".to_owned(), report, weighs_ways: true, reply: hello };
     bench.writer.turn(hello, || None).unwrap();
     let waits = welcome.try_recv().ok().unwrap().ok().unwrap();
     bench.writer.resync(&waits.session, replica.report());
@@ -203,7 +204,7 @@ fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
 
 /// Attaches a switch, and goes on with answers for a turn.
 fn attach_as(writer: &mut Writer, switch: &str, report: Report) -> Attached {
-    let attached = writer.attach(switch, report).unwrap();
+    let attached = writer.attach(switch, report, true).unwrap();
     writer.answer_reports(writer.turn_names);
     attached
 }
@@ -339,7 +340,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     drain(&mut bench, &mut attached, &mut replica);
     assert_eq!(replica.report().term, 2_000_000_001);
     let invented = fib::messages::Report { term: u64::MAX, ..ahead };
-    let refused = bench.writer.attach("s1", invented).err().unwrap();
+    let refused = bench.writer.attach("s1", invented, true).err().unwrap();
     assert!(matches!(refused, Refusal::TermTooLate { got: u64::MAX, .. }), "{refused}");
     assert_eq!(bench.store.term(), 2_000_000_001);
 }
@@ -510,7 +511,8 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
     }
     for (a, b, up) in [("s1", "s2", false), ("s1", "s3", true), ("s3", "s2", true)] {
         let port = |other: &str| u16::from(other.as_bytes()[1]);
-        change(Change::AddLink { a: place(a, port(b)), b: place(b, port(a)), cost: 1, up });
+        let wanted = Wanted { up, ..Wanted::default() };
+        change(Change::AddLink { a: place(a, port(b)), b: place(b, port(a)), wanted });
     }
     change(Change::AddHosts { hosts: vec![("h2".to_owned(), place("s2", 1))] });
     let records = vec![Record { name: "02:00:00:00:00:01".to_owned(), host: "h2".to_owned(), tenant: 0, ip: None }];
@@ -519,7 +521,7 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
     let _stream = attach(&mut writer, &replica);
     let end = place("s1", u16::from(b'2'));
     for (up, cost) in [(true, 9), (false, 1), (true, 9)] {
-        let set = Change::SetLink { end: end.clone(), cost: Some(cost), raised: None, up: Some(up) };
+        let set = Change::SetLink { end: end.clone(), cost: Some(cost), weight: None, raised: None, up: Some(up) };
         let outcome = writer.state.carry_out(set).unwrap();
         assert_eq!(outcome.changed.changed, 1);
         // Alternates may be others; the ways are in the FIB.

@@ -1,6 +1,6 @@
 // Networks that are made up, and names that mean harm.
 
-const link = (a, ap, b, bp) => ({ a: { switch: a, port: ap }, b: { switch: b, port: bp }, cost: 1, up: true, cut: false, raised: 0 });
+const link = (a, ap, b, bp) => ({ a: { switch: a, port: ap }, b: { switch: b, port: bp }, cost: 1, weight: 1, up: true, cut: false, raised: 0 });
 
 function cabled(switches, pairs) {
   const next = new Map(switches.map((each) => [each.name, 1]));

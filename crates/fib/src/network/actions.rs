@@ -11,7 +11,6 @@
 use super::values::interim_actions;
 use super::{Draft, Effects, Network};
 use crate::designs::ViewUpdates;
-use crate::messages::Body;
 use crate::topology::NodeId;
 
 impl Network {
@@ -49,20 +48,20 @@ impl Network {
             if switch.actions == actions && !is_displaced {
                 continue;
             }
-            switch.actions = actions.clone();
+            switch.actions = actions;
             switch.actions_version += if is_displaced { 2 } else { 1 };
             if switch.attached {
                 // Where values get another meaning, they drop until no cells have them with the former one.
                 let held = switch.held_back.take().unwrap_or(before);
-                let interim = interim_actions(&switch.values, &actions, held);
+                let interim = interim_actions(&switch.values, &switch.actions, held);
                 let phase = if interim.is_some() { 2 } else { 0 };
                 if interim.is_some() && self.tables[&switch.table].control.is_behind() {
                     switch.held_back = Some(held);
                     self.holds_back = true;
                 } else {
-                    draft.send(phase, node, Body::Actions { version: switch.actions_version, actions });
+                    draft.send(phase, node, switch.actions_body());
                 }
-                interim.into_iter().for_each(|interim| draft.send(0, node, interim));
+                interim.into_iter().for_each(|interim| draft.send(0, node, switch.known(interim)));
             }
             draft.row(self.switch_row(node));
         }
@@ -78,8 +77,7 @@ impl Network {
                 self.holds_back = true;
             } else {
                 switch.held_back = None;
-                let actions = Body::Actions { version: switch.actions_version, actions: switch.actions.clone() };
-                draft.send(u32::MAX, *node, actions);
+                draft.send(u32::MAX, *node, switch.actions_body());
             }
         }
     }

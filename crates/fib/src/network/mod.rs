@@ -45,6 +45,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod values;
+mod weights;
 mod wiring;
 
 pub use error::NetworkError;
@@ -60,7 +61,7 @@ use crate::messages::{Body, Held, Message, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
 use crate::rib::{Attachment, Rib};
-use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError};
+use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError, Wanted, check_weight};
 use lookup::base::part::HeldPart;
 use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -202,6 +203,8 @@ struct Switch {
     /// The version before those action tables in which values have another meaning, while cells without the former one could not be
     /// made: until they are, the switch has a table in which these values drop.
     held_back: Option<u64>,
+    /// Whether it knows weights of ways. What it is sent depends on this, and no version does.
+    weighs: bool,
     attached: bool,
     acknowledged: u64,
 }
@@ -377,6 +380,7 @@ impl Network {
                 actions: vec![Action::Drop],
                 actions_version: 1,
                 held_back: None,
+                weighs: true,
                 attached: false,
                 acknowledged: 0,
             },
@@ -415,24 +419,29 @@ impl Network {
     /// # Errors
     /// [`NetworkError::PortOfHosts`], [`NetworkError::TooManyActions`] (port mode), [`TopologyError`]; unchanged.
     pub fn add_link(&mut self, one: End, other: End, cost: u32) -> Result<Effects, NetworkError> {
-        self.join(one, other, cost, true)
+        self.add_link_as(one, other, Wanted { cost, ..Wanted::default() })
     }
 
     /// As [`Network::add_link`], for a link that carries no frames yet.
     /// # Errors
     /// As [`Network::add_link`].
     pub fn add_link_down(&mut self, one: End, other: End, cost: u32) -> Result<Effects, NetworkError> {
-        self.join(one, other, cost, false)
+        self.add_link_as(one, other, Wanted { cost, up: false, ..Wanted::default() })
     }
 
-    fn join(&mut self, one: End, other: End, cost: u32, up: bool) -> Result<Effects, NetworkError> {
+    /// As [`Network::add_link`], for a link as it is wanted.
+    /// # Errors
+    /// As [`Network::add_link`].
+    pub fn add_link_as(&mut self, one: End, other: End, wanted: Wanted) -> Result<Effects, NetworkError> {
         let mut draft = Draft::default();
-        let link = self.connect(one, other, cost, up, &mut draft)?;
+        let link = self.connect(one, other, wanted, &mut draft)?;
         Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
     }
 
     /// Adds a link; the routes stay.
-    fn connect(&mut self, one: End, other: End, cost: u32, up: bool, draft: &mut Draft) -> Result<Link, NetworkError> {
+    fn connect(&mut self, one: End, other: End, wanted: Wanted, draft: &mut Draft) -> Result<Link, NetworkError> {
+        let Wanted { cost, weight, up } = wanted;
+        check_weight(weight)?;
         for end in [one, other] {
             if self.host_ports.contains(&end) {
                 return Err(NetworkError::PortOfHosts { end });
@@ -447,7 +456,8 @@ impl Network {
             self.topology.remove_link(link.a)?;
             return Err(error);
         }
-        let link = self.topology.set_up(link.a, up)?;
+        self.topology.set_up(link.a, up)?;
+        let link = self.topology.set_weight(link.a, weight)?;
         draft.row(Row::Link(link));
         Ok(link)
     }

@@ -69,6 +69,7 @@ impl Network {
                         local: Held { version: row.local_version, digest: 0 },
                         values: Indices::from_slots(network.settings.value_bits, row.values),
                         actions: Vec::new(),
+                        weighs: true,
                         actions_version: row.actions_version,
                         held_back: None,
                         attached: false,
@@ -100,6 +101,7 @@ impl Network {
             network.topology.set_up(link.a, link.up)?;
             network.topology.set_cut(link.a, link.cut)?;
             network.topology.set_raised(link.a, link.raised)?;
+            network.topology.set_weight(link.a, link.weight)?;
         }
         if egress.keys().copied().ne(1..=egress.len() as u16) {
             return Err(RestoreError::Gap { what: "egress indices" });

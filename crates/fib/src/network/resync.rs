@@ -184,9 +184,10 @@ impl Network {
                 let version = if is_forgotten { 0 } else { report.actions.version };
                 Some(Body::Actions { version, actions: vec![Action::Drop; switch.actions.len()] })
             } else {
-                interim_actions(&switch.values, &switch.actions, report.actions.version)
+                let interim = interim_actions(&switch.values, &switch.actions, report.actions.version);
+                interim.map(|interim| switch.known(interim))
             };
-            let actions = Piece::Body(Body::Actions { version: actions.version, actions: switch.actions.clone() });
+            let actions = Piece::Body(switch.actions_body());
             // What values mean now comes after the cells if some of these may have them with another meaning.
             match interim.filter(|_| !cells.is_empty()) {
                 Some(interim) => (before_cells, last) = (Some(interim), Some(actions)),

@@ -67,7 +67,8 @@ impl Network {
 
     pub(super) fn held_actions(&self, node: NodeId) -> Held {
         let switch = &self.switches[&node];
-        Held { version: switch.actions_version, digest: actions_digest(&switch.actions) }
+        let digest = actions_digest(&switch.known_actions());
+        Held { version: switch.actions_version, digest }
     }
 
     pub(super) fn valid_entries(&self, tenants: &Tenants) -> impl Iterator<Item = (Name, Option<IpAddr>)> {

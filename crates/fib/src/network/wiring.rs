@@ -5,7 +5,7 @@
 use super::{Draft, Effects, Network, NetworkError};
 use crate::durable::{Row, Tenants};
 use crate::mistakes::{Mistake, mistaken};
-use crate::topology::{End, Link, NodeId};
+use crate::topology::{End, Link, NodeId, Wanted};
 use std::collections::BTreeMap;
 
 impl Network {
@@ -36,19 +36,19 @@ impl Network {
         Ok((ids, effects))
     }
 
-    /// As [`Network::add_link`] for many, each with its cost and whether it is up, all or none.
+    /// As [`Network::add_link_as`] for many, all or none.
     ///
     /// Cost: as for one, plus O(log E) per link.
     /// # Errors
     /// Those of the first link that is refused; unchanged.
-    pub fn add_links(&mut self, links: &[(End, End, u32, bool)]) -> Result<Effects, NetworkError> {
+    pub fn add_links(&mut self, links: &[(End, End, Wanted)]) -> Result<Effects, NetworkError> {
         let ends = links.iter().flat_map(|(one, other, ..)| [one.node, other.node]);
         let values: BTreeMap<NodeId, _> =
             ends.filter_map(|node| Some((node, self.switches.get(&node)?.values.clone()))).collect();
         let mut draft = Draft::default();
         let mut made: Vec<Link> = Vec::with_capacity(links.len());
-        for (one, other, cost, up) in links {
-            match self.connect(*one, *other, *cost, *up, &mut draft) {
+        for (one, other, wanted) in links {
+            match self.connect(*one, *other, *wanted, &mut draft) {
                 Ok(link) => made.push(link),
                 Err(error) => {
                     for link in made {

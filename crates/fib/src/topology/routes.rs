@@ -10,6 +10,9 @@
 //! and a link that comes or goes moves only the destinations that use it. Of more than [`MAX_WAYS`], the first by that hash are taken,
 //! among the first 64 ports of the switch.
 //!
+//! **Weights** of links divide flows among ways, and decide nothing else: not which ways there are, nor which one is taken where flows
+//! are not spread. The weight of a way is that of its first link, whatever lies behind the neighbour.
+//!
 //! **Alternates** are loop-free (RFC 5286, inequality 1): a neighbour from which the shortest path to the destination does not
 //! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and nobody else knows, what S sends to N arrives.
 //! Not every pair has one: in a ring, those on the near half have none. Of several, one at another neighbour than the next hop's
@@ -85,6 +88,13 @@ impl Topology {
         let far_ports: Vec<Vec<PortId>> = ids
             .iter()
             .map(|id| self.links_of(*id).filter(|(.., link)| link.carries()).map(|(_, far, _)| far.port).collect())
+            .collect();
+        let weights = ids
+            .iter()
+            .map(|id| {
+                let first = self.links_of(*id).filter(|(.., link)| link.carries()).take(MAX_COMMON);
+                first.map(|(.., link)| link.weight).collect()
+            })
             .collect();
         let n = ids.len();
         let mut next = vec![None; n * n];
@@ -189,7 +199,7 @@ impl Topology {
             }
         }
         let ports = neighbours.iter().map(|of| of.iter().take(MAX_COMMON).map(|(port, ..)| *port).collect()).collect();
-        Routes { index, next, ways, ports, alternate, of_ports, hops, most_hops }
+        Routes { index, next, ways, ports, weights, alternate, of_ports, hops, most_hops }
     }
 }
 
@@ -313,6 +323,8 @@ pub struct Routes {
     ways: Vec<u64>,
     /// The first ports of each switch with a link that carries frames.
     ports: Vec<Box<[PortId]>>,
+    /// The weights of their links.
+    weights: Vec<Box<[u8]>>,
     alternate: Vec<Option<PortId>>,
     /// The alternates that ports have for all destinations together.
     of_ports: BTreeMap<(NodeId, PortId), PortId>,
@@ -340,8 +352,9 @@ impl Routes {
         if set == 0 {
             return None;
         }
-        let ports = (0..).zip(&self.ports[pair / self.index.len()]);
-        Ways::new(ports.filter(|(k, _)| set >> k & 1 != 0).map(|(_, port)| *port))
+        let at = pair / self.index.len();
+        let ports = self.ports[at].iter().copied().zip(self.weights[at].iter().copied());
+        Ways::weighed((0..).zip(ports).filter(|(k, _)| set >> k & 1 != 0).map(|(_, way)| way))
     }
 
     /// A port, with an alternate for all that leaves by it, if there is one.
@@ -525,6 +538,29 @@ mod tests {
         assert_eq!((hop.ways, hop.alternate), (Ways::new([PortId(0), PortId(1)]), Some(PortId(3))));
         let by_two = |routes: &Routes| routes.leads(end(0, 2), Some(NodeId(2)));
         assert!(by_two(&square(1)) && !by_two(&square(2)));
+    }
+
+    #[test]
+    fn weights_divide_flows_among_ways_and_choose_none() {
+        let mut topology = net(4, &[], &[(0, 1, 1), (1, 3, 1), (0, 2, 1), (2, 3, 1), (0, 3, 3), (0, 1, 1)]);
+        let before = topology.routes();
+        topology.set_weight(end(1, 0), 12).unwrap();
+        topology.set_weight(end(2, 2), 4).unwrap();
+        topology.set_weight(end(0, 5), 8).unwrap();
+        // Beyond the neighbour, and of a longer path: both say nothing.
+        topology.set_weight(end(1, 1), 60).unwrap();
+        topology.set_weight(end(0, 4), 64).unwrap();
+        let routes = topology.routes();
+        let hop = |routes: &Routes, from, to| routes.hop(NodeId(from), NodeId(to)).unwrap();
+        let ways = Ways::weighed([(PortId(0), 3), (PortId(2), 1), (PortId(5), 2)]);
+        assert_eq!(hop(&routes, 0, 3).ways, ways);
+        // In both directions.
+        assert_eq!(hop(&routes, 1, 0).ways, Ways::weighed([(PortId(0), 3), (PortId(5), 2)]));
+        for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (NodeId(from), NodeId(to)))) {
+            let evened = |hop: Hop| Hop { ways: hop.ways.map(Ways::evened), ..hop };
+            assert_eq!(routes.hop(from, to).map(evened), before.hop(from, to), "{from} to {to}");
+        }
+        assert!(!routes.same_paths(&before) && !routes.differs_from(&before));
     }
 
     /// Spines 0 to 3, leaves 4 to 7: each spine goes round a cut by a leaf, which goes on by another spine.

@@ -1,6 +1,7 @@
 //! The network, the controller, and the order of events.
 
 use super::{How, Mutant, Outcome, Scenario, Stage, Violation};
+use crate::network::Edge;
 use api::seam;
 use controller::kit::Trunks;
 use fib::action::PortId;
@@ -8,7 +9,7 @@ use fib::messages::Body;
 use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, NetworkError, Settings};
 use fib::rib::Attachment;
-use fib::topology::{End, NodeId};
+use fib::topology::{End, NodeId, Wanted};
 use lookup::hash::{Rng, SecretKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -116,8 +117,14 @@ impl<'a> World<'a> {
         };
         let ends: Vec<_> = graph.edges.iter().map(|edge| [port(edge.a), port(edge.b)]).collect();
         let end = |(node, port): (usize, PortId)| End { node: nodes[node], port };
-        let links: Vec<_> =
-            ends.iter().zip(&graph.edges).map(|([a, b], edge)| (end(*a), end(*b), edge.cost, true)).collect();
+        // In half of the runs flows are divided unevenly.
+        let weight = |i: usize| if scenario.seed & 1 == 0 { 1 } else { 1 + (i % 3) as u8 };
+        let wanted = |(i, edge): (usize, &Edge)| Wanted { cost: edge.cost, weight: weight(i), up: true };
+        let links: Vec<_> = ends
+            .iter()
+            .zip(graph.edges.iter().enumerate())
+            .map(|([a, b], edge)| (end(*a), end(*b), wanted(edge)))
+            .collect();
         network.add_links(&links).map_err(|error| refused(&error))?;
         let edge: Vec<usize> = (0..n).filter(|node| !scenario.core.contains(node)).collect();
         let hosts: Vec<End> = edge.iter().map(|node| end((*node, HOST))).collect();

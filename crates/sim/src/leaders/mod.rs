@@ -26,6 +26,7 @@ use etcd::{Etcd, Reached, STEP_MS};
 use fib::action::PortId;
 use fib::durable::VIEW;
 use fib::network::Settings;
+use fib::topology::Wanted;
 use lookup::hash::SecretKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -570,8 +571,8 @@ fn set_up(shell: &mut Shell) -> bool {
     let hosts = (0..N_HOSTS).map(|i| (format!("h{i}"), place(i % 3, 10 + i as u16))).collect();
     let changes = [
         Change::AddSwitches { names: (0..3).map(|i| format!("s{i}")).collect() },
-        Change::AddLink { a: place(0, 1), b: place(1, 1), cost: 1, up: true },
-        Change::AddLink { a: place(1, 2), b: place(2, 1), cost: 1, up: true },
+        Change::AddLink { a: place(0, 1), b: place(1, 1), wanted: Wanted::default() },
+        Change::AddLink { a: place(1, 2), b: place(2, 1), wanted: Wanted::default() },
         Change::AddHosts { hosts },
     ];
     // What an earlier leader made is refused.

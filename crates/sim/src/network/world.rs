@@ -6,7 +6,7 @@ use fib::messages::{Body, Message, ValueMode};
 use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, NetworkError, Settings};
 use fib::rib::Attachment;
-use fib::topology::{End, NodeId};
+use fib::topology::{End, NodeId, Wanted};
 use lookup::hash::{Rng, SecretKey};
 
 /// First host port of a switch; links have the ports from 1 up to here.
@@ -106,7 +106,11 @@ impl World {
             ports[node] += 1;
             End { node: nodes[node], port: PortId(ports[node]) }
         };
-        let links: Vec<_> = graph.edges.iter().map(|edge| (end(edge.a), end(edge.b), edge.cost, true)).collect();
+        let links: Vec<_> = graph
+            .edges
+            .iter()
+            .map(|edge| (end(edge.a), end(edge.b), Wanted { cost: edge.cost, ..Wanted::default() }))
+            .collect();
         network.add_links(&links)?;
         let hosts = |node: &usize| {
             let node = nodes[*node];

@@ -6,7 +6,7 @@ use controller::change::{Change, Changed, Place, Record, Refusal};
 use controller::kit::{Answer, Sight};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
-use fib::topology::End;
+use fib::topology::{End, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that come, move and go.
@@ -185,7 +185,7 @@ impl System {
     fn add_link(&mut self, i: usize) {
         let next = (i + 1) % self.scenario.switches;
         let fact = (self.facts.link(i), 2);
-        self.ask(Change::AddLink { a: place(i, 1), b: place(next, 2), cost: 1, up: true }, vec![fact]);
+        self.ask(Change::AddLink { a: place(i, 1), b: place(next, 2), wanted: Wanted::default() }, vec![fact]);
     }
 
     fn add_hosts(&mut self, i: usize) {
@@ -218,7 +218,8 @@ impl System {
             0..3 => self.put(NAMES as u64 / 2),
             3..6 => {
                 let (link, up) = (self.random.below(n as u64) as usize, !self.chance(40));
-                let change = Change::SetLink { end: place(link, 1), cost: None, raised: None, up: Some(up) };
+                let weight = Some(1 + (self.requests_left % 3) as u8);
+                let change = Change::SetLink { end: place(link, 1), cost: None, weight, raised: None, up: Some(up) };
                 self.ask(change, vec![(self.facts.link(link), 1 + u64::from(up))]);
             }
             6 => {

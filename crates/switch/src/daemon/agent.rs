@@ -510,6 +510,7 @@ async fn session<T: Tables>(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         says_log: true,
         takes_groups: true,
+        weighs_ways: true,
         subscriptions: shared.groups.subscriptions().map(|_| shared.subscriptions.borrow().clone()),
         process: process(),
     };

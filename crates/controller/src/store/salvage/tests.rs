@@ -5,6 +5,7 @@ use super::*;
 use crate::change::{Change, Place, Record, State};
 use crate::store::{SqliteStore, Store};
 use fib::action::PortId;
+use fib::topology::Wanted;
 use lookup::hash::SecretKey;
 use lookup::testkit::{Rng, seed};
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ impl Site {
             site.change(Change::AddSwitch { name: format!("s{switch}"), tenants: vec![] });
         }
         for switch in 1..4 {
-            site.change(Change::AddLink { a: place(switch - 1, 1), b: place(switch, 2), cost: 1, up: true });
+            site.change(Change::AddLink { a: place(switch - 1, 1), b: place(switch, 2), wanted: Wanted::default() });
         }
         let hosts = (0..12).map(|i| (format!("h{i}"), place(i % 4, 10 + i as u16))).collect();
         site.change(Change::AddHosts { hosts });

@@ -64,7 +64,7 @@ fn switch_that_connects_again_as_a_rekey_ends_is_answered_once_and_followed() {
     drain(&mut bench, &mut first, &mut replica);
     bench.writer.begin_rekey(Some(oneshot::channel().0));
     assert!(bench.writer.rekey.is_some());
-    let mut second = bench.writer.attach("s1", replica.report()).unwrap();
+    let mut second = bench.writer.attach("s1", replica.report(), true).unwrap();
     while bench.writer.rekey.is_some() {
         bench.writer.go_on_with_rekey(usize::MAX).unwrap();
     }

@@ -13,7 +13,7 @@ fn change(random: &mut Random, network: &Network, step: usize) -> Option<Change>
     let hosts: Vec<End> = network.host_ports().collect();
     let links: Vec<Link> = network.topology().links().copied().collect();
     let at = random.pick(&hosts)?;
-    Some(match random.below(20) {
+    Some(match random.below(21) {
         0..9 => {
             let (name, attachment) = (mac(random.below(400)), Attachment::new(at.node, at.port));
             Box::new(move |network| network.set_name(&name, attachment))
@@ -35,6 +35,10 @@ fn change(random: &mut Random, network: &Network, step: usize) -> Option<Change>
         18 => {
             let (link, cost) = (random.pick(&links)?, 1 + random.below(3) as u32);
             Box::new(move |network| network.set_link_cost(link.a, cost))
+        }
+        19 => {
+            let (link, weight) = (random.pick(&links)?, 1 + random.below(3) as u8);
+            Box::new(move |network| network.set_link_weight(link.a, weight))
         }
         // Where values are few, the ports of hosts take them from destinations, and give them back.
         _ if random.below(3) == 0 => Box::new(move |network| network.remove_host_port(at)),

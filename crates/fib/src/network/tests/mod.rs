@@ -10,6 +10,7 @@ mod protocol;
 mod rates;
 mod salvage;
 mod values;
+mod weights;
 mod wiring;
 
 use super::*;
@@ -82,8 +83,9 @@ fn operate(seed: u64, settings: Settings, designs: &[[&'static Design; 2]], step
             }
             29 => {
                 let Some(link) = random.pick(&links) else { continue };
-                let cost = 1 + random.below(3) as u32;
+                let (cost, weight) = (1 + random.below(3) as u32, [1, 1, 2, 64][random.below(4)]);
                 lab.change(|net| net.set_link_cost(link.b, cost));
+                lab.change(|net| net.set_link_weight(link.a, weight));
             }
             30 if nodes.len() < 7 => {
                 let tenants = if random.below(2) == 0 { Tenants::All } else { Tenants::Only([1, 2].into()) };

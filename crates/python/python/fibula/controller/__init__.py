@@ -439,30 +439,32 @@ class LinkSet:
         """All links, cables that were found, and what is wrong."""
         return records.of(Links, await self._controller._ask("ListLinks", "ListLinksRequest"))
 
-    async def add(self, a: Port, b: Port, *, cost: int = 1) -> Changed:
+    async def add(self, a: Port, b: Port, *, cost: int = 1, weight: int = 1) -> Changed:
         """Adds a link between two ports."""
-        link = wire.message("Link", a=_end(a), b=_end(b), cost=cost, up=True)
+        link = wire.message("Link", a=_end(a), b=_end(b), cost=cost, weight=weight, up=True)
         return records.of(Changed, await self._controller._send("AddLink", link))
 
-    async def add_many(self, links: Iterable[tuple[Port, Port]], *, cost: int = 1) -> Changed:
-        """Adds links of one cost, all in one transaction."""
-        given = [wire.message("Link", a=_end(a), b=_end(b), cost=cost, up=True) for a, b in links]
+    async def add_many(self, links: Iterable[tuple[Port, Port]], *, cost: int = 1, weight: int = 1) -> Changed:
+        """Adds links of one cost and weight, all in one transaction."""
+        given = [wire.message("Link", a=_end(a), b=_end(b), cost=cost, weight=weight, up=True) for a, b in links]
         return await self._controller._change("AddLinks", "LinkList", links=given)
 
-    async def set(self, end: Port, *, cost: Optional[int] = None, up: Optional[bool] = None) -> Changed:
-        """Changes cost or state."""
-        if cost is None and up is None:
-            raise ValueError("say what to change: cost or up")
-        given = {key: value for key, value in (("cost", cost), ("up", up)) if value is not None}
+    async def set(
+        self, end: Port, *, cost: Optional[int] = None, weight: Optional[int] = None, up: Optional[bool] = None
+    ) -> Changed:
+        """Changes cost, weight or state."""
+        given = {key: value for key, value in (("cost", cost), ("weight", weight), ("up", up)) if value is not None}
+        if not given:
+            raise ValueError("say what to change: cost, weight or up")
         return await self._controller._change("SetLink", "SetLinkRequest", end=_end(end), **given)
 
     async def remove(self, end: Port) -> Changed:
         """Removes a link."""
         return await self._controller._change("RemoveLink", "RemoveLinkRequest", end=_end(end))
 
-    async def accept(self, *, cost: int = 1) -> Changed:
-        """Adds all links that were found, with this cost."""
-        return await self._controller._change("AcceptLinks", "AcceptLinksRequest", cost=cost)
+    async def accept(self, *, cost: int = 1, weight: int = 1) -> Changed:
+        """Adds all links that were found, with this cost and weight."""
+        return await self._controller._change("AcceptLinks", "AcceptLinksRequest", cost=cost, weight=weight)
 
     async def drain(self, end: Port, *, undo: bool = False) -> Drained:
         """Takes all paths off a link without losing a frame, or takes it into use again."""

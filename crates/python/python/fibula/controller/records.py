@@ -153,7 +153,10 @@ class Verified:
 
 @dataclass(frozen=True)
 class Link:
-    """A cable between two switches. `cut`: its ends found that it carries no frames; `raised`: it is drained."""
+    """A cable between two switches. `cut`: its ends found that it carries no frames; `raised`: it is drained.
+
+    `weight`: how many flows it gets beside others on paths of the same length; `None`: the controller knows no weights.
+    """
 
     a: End
     b: End
@@ -161,6 +164,7 @@ class Link:
     up: bool
     cut: bool
     raised: int
+    weight: Optional[int]
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ impl Controller {
     }
 
     pub(super) fn set_link(&mut self, runtime: &Runtime, end: LinkEnd, up: bool) -> Result<(), BenchError> {
-        let request = SetLinkRequest { end: Some(end), cost: None, raised: None, up: Some(up) };
+        let request = SetLinkRequest { end: Some(end), up: Some(up), ..SetLinkRequest::default() };
         runtime.block_on(self.client.set_link(request)).map(drop).map_err(|error| failed("a link", &error))
     }
 
