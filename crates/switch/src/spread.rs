@@ -9,27 +9,69 @@
 //! Of n ways each has a share of 1/n, give or take 10 % of that or less. Every data plane hashes with a number of its own: if
 //! neighbours chose alike, all flows that the first sends to the second would go the same way from there.
 //!
-//! Cost: two mixes of a word for IPv4, five for IPv6, the headers parsed again, and one read of a table of 512 bytes. Making the table
-//! takes 512 mixes a way, by each worker, when a table of actions is new or a link changes; a controller that sends 65,535 different
-//! sets of ways makes a worker spend 32 MiB and some tenths of a second.
+//! Where ways have weights, the hash u of slot and port, as a fraction of 1, is taken for a time -ln(u) / weight, and a slot has the way
+//! whose time is the shortest. Such times are distributed exponentially, and the first is the one of a way with a probability of its
+//! weight over the sum of all. Weights that are all the same give the table without weights. When a weight grows flows move to this
+//! way alone, and when it shrinks from it alone, whatever the others are. Only ratios count, so it does not matter that those of an
+//! action are reduced. To hash each way as many times as it weighs would need no logarithm, but 512 × 64 mixes a way, and a ratio that is
+//! reduced would move flows. A share is that of 512 slots, give or take its root: a way with less than 1 % may have none.
+//!
+//! Cost: two mixes of a word for IPv4, five for IPv6, the headers parsed again, and one read of a table of 512 bytes, with weights or
+//! without. Making the table takes 512 mixes a way, by each worker, when a table of actions is new or a link changes; a controller
+//! that sends 65,535 different sets of ways makes a worker spend 32 MiB and some tenths of a second. Where weights differ, whatever they
+//! are, it takes 512 divisions a way, which is no longer; and, for all sets together, 4 KiB and 512 logarithms a port, some 10 µs.
 
 use crate::parse::{self, Network};
-use fib::action::PortId;
+use arrayvec::ArrayVec;
+use fib::action::{MAX_WAYS, PortId};
 use lookup::hash::mix64;
+use std::collections::BTreeMap;
 
 const SLOT_BITS: u32 = 9;
+const N: usize = 1 << SLOT_BITS;
+
+/// A port that leads to a destination.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Way {
+    pub(crate) id: PortId,
+    /// Among the ports of a worker.
+    pub(crate) index: u8,
+    /// At least 1.
+    pub(crate) weight: u16,
+}
 
 /// The ports of slots, by their indices among the ports of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slots([u8; 1 << SLOT_BITS]);
+pub(crate) struct Slots([u8; N]);
 
 impl Slots {
     /// Spreads flows over ports, by ids and indices. Ids decide, so that workers with other ports choose alike.
     /// # Panics
     /// When there is none.
     pub(crate) fn new(ways: &[(PortId, u8)]) -> Self {
-        let weight = |slot: usize, (port, _): &(PortId, u8)| (mix64(mix64(slot as u64 + 1) ^ u64::from(port.0)), *port);
-        Self(std::array::from_fn(|slot| ways.iter().max_by_key(|way| weight(slot, way)).expect("a way").1))
+        let key = |slot: usize, (id, _): &(PortId, u8)| (hash(slot, *id), *id);
+        Self(std::array::from_fn(|slot| ways.iter().max_by_key(|way| key(slot, way)).expect("a way").1))
+    }
+
+    /// As [`Slots::new`], each port for as many flows as its weight says.
+    /// # Panics
+    /// When there is none.
+    pub(crate) fn weighed(ways: &[Way], times: &mut Times) -> Self {
+        if ways.iter().all(|way| way.weight == ways[0].weight) {
+            let ways: ArrayVec<_, MAX_WAYS> = ways.iter().map(|way| (way.id, way.index)).collect();
+            return Self::new(&ways);
+        }
+        ways.iter().for_each(|way| times.find(way.id));
+        let timed: ArrayVec<(&Way, &[f64; N]), MAX_WAYS> = ways.iter().map(|way| (way, &*times.0[&way.id])).collect();
+        Self(std::array::from_fn(|slot| {
+            let keyed = timed.iter().map(|(way, times)| (times[slot] / f64::from(way.weight), *way));
+            let first = keyed.min_by(|(a, one), (b, other)| {
+                // Of hashes that are the same as fractions, the larger one comes first, as without weights.
+                let others = || (hash(slot, other.id), other.id).cmp(&(hash(slot, one.id), one.id));
+                a.total_cmp(b).then_with(others)
+            });
+            first.expect("a way").1.index
+        }))
     }
 
     /// The port that a flow takes.
@@ -49,6 +91,27 @@ impl Slots {
     fn slot(flow: u64) -> usize {
         (flow >> (u64::BITS - SLOT_BITS)) as usize
     }
+}
+
+/// The times of ports that have been found, by slots. They serve all tables that are made together.
+#[derive(Default)]
+pub(crate) struct Times(BTreeMap<PortId, Box<[f64; N]>>);
+
+impl Times {
+    fn find(&mut self, id: PortId) {
+        self.0.entry(id).or_insert_with(|| Box::new(std::array::from_fn(|slot| time(hash(slot, id)))));
+    }
+}
+
+fn hash(slot: usize, id: PortId) -> u64 {
+    mix64(mix64(slot as u64 + 1) ^ u64::from(id.0))
+}
+
+/// The time that a hash stands for, of weight 1: the larger, the shorter.
+fn time(hash: u64) -> f64 {
+    // Between 0 and 1, and neither.
+    let fraction = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    -fraction.ln()
 }
 
 /// The hash of the flow of a frame, whose EtherType is at `type_at`.
@@ -105,6 +168,66 @@ mod tests {
             assert!((15..=80).contains(&n), "{index}: {n} of some 128");
         }
         assert_eq!(Slots::new(&ways[..1]).other(0), 0);
+    }
+
+    /// Ports 1, 2, ... with these weights.
+    fn weighed(weights: &[u16]) -> Slots {
+        let way = |(index, weight): (u8, &u16)| Way { id: PortId(u16::from(index)), index, weight: *weight };
+        Slots::weighed(&(1..).zip(weights).map(way).collect::<Vec<_>>(), &mut Times::default())
+    }
+
+    fn share(slots: &Slots, index: u8) -> usize {
+        slots.0.iter().filter(|at| **at == index).count()
+    }
+
+    #[test]
+    fn ways_have_shares_as_their_weights_say() {
+        for weights in [&[3, 1][..], &[1, 3], &[1, 64], &[5, 1, 1, 2, 1, 1, 1, 4], &[1024, 1, 512], &[8, 2]] {
+            let (slots, sum) = (weighed(weights), f64::from(weights.iter().sum::<u16>()));
+            for (index, weight) in (1..).zip(weights) {
+                let part = f64::from(*weight) / sum;
+                let (mean, deviation) = (512.0 * part, (512.0 * part * (1.0 - part)).sqrt());
+                let got = share(&slots, index) as f64;
+                assert!((got - mean).abs() <= 4.0 * deviation, "{weights:?}: {got} slots of {mean:.0} for {weight}");
+            }
+        }
+        // Of one weight, whatever it is: as without weights.
+        let ports: Vec<(PortId, u8)> = (1..=5).map(|index| (PortId(u16::from(index)), index)).collect();
+        assert_eq!((weighed(&[1; 5]), weighed(&[1024; 5])), (Slots::new(&ports), Slots::new(&ports)));
+        assert_eq!(weighed(&[7]), Slots([1; 512]));
+        // Ratios count.
+        assert_eq!(weighed(&[6, 2, 4]), weighed(&[3, 1, 2]));
+        assert!(weighed(&[3, 1, 2]) != weighed(&[3, 1, 1]));
+    }
+
+    #[test]
+    fn only_flows_that_must_move_do_so_when_a_weight_changes_or_a_way_goes() {
+        let moved = |before: &[u16], after: &[u16]| {
+            let (before, after) = (weighed(before), weighed(after));
+            let moved = before.0.into_iter().zip(after.0).filter(|(before, after)| before != after);
+            moved.collect::<Vec<_>>()
+        };
+        // To the one whose weight grows, also where the others' are not 1, and where weights were all the same.
+        for (before, after) in [([3, 1, 2], [3, 4, 2]), ([1, 1, 1], [1, 2, 1]), ([2, 1, 2], [2, 2, 2])] {
+            let moved = moved(&before, &after);
+            assert!(moved.iter().all(|(_, to)| *to == 2) && moved.len() > 20, "{before:?} to {after:?}: {moved:?}");
+        }
+        // From the one whose weight shrinks, to all others.
+        let shrinks = moved(&[4, 8, 2], &[4, 2, 2]);
+        assert!(
+            shrinks.iter().all(|(from, _)| *from == 2)
+                && [1, 3].iter().all(|to| shrinks.iter().any(|(_, at)| at == to))
+        );
+        // What is left has weights that are reduced.
+        let whole = weighed(&[4, 2, 3]);
+        let less = weighed(&[2, 1]);
+        assert!(whole.0.iter().zip(&less.0).all(|(whole, less)| if *whole == 3 {
+            less != whole
+        } else {
+            less == whole
+        }));
+        let two = weighed(&[2, 2, 1]);
+        assert!(two.0.iter().zip(&weighed(&[1, 1]).0).all(|(two, less)| *two == 3 || less == two));
     }
 
     fn udp4() -> Vec<u8> {

@@ -239,6 +239,53 @@ fn flows_are_spread_over_ways_and_only_those_of_a_trunk_that_is_down_move() {
 }
 
 #[test]
+fn ways_have_flows_as_they_weigh_and_a_bundle_as_often_as_it_has_members() {
+    const FLOWS: u16 = 600;
+    let mut rig = Rig::new(NameKind::Mac);
+    let weigh = |rig: &mut Rig, eight, nine| {
+        let ways = Ways::weighed([(PortId(TRUNK_8), eight), (PortId(TRUNK_9), nine)]).unwrap();
+        rig.writer.set_actions(&[Action::Drop, Action::Spread { ways, alternate: None }]);
+        trunks_of_flows(rig, FLOWS)
+    };
+    rig.writer.valid().put(mac(5), None);
+    rig.route(&mac(5), 1);
+    let links = rig.monitor.links().clone();
+    let index = |id| rig.monitor.trunks().find(|(_, port, _)| *port == PortId(id)).unwrap().0;
+    let (eight, nine) = (index(TRUNK_8), index(TRUNK_9));
+    let by_eight = |trunks: &[u16]| trunks.iter().filter(|trunk| **trunk == TRUNK_8).count();
+    /// Flows that moved, all of them to this trunk.
+    #[track_caller]
+    fn moved(before: &[u16], after: &[u16], to: u16) -> usize {
+        let moved: Vec<u16> = before.iter().zip(after).filter(|(a, b)| a != b).map(|(_, to)| *to).collect();
+        assert!(moved.iter().all(|trunk| *trunk == to), "{moved:?}");
+        moved.len()
+    }
+
+    let even = weigh(&mut rig, 1, 1);
+    assert_eq!(weigh(&mut rig, 64, 64), even);
+    // Three quarters of 600, and six standard deviations, of the slots and of the flows together.
+    let three = weigh(&mut rig, 3, 1);
+    assert!((355..=545).contains(&by_eight(&three)), "{} of {FLOWS}", by_eight(&three));
+    assert!(moved(&even, &three, TRUNK_8) > 30);
+    // The other one is a bundle now: 3 to 3.
+    links.set_members(nine, 3);
+    let bundle = trunks_of_flows(&mut rig, FLOWS);
+    assert_eq!(bundle, even);
+    // One of its members goes, and comes back.
+    links.set_members(nine, 2);
+    let two = trunks_of_flows(&mut rig, FLOWS);
+    assert!(moved(&bundle, &two, TRUNK_8) > 10 && by_eight(&two) < by_eight(&three));
+    links.set_members(nine, 3);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), even);
+    // A way that is down, and one that is a bundle of one.
+    links.set_down(eight, true);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), vec![TRUNK_9; FLOWS.into()]);
+    links.set_down(eight, false);
+    links.set_members(nine, 1);
+    assert_eq!(trunks_of_flows(&mut rig, FLOWS), three);
+}
+
+#[test]
 fn hellos_leave_by_their_trunk_and_go_no_further_when_they_come() {
     use fibula_switch::links::Hello;
     let mut rig = Rig::new(NameKind::Mac);

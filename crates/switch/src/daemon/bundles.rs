@@ -263,7 +263,12 @@ impl Watched {
     /// Has those who choose ways know whether it leads on.
     pub(super) fn show(&self, links: &Links) {
         if self.is_trunk {
-            links.set_down(self.index, self.aggregate.distributes() == 0);
+            let distributes = self.aggregate.distributes();
+            if distributes != 0 {
+                // One that is down keeps its number: its flows are elsewhere, and come back to as many if all members do.
+                links.set_members(self.index, distributes.count_ones() as u8);
+            }
+            links.set_down(self.index, distributes == 0);
         }
     }
 
@@ -343,6 +348,31 @@ mod tests {
         assert!(!manner.is_active && !manner.is_fast);
         let off = Config::parse(&format!("{GOOD}{TRUNK}lacp = 'off'\n")).unwrap();
         assert_eq!(off.ports[0].bundle.as_ref().unwrap().manner(), None);
+    }
+
+    #[test]
+    fn a_trunk_counts_as_often_as_it_has_members_that_send() {
+        let members = "[[port]]\nid = 3\nrole = 'trunk'\n[port.bundle]\nmembers = ['eth2', 'eth3', 'eth4']\n";
+        let config = Config::parse(&format!("{GOOD}{members}[links]\nhello_ms = 0\n")).unwrap();
+        let named = config.ports[0].devices().map(|device| (device.to_owned(), Vec::new())).collect();
+        let bundle = Arc::new(Bundle::new(PortId(3), port::Role::Trunk, None, named, Arc::default()));
+        let (links, now) = (Links::default(), Instant::now());
+        let mut watched = watch(&config, [(7, &bundle)].into_iter(), 1, now);
+        let mut say = |device: &str, has_carrier: bool| {
+            watched[0].carrier(device, has_carrier, now);
+            watched[0].judge(now);
+            let before = links.version();
+            watched[0].show(&links);
+            (links.n_members(7), links.is_down(7), links.version() != before)
+        };
+        assert_eq!(say("eth2", true), (3, false, true));
+        assert_eq!(say("eth3", false), (2, false, true));
+        assert_eq!(say("eth3", false), (2, false, false), "workers do nothing");
+        assert_eq!(say("eth2", false), (1, false, true));
+        assert_eq!(say("eth4", false), (1, true, true), "it is down");
+        assert_eq!(say("eth2", true), (1, false, true));
+        assert_eq!(say("eth4", true), (2, false, true));
+        assert_eq!(links.n_members(8), 1, "another port counts once");
     }
 
     #[test]

@@ -474,7 +474,7 @@ impl Kernel {
             }
             // The program does not look at flows: all to a destination go one way, and others to others.
             Action::Spread { ways, alternate } => {
-                let turned = ways.iter().cycle().skip(value % ways.len()).take(ways.len());
+                let turned = ways.iter().cycle().skip(ways.place_for(value as u64)).take(ways.len());
                 let open = turned.clone().find(|port| is_open(**port));
                 let is_detour = open.is_none() && alternate.is_some_and(is_open);
                 open.or(turned.clone().next()).filter(|_| !is_detour).map_or(0, |port| to(*port))

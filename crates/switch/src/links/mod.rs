@@ -7,7 +7,7 @@
 //! ```
 //! Each trunk has a [`Session`], which decides from hellos ([`hello`]), the carrier and time whether it is up. None of it is on
 //! the path of other frames: a worker meets a hello where it would drop a multicast, and it looks for hellos to send and for
-//! trunks that went down by one load each a burst.
+//! trunks that went down, or have other members, by one load each a burst.
 //!
 //! The keeper (`daemon::links`) owns the sessions, so they need no lock.
 
@@ -18,7 +18,7 @@ mod session;
 pub use hello::Hello;
 pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -26,11 +26,13 @@ use tokio::sync::Notify;
 const INBOX: usize = 1024;
 
 /// What the keeper and the workers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Links {
     /// The trunks that are down, by their indices among the ports.
     down: [AtomicU64; 4],
-    /// Raised after `down` changed.
+    /// How many members of each trunk send; 0: it is no bundle, or none does.
+    members: [AtomicU8; 256],
+    /// Raised after `down` or `members` changed.
     version: AtomicU32,
     inbox: Mutex<Inbox>,
     heard: Notify,
@@ -47,8 +49,23 @@ struct Inbox {
     lost: u64,
 }
 
+impl Default for Links {
+    fn default() -> Self {
+        Self {
+            down: Default::default(),
+            members: [const { AtomicU8::new(0) }; 256],
+            version: AtomicU32::default(),
+            inbox: Mutex::default(),
+            heard: Notify::default(),
+            outbox: Mutex::default(),
+            is_sending: AtomicBool::default(),
+            tallies: Mutex::default(),
+        }
+    }
+}
+
 impl Links {
-    /// Changes whenever a trunk goes down or comes up.
+    /// Changes whenever a trunk goes down or comes up, or a bundle gets or loses a member that sends.
     #[inline]
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
@@ -65,6 +82,18 @@ impl Links {
         let before =
             if is_down { word.fetch_or(bit, Ordering::Relaxed) } else { word.fetch_and(!bit, Ordering::Relaxed) };
         if (before & bit != 0) != is_down {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// How often a port counts among several ways.
+    pub(crate) fn n_members(&self, index: u8) -> u16 {
+        u16::from(self.members[usize::from(index)].load(Ordering::Relaxed)).max(1)
+    }
+
+    /// Has a bundle count as often among several ways as it has members that send.
+    pub fn set_members(&self, index: u8, n_members: u8) {
+        if self.members[usize::from(index)].swap(n_members, Ordering::Relaxed) != n_members {
             self.version.fetch_add(1, Ordering::Release);
         }
     }

@@ -4,7 +4,7 @@ use super::PortIndex;
 use crate::counters::DropReason;
 use crate::links::Links;
 use crate::port::{Port, Role};
-use crate::spread::Slots;
+use crate::spread::{Slots, Times, Way};
 use api::seam::{Mistake, mistaken};
 use arrayvec::ArrayVec;
 use fib::action::{Action, MAX_WAYS, PortId, Ways};
@@ -39,13 +39,21 @@ pub(super) struct Leads {
 }
 
 impl Leads {
-    /// Finds the leads of a table, unless it is the table of before and no trunk went down or came up.
+    /// Finds the leads of a table, unless it is the table of before, no trunk went down or came up, and bundles have as many members
+    /// that send.
     #[inline]
     pub(super) fn follow(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &[Port], port_index: &PortIndex) {
         let version = links.version();
         // The table of before is kept, so no other table is where it is.
         if version != self.version || self.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, actions)) {
-            let mut finder = Finder { links, ports, port_index, spreads: BTreeMap::new(), slots: Vec::new() };
+            let mut finder = Finder {
+                links,
+                ports,
+                port_index,
+                spreads: BTreeMap::new(),
+                slots: Vec::new(),
+                times: Times::default(),
+            };
             self.leads = actions.iter().map(|action| finder.lead(action)).collect();
             self.spreads = finder.slots;
             (self.of, self.version) = (Some(actions.clone()), version);
@@ -91,8 +99,9 @@ struct Finder<'a> {
     ports: &'a [Port],
     port_index: &'a PortIndex,
     /// Many actions have the same ways.
-    spreads: BTreeMap<ArrayVec<(PortId, u8), MAX_WAYS>, Lead>,
+    spreads: BTreeMap<ArrayVec<Way, MAX_WAYS>, Lead>,
     slots: Vec<Slots>,
+    times: Times,
 }
 
 impl Finder<'_> {
@@ -136,17 +145,18 @@ impl Finder<'_> {
 
     /// The link state is read once for each port: its keeper changes it at any time.
     fn spread(&mut self, ways: Ways, alternate: Option<PortId>) -> Lead {
-        let trunk = |id: &PortId| match self.to(*id) {
-            Lead::Trunk(index) => Some((*id, index)),
+        let trunk = |(id, weight): (PortId, u8)| match self.to(id) {
+            // A bundle counts as often as it has members that send.
+            Lead::Trunk(index) => Some(Way { id, index, weight: u16::from(weight) * self.links.n_members(index) }),
             _ => None,
         };
-        let mut trunks: ArrayVec<(PortId, u8), MAX_WAYS> = ways.iter().filter_map(trunk).collect();
-        let is_open = |(_, index): &(PortId, u8)| self.is_up(*index) || mistaken(Mistake::DownWayTaken);
+        let mut trunks: ArrayVec<Way, MAX_WAYS> = ways.with_weights().filter_map(trunk).collect();
+        let is_open = |way: &Way| self.is_up(way.index) || mistaken(Mistake::DownWayTaken);
         let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(is_open).collect();
         if open.is_empty() {
             let alternate = alternate.and_then(|id| trunk_in(&self.to(id))).filter(|index| self.is_up(*index));
             if let Some(alternate) = alternate {
-                return Lead::Alternate(alternate, trunks.first().map(|(_, index)| *index));
+                return Lead::Alternate(alternate, trunks.first().map(|way| way.index));
             }
             // Each may still do.
         } else {
@@ -155,9 +165,9 @@ impl Finder<'_> {
         match trunks[..] {
             // A way that is no trunk is a mistake of the controller's: the port of a host, or none.
             [] => self.to(ways[0]),
-            [(_, index)] => Lead::Trunk(index),
+            [way] => Lead::Trunk(way.index),
             _ => *self.spreads.entry(trunks).or_insert_with_key(|trunks| {
-                self.slots.push(Slots::new(trunks));
+                self.slots.push(Slots::weighed(trunks, &mut self.times));
                 Lead::Spread((self.slots.len() - 1) as u16)
             }),
         }
