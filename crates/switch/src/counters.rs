@@ -143,7 +143,7 @@ pub struct WorkerCounters {
     pub originated: Counter,
     /// Frames to unknown names that were sent on all the same.
     pub aliens: Counter,
-    /// Hellos of neighbours at trunks, and what these say in LLDP.
+    /// Hellos of neighbours at trunks, and what anybody says in LLDP where that is heard.
     pub hellos: Counter,
     /// Frames to everybody, of which copies were made.
     pub groups: Counter,
@@ -224,7 +224,7 @@ pub struct Counts {
     pub originated: u64,
     /// Frames to unknown names, sent to a port or a server for them.
     pub aliens: u64,
-    /// Hellos of neighbours at trunks, which go no further.
+    /// Hellos of neighbours at trunks, and what is said in LLDP, which go no further.
     pub hellos: u64,
     /// Frames to everybody, of which copies were made.
     pub groups: u64,

@@ -33,12 +33,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The most ports of a switch.
 pub const MAX_PORTS: usize = 254;
 
 /// The largest [`Settings::max_frame`]: a buffer must also have room for the shim.
 pub const LONGEST_FRAME: usize = netio::MAX_FRAME_LIMIT - shim::LEN;
+
+/// How long a switch that stops waits for its last words.
+const LEAVE_WITHIN: Duration = Duration::from_millis(200);
 
 /// How a data plane runs.
 #[derive(Debug, Clone)]
@@ -547,6 +551,30 @@ impl Dataplane {
     /// Wakes the worker that sends hellos.
     pub fn wake_first(&self) {
         self.wakers.iter().take(1).for_each(Waker::wake);
+    }
+
+    /// Says in LLDP that the switch goes, and waits until the first worker has sent that, though not for long.
+    pub fn take_leave(&self) {
+        let Monitor { links, ports, .. } = &self.monitor;
+        let mut bundles = Vec::new();
+        for (index, place, frame) in links.lldp().leave() {
+            match (place, ports.get(usize::from(index)).and_then(|port| port.bundle.as_ref())) {
+                (Some(place), Some(bundle)) => {
+                    bundle.send([(place, frame)]);
+                    bundles.push(bundle);
+                }
+                _ => links.send([(index, frame)]),
+            }
+        }
+        let (is_waiting, began) =
+            (|| links.is_sending() || bundles.iter().any(|bundle| bundle.is_sending()), Instant::now());
+        if is_waiting() {
+            self.wake_first();
+        }
+        // A worker that has begun ends its turn before it is stopped. It takes microseconds, of which nobody is told.
+        while is_waiting() && began.elapsed() < LEAVE_WITHIN && self.workers_running() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     /// Wakes all workers, so that they see at once what has changed.

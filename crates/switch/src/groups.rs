@@ -292,7 +292,7 @@ pub fn may_be_copied(frame: &[u8], type_at: usize) -> bool {
     !is_for_one_link(frame) && is_no_claim(frame, type_at)
 }
 
-/// Whether no bridge may forward it (IEEE 802.1Q, table 8-1): spanning tree, LLDP, LACP, pause frames.
+/// Whether no bridge may forward it (IEEE 802.1Q, table 8-1): spanning tree, LLDP (which is read before), LACP, pause frames.
 fn is_for_one_link(frame: &[u8]) -> bool {
     frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10)
 }

@@ -3,6 +3,8 @@
 #[path = "links/bundles.rs"]
 mod bundles;
 mod common;
+#[path = "links/lldp.rs"]
+mod lldp;
 
 use bundles::{
     a_member_that_is_cut_moves_its_flows_and_no_other, a_static_bundle_of_af_xdp_follows_carriers_and_hellos,
@@ -19,7 +21,10 @@ use fib::topology::{End, NodeId};
 use fibula_switch::daemon::Switch;
 use fibula_switch::daemon::config::Config;
 use fibula_switch::daemon::saved::SavedImage;
-use fibula_switch::links::lldp;
+use lldp::{
+    each_member_of_a_bundle_says_who_it_is, forged_lldp_changes_what_is_shown_and_nothing_else,
+    neighbours_are_heard_until_they_go,
+};
 use lookup::hash::SecretKey;
 use netio::Device;
 use netio::testkit::in_namespace;
@@ -204,26 +209,6 @@ fn neighbours_are_found_and_a_cut_cable_is_gone_round_at_once() {
     });
 }
 
-fn a_switch_says_who_it_is_for_others_to_read() {
-    with_triangle(100, false, |mut triangle| {
-        triangle.wait_for_all();
-        let mut config = triangle.daemons[0].config.clone();
-        config.links.lldp = true;
-        config.state_dir = config.state_dir.join("other");
-        triangle.daemons[0].stop();
-        let mut host = open("host1");
-        triangle.daemons[0] = Daemon::new(config);
-        let frame = std::iter::repeat_with(|| receive(&mut host)).find(|frame| lldp::is_lldp(frame)).unwrap();
-        let has = |text: &[u8]| frame.windows(text.len()).any(|bytes| bytes == text);
-        assert!(has(b"port 1 of s1") && has(b"sw1"), "{frame:02x?}");
-        // A neighbour does not take it for a frame of a device that is no switch.
-        triangle.wait_for_all();
-        let dropped = triangle.daemons[1].json()["frames"]["dropped"]["no_shim"].as_u64();
-        assert_eq!(dropped.unwrap_or(0), 0, "{}", triangle.daemons[1].json()["frames"]);
-        triangle.stop();
-    });
-}
-
 fn a_cable_that_fails_silently_is_gone_round() {
     with_triangle(20, true, |triangle| {
         triangle.wait_for_all();
@@ -328,7 +313,9 @@ netio::tests! {
         a_cable_that_fails_in_one_direction_is_down_at_both_ends,
         a_third_switch_on_a_cable_and_a_cable_back_are_told,
         without_hellos_nothing_is_said_and_carriers_are_followed,
-        a_switch_says_who_it_is_for_others_to_read,
+        neighbours_are_heard_until_they_go,
+        forged_lldp_changes_what_is_shown_and_nothing_else,
+        each_member_of_a_bundle_says_who_it_is,
         a_member_that_is_cut_moves_its_flows_and_no_other,
         a_static_bundle_of_af_xdp_follows_carriers_and_hellos,
     ],

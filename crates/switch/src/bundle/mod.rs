@@ -1,7 +1,7 @@
 //! Bundles: several devices that are one port. Everything above it sees one device.
 //!
 //! ```text
-//!  member ─► PDUs, markers, hellos ─► inbox ─► keeper (Aggregate) ─► outbox ─► member
+//!  member ─► PDUs, markers, hellos, LLDP ─► inbox ─► keeper (Aggregate) ─► outbox ─► member
 //!         └► frames, if it takes some ─► worker ─► flow's hash ─► a member that sends ─►
 //! ```
 //! The [`Device`](netio::Device) of a bundle ([`device`]) has one device a member. A frame that comes in by any member comes in by the
@@ -32,6 +32,7 @@ mod tests;
 
 use crate::budget::Budget;
 use crate::links::Hello;
+use crate::links::lldp::{self, Ear, Said};
 use crate::port::PortHealth;
 use crate::port::Role;
 use fib::action::PortId;
@@ -73,6 +74,8 @@ struct Inbox {
     heard: Vec<(u8, Heard)>,
     /// Of each member.
     shares: Vec<Share>,
+    /// Of each member, if LLDP is heard.
+    ears: Vec<Ear>,
 }
 
 /// What a member may still say.
@@ -180,6 +183,7 @@ pub struct Bundle {
     /// What flows are mixed with.
     seed: u64,
     inbox: Mutex<Inbox>,
+    hears_lldp: AtomicBool,
     heard: Arc<Notify>,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
     is_sending: AtomicBool,
@@ -215,7 +219,9 @@ impl Bundle {
             inbox: Mutex::new(Inbox {
                 heard: Vec::new(),
                 shares: (0..n).map(|_| Share::new(Instant::now())).collect(),
+                ears: Vec::new(),
             }),
+            hears_lldp: AtomicBool::new(false),
             heard,
             outbox: Mutex::default(),
             is_sending: AtomicBool::new(false),
@@ -261,13 +267,20 @@ impl Bundle {
         self.collects.load(Relaxed) >> place & 1 != 0
     }
 
-    fn sends(&self, place: usize) -> bool {
+    pub(crate) fn sends(&self, place: usize) -> bool {
         self.distributes.load(Relaxed) >> place & 1 != 0
     }
 
     /// A frame came at a member: whether it is for the keeper, and not for the worker. One that waited for this process says who was
     /// there, and not who is.
     fn hear(&self, place: usize, frame: &[u8], has_waited: bool) -> bool {
+        if self.hears_lldp.load(Relaxed) && lldp::is_lldp(frame) {
+            let mut inbox = lock(&self.inbox);
+            if inbox.ears.get_mut(place).is_some_and(|ear| ear.hear(frame, has_waited, Instant::now())) {
+                self.heard.notify_one();
+            }
+            return true;
+        }
         let tally = &self.members[place].tally;
         let heard = if let Some(system) = self.system.filter(|_| pdu::is_slow(frame)) {
             tally.heard.fetch_add(1, Relaxed);
@@ -306,6 +319,21 @@ impl Bundle {
     /// What came since, with the places of the members.
     pub fn take_heard(&self) -> Vec<(u8, Heard)> {
         std::mem::take(&mut lock(&self.inbox).heard)
+    }
+
+    /// Has all members listen to LLDP, with an ear each.
+    pub fn listen_to_lldp(&self, ears: Vec<Ear>) {
+        lock(&self.inbox).ears = ears;
+        self.hears_lldp.store(true, Relaxed);
+    }
+
+    /// What came in LLDP since, with the places of the members.
+    pub fn take_lldp(&self) -> Vec<(u8, Said)> {
+        let mut inbox = lock(&self.inbox);
+        (0..)
+            .zip(&mut inbox.ears)
+            .flat_map(|(place, ear)| ear.take().into_iter().map(move |said| (place, said)))
+            .collect()
     }
 
     /// A PDU that came is one of this switch itself.

@@ -10,7 +10,7 @@ use crate::bundle::config::{Mode, Section};
 use crate::bundle::device::BundleDevice;
 use crate::bundle::pdu::Malformed;
 use crate::bundle::{Bundle, Heard, Told};
-use crate::links::{LinkState, Links, Tally, lldp};
+use crate::links::{LinkState, Links, Tally};
 use crate::port;
 use lookup::hash::{Family, Hasher, SecretKey};
 use netio::{Device, NetError};
@@ -76,8 +76,8 @@ impl Port {
     }
 }
 
-/// What LACP has for a switch: the same after each start, and another for another name.
-fn system(switch: &str) -> [u8; 6] {
+/// What LACP has for a switch, and the sender of its LLDP: the same after each start, and another for another name.
+pub(super) fn system(switch: &str) -> [u8; 6] {
     let digest = Hasher::new(Family::default(), &SecretKey::from_seed(0x8809)).digest(switch.as_bytes());
     let [a, b, c, d, e, ..] = digest.0.to_be_bytes();
     [2, a, b, c, d, e]
@@ -126,7 +126,6 @@ pub(super) struct Watched {
     lines: (Instant, u32),
     /// Members at which something malformed came: it is said once.
     malformed: u32,
-    lldp: Vec<(u8, Vec<u8>)>,
 }
 
 /// All bundles of a switch, from what it is configured to have.
@@ -150,8 +149,6 @@ pub(super) fn watch<'a>(
         let n = section.members.len();
         first = first.wrapping_add(n as u16);
         let aggregate = Aggregate::new(identity, settings, n, now);
-        let said = (0..).zip(&section.members).filter(|_| config.links.lldp);
-        let lldp = said.map(|(place, device)| (place, lldp::frame(&config.name, port.id, device, session))).collect();
         let (link, logged) = ((aggregate.link_state(), now), vec![MemberState::Negotiating; n]);
         let mut one = Watched {
             index,
@@ -162,7 +159,6 @@ pub(super) fn watch<'a>(
             logged,
             lines: (now, 0),
             malformed: 0,
-            lldp,
         };
         one.decided(now);
         watched.push(one);
@@ -309,14 +305,11 @@ impl Watched {
     }
 
     /// Has members say what is to be said now. Whether there was anything.
-    pub(super) fn say(&mut self, switch: &str, says_hello: bool, says_lldp: bool, now: Instant) -> bool {
+    pub(super) fn say(&mut self, switch: &str, says_hello: bool, now: Instant) -> bool {
         let mut frames: Vec<(u8, Vec<u8>)> =
             self.aggregate.say(now).into_iter().map(|(place, pdu)| (place, pdu.encode())).collect();
         if says_hello {
             frames.extend(self.aggregate.hellos(switch).into_iter().map(|(place, hello)| (place, hello.encode())));
-        }
-        if says_lldp {
-            frames.extend(self.lldp.iter().cloned());
         }
         let says = !frames.is_empty() || self.bundle.is_sending();
         self.bundle.send(frames);

@@ -26,7 +26,7 @@ use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
 use fib::action::PortId;
-pub use links::Links;
+pub use links::{Links, Lldp};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -153,6 +153,8 @@ pub struct Port {
     pub dhcp_server: Option<Mac>,
     /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub group_frames_per_second: Option<u32>,
+    /// What it does with LLDP; as the other ports if absent.
+    pub lldp: Option<Lldp>,
     /// The tenant of names that are learnt there.
     #[serde(default)]
     pub learn_tenant: u32,
@@ -458,6 +460,11 @@ impl Config {
     /// Frames to everybody that the hosts of a port may send a second.
     pub fn group_frames_at(&self, port: &Port) -> u32 {
         port.group_frames_per_second.unwrap_or(self.group_frames_per_second)
+    }
+
+    /// What a port does with LLDP.
+    pub fn lldp_at(&self, port: &Port) -> Lldp {
+        port.lldp.unwrap_or(self.links.lldp)
     }
 
     /// What becomes of sources that are no names at a port.

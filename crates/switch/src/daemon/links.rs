@@ -1,12 +1,13 @@
-//! Keeps watch over the trunks: says hello, listens, follows carriers, and tells the workers, the kernel and the agent which
+//! Keeps watch over the trunks: says hello, listens, follows carriers, speaks LLDP ([`super::lldp`]), and tells the workers, the kernel and the agent which
 //! links carry frames.
 
 use super::agent::Shared;
 use super::bundles;
 use super::config::Config;
+use super::lldp::Stations;
 use crate::dataplane::Dataplane;
 use crate::kernel::Kernel;
-use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing, lldp};
+use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
 use crate::plane::PlaneWriter;
 use fib::action::PortId;
 use netio::carrier::Carriers;
@@ -73,9 +74,7 @@ pub(super) struct Keeper {
     kernel: Option<Arc<Kernel>>,
     shared: Arc<Shared<PlaneWriter>>,
     carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
-    /// What each port of one device says of itself in LLDP, and when next, if any port does.
-    lldp: Vec<(u8, Vec<u8>)>,
-    says_lldp: Option<Instant>,
+    lldp: Stations,
     /// When it looked round last.
     looked: Instant,
 }
@@ -110,8 +109,7 @@ impl Keeper {
                 trunks.iter().map(tally).chain(bundles.iter().filter_map(bundles::Watched::tally)).collect(),
             );
         }
-        let said = plane.monitor().ports().filter(|(index, ..)| settings.lldp && is_one(*index));
-        let lldp = said.map(|(index, port, device)| (index, lldp::frame(&switch, port, device, own))).collect();
+        let lldp = Stations::new(config, plane.monitor(), now);
         let carriers = follow_carriers();
         if let Err(error) = &carriers {
             tracing::warn!(
@@ -122,22 +120,7 @@ impl Keeper {
         bundles.iter().for_each(|bundle| bundle.show(plane.monitor().links()));
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
         let carriers = carriers.ok();
-        let says_lldp = settings.lldp.then_some(now);
-        Self {
-            switch,
-            timing,
-            trunks,
-            bundles,
-            hosts,
-            links,
-            plane,
-            kernel,
-            shared,
-            carriers,
-            lldp,
-            says_lldp,
-            looked: now,
-        }
+        Self { switch, timing, trunks, bundles, hosts, links, plane, kernel, shared, carriers, lldp, looked: now }
     }
 
     /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
@@ -159,7 +142,9 @@ impl Keeper {
     }
 
     async fn run(mut self) {
+        let is_watching = !self.trunks.is_empty() || !self.bundles.is_empty();
         let every = match self.timing.interval_ms {
+            _ if !is_watching => WITHOUT_HELLOS,
             0 => WITHOUT_HELLOS,
             interval_ms => Duration::from_millis(interval_ms.into()),
         };
@@ -171,7 +156,7 @@ impl Keeper {
         loop {
             let of_trunks = self.trunks.iter().filter_map(|trunk| trunk.session.deadline());
             let of_bundles = self.bundles.iter().filter_map(bundles::Watched::deadline);
-            let deadline = of_trunks.chain(of_bundles).chain(self.says_lldp).min();
+            let deadline = of_trunks.chain(of_bundles).chain(self.lldp.deadline()).min();
             let (mut says_all, mut carriers) = (false, Ok(Vec::new()));
             tokio::select! {
                 _ = tick.tick() => says_all = self.timing.interval_ms > 0,
@@ -198,6 +183,8 @@ impl Keeper {
                 }
             }
             self.listen(now, &mut news);
+            self.lldp.listen(now);
+            self.lldp.show();
             for trunk in &mut self.trunks {
                 news.note(trunk.index, trunk.session.judge(now));
             }
@@ -213,20 +200,15 @@ impl Keeper {
             // A neighbour learns at once what changed here, and one that started anew that it is heard.
             let says = |index: &u8| says_all || news.changed.contains(index) || news.anew.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
-            let mut frames: Vec<_> =
-                said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
-            let says_lldp = self.says_lldp.is_some_and(|at| now >= at);
-            if says_lldp {
-                self.says_lldp = Some(now + lldp::EVERY);
-                frames.extend(self.lldp.iter().cloned());
-            }
+            let frames: Vec<_> = said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
             let mut has_said = !frames.is_empty();
             if has_said {
                 self.links.send(frames);
             }
+            has_said |= self.lldp.say(now);
             for bundle in &mut self.bundles {
                 let says_hello = self.timing.interval_ms > 0 && says(&bundle.index());
-                has_said |= bundle.say(&self.switch, says_hello, says_lldp, now);
+                has_said |= bundle.say(&self.switch, says_hello, now);
             }
             if has_said {
                 plane.wake_first();
@@ -249,6 +231,7 @@ impl Keeper {
                 news.note(trunk.index, trunk.session.carrier(*has_carrier, now));
             }
             self.bundles.iter_mut().for_each(|bundle| bundle.carrier(device, *has_carrier, now));
+            self.lldp.carrier(device, *has_carrier, now);
             for (index, _, had_carrier) in self.hosts.iter_mut().filter(|(_, name, _)| name == device) {
                 let is_back = !std::mem::replace(had_carrier, *has_carrier) && *has_carrier;
                 // Another host may be there now.

@@ -19,6 +19,7 @@ mod late;
 mod leader;
 mod learn;
 pub mod links;
+mod lldp;
 mod log;
 mod lookup;
 mod ports;
@@ -294,6 +295,7 @@ impl Switch {
         tokio::task::block_in_place(|| {
             // Behind a save that is under way. Frames are forwarded meanwhile: an image of millions of names takes seconds.
             self.saver.save(&self.shared, false);
+            self.plane.take_leave();
             // The status page holds it for moments only; then that moment's end stops the workers.
             if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
                 tracing::error!(%error, "a worker thread had ended before the switch was stopped");

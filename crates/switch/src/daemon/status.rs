@@ -14,6 +14,7 @@ use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
 use crate::learn;
 use crate::links::Tally;
+use crate::links::lldp::{Neighbour, Shown};
 use crate::plane::{Mac, PlaneWriter};
 use crate::port::Role;
 use crate::subscriptions;
@@ -118,12 +119,7 @@ impl super::agent::About for About {
         let port = |port: &PortStatus| PortCounters {
             port: port.id.0.into(),
             device: port.device.clone(),
-            role: match port.role {
-                Role::Host => "host",
-                Role::Trunk => "trunk",
-                Role::Outside => "outside",
-            }
-            .to_owned(),
+            role: role_name(port.role).to_owned(),
             up: port.up,
             frames_in: port.counters.rx_frames,
             bytes_in: port.counters.rx_bytes,
@@ -144,6 +140,14 @@ impl super::agent::About for About {
             sent: plane.total.sent,
             age_ms: 0,
         })
+    }
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Host => "host",
+        Role::Trunk => "trunk",
+        Role::Outside => "outside",
     }
 }
 
@@ -231,6 +235,7 @@ impl StatusSource for Page {
         }
         if let Some(plane) = self.plane.upgrade() {
             let (workers_running, hellos) = (plane.workers_running(), hellos(&plane));
+            let cables = plane.monitor().links().lldp().shown();
             let plane = plane.status();
             status["workers"] = json!({"configured": plane.workers.len(), "running": workers_running});
             let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
@@ -257,8 +262,12 @@ impl StatusSource for Page {
             let trunks = self.shared.trunks();
             let link_of = |port: &PortStatus| trunks.iter().find(|trunk| trunk.port == port.id);
             let hellos_of = |port: &PortStatus| Some(&*hellos.iter().find(|(trunk, ..)| *trunk == port.id)?.2);
-            let port = |port| port_json(port, kind, link_of(port), hellos_of(port));
-            status["ports"] = plane.ports.iter().map(port).collect();
+            let of = |(index, port): (usize, &PortStatus)| {
+                let mut page = port_json(port, kind, link_of(port), hellos_of(port));
+                put_cables(&mut page, cables.iter().filter(|cable| usize::from(cable.index) == index));
+                page
+            };
+            status["ports"] = plane.ports.iter().enumerate().map(of).collect();
         }
         status.to_string()
     }
@@ -306,6 +315,7 @@ impl StatusSource for Page {
         }
         let Some(plane) = self.plane.upgrade() else { return text.finish() };
         let (workers_running, hellos) = (plane.workers_running() as u64, hellos(&plane));
+        let cables = plane.monitor().links().lldp().shown();
         let plane = plane.status();
         text.gauge("fibula_workers_running", "Workers that have not ended.", plain(workers_running));
         text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
@@ -344,7 +354,11 @@ impl StatusSource for Page {
             let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
             text.counter("fibula_group_reports_total", "Reports of hosts on groups, and questions to them.", events);
         }
-        text.counter("fibula_hellos_total", "Hellos of neighbours at trunks.", plain(plane.total.hellos));
+        text.counter(
+            "fibula_hellos_total",
+            "Hellos of neighbours at trunks, and LLDP that was heard.",
+            plain(plane.total.hellos),
+        );
         text.counter("fibula_group_frames_total", "Frames to everybody that were copied.", plain(plane.total.groups));
         text.counter("fibula_group_copies_total", "Copies of frames to everybody.", plain(plane.total.copies));
         let by_trunk = |count: fn(&Tally) -> u64| {
@@ -364,6 +378,7 @@ impl StatusSource for Page {
         });
         text.gauge("fibula_link_up", "1: the link of the trunk carries frames, as far as is known.", linked);
         bundle_metrics(&plane.ports, &mut text);
+        lldp_metrics(&plane.ports, &cables, &mut text);
         let with_acl = || plane.ports.iter().filter_map(|port| Some((label(port), port.acl.as_ref()?)));
         if with_acl().next().is_some() {
             let rules = with_acl().map(|(label, (list, _))| (label, list.rules as u64));
@@ -409,7 +424,7 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     let mut page = json!({
-        "id": port.id.0, "device": port.device, "driver": port.driver, "up": port.up,
+        "id": port.id.0, "role": role_name(port.role), "device": port.device, "driver": port.driver, "up": port.up,
         "last_error": port.last_failure.as_ref().map(|failure| &failure.error),
         "failures": port.last_failure.as_ref().map_or(0, |failure| failure.times),
         "retry_seconds": port.last_failure.as_ref().filter(|_| !port.up).map(|failure| failure.wait.as_secs()),
@@ -433,6 +448,53 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         });
     }
     page
+}
+
+/// Puts what is said and heard in LLDP beside a port, or beside its members.
+fn put_cables<'a>(page: &mut Value, cables: impl Iterator<Item = &'a Shown>) {
+    for cable in cables {
+        let part = match cable.place {
+            None => Some(&mut *page),
+            Some(place) => page.get_mut("members").and_then(|members| members.get_mut(usize::from(place))),
+        };
+        let Some(part) = part else { continue };
+        part["lldp"] = json!({"does": cable.manner});
+        for (name, n) in cable.tally.counts() {
+            part["lldp"][name] = n.into();
+        }
+        part["neighbours"] = cable.neighbours.iter().map(neighbour_json).collect();
+    }
+}
+
+/// Somebody who was heard in LLDP. All of it is what that one says; texts have no control characters.
+fn neighbour_json(neighbour: &Neighbour) -> Value {
+    let Neighbour { said, since, heard } = neighbour;
+    let source = said.source.map(|byte| format!("{byte:02x}")).join(":");
+    let (able, on) = (said.capabilities.iter(), said.capabilities.iter().filter(|one| one.is_on));
+    json!({
+        "chassis": said.chassis.text, "chassis_kind": said.chassis.kind,
+        "port": said.port.text, "port_kind": said.port.kind, "port_description": said.port_text,
+        "name": said.name, "description": said.description,
+        "capabilities": able.map(|one| one.name).collect::<Vec<_>>(),
+        "enabled": on.map(|one| one.name).collect::<Vec<_>>(),
+        "addresses": said.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "source": source, "ttl_seconds": said.ttl_s,
+        "for_seconds": since.elapsed().as_secs_f64(), "heard_seconds_ago": heard.elapsed().as_secs_f64(),
+    })
+}
+
+/// Frames of LLDP, and who is heard.
+fn lldp_metrics(ports: &[PortStatus], cables: &[Shown], text: &mut MetricsText) {
+    let of = |cable: &Shown| {
+        let port = ports.get(usize::from(cable.index))?;
+        let member = cable.place.and_then(|place| port.members.get(usize::from(place)));
+        Some(format!("port=\"{}\",device=\"{}\"", port.id, member.map_or(&port.device, |member| &member.device)))
+    };
+    let frames = cables.iter().filter_map(|cable| Some((of(cable)?, cable.tally.counts())));
+    let frames = frames.flat_map(|(label, counts)| counts.map(|(event, n)| (format!("{label},event=\"{event}\""), n)));
+    text.counter("fibula_lldp_frames_total", "Frames of LLDP sent and heard, and those not read.", frames);
+    let neighbours = cables.iter().filter_map(|cable| Some((of(cable)?, cable.neighbours.len() as u64)));
+    text.gauge("fibula_lldp_neighbours", "Who is heard in LLDP at a port.", neighbours);
 }
 
 /// A member of a bundle.

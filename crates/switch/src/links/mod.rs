@@ -9,7 +9,7 @@
 //! the path of other frames: a worker meets a hello where it would drop a multicast, and it looks for hellos to send and for
 //! trunks that went down, or have other members, by one load each a burst.
 //!
-//! The keeper (`daemon::links`) owns the sessions, so they need no lock.
+//! The keeper (`daemon::links`) owns the sessions, so they need no lock. It also keeps what is said and heard in LLDP ([`lldp`]).
 
 pub mod hello;
 pub mod lldp;
@@ -18,6 +18,7 @@ mod session;
 pub use hello::Hello;
 pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
+use lldp::Desk;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -40,6 +41,7 @@ pub struct Links {
     is_sending: AtomicBool,
     /// Of each trunk that is watched by hellos: the index of its port, and its hellos.
     tallies: Mutex<Vec<(u8, Arc<Tally>)>>,
+    lldp: Desk,
 }
 
 /// Hellos that came, with the indices of their ports.
@@ -126,7 +128,22 @@ impl Links {
         true
     }
 
-    /// Waits until hellos came.
+    /// What is said and heard in LLDP.
+    pub fn lldp(&self) -> &Desk {
+        &self.lldp
+    }
+
+    /// A worker received a frame of LLDP at a port. Whether the port listens; the keeper has it then, if it is to be read.
+    #[cold]
+    pub(crate) fn hear_lldp(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
+        let listens = self.lldp.listens(index);
+        if listens && self.lldp.hear(index, frame, has_waited) {
+            self.heard.notify_one();
+        }
+        listens
+    }
+
+    /// Waits until hellos came, or LLDP.
     pub async fn heard(&self) {
         self.heard.notified().await;
     }

@@ -80,7 +80,7 @@ enum Fate {
     Alien(u8),
     /// Sends it back out of the port it came from, as an answer.
     Answer,
-    /// The keeper of trunks has what it says.
+    /// The keeper of trunks has what it says, or nobody is to have it.
     Hello,
     /// It is for everybody: copies of it are made.
     Copy,
@@ -538,6 +538,9 @@ impl<T: Table> Worker<T> {
                     };
                 }
                 if frame[0] & 1 != 0 {
+                    if lldp::is_lldp(frame) && self.shared.links.hear_lldp(entry as u8, frame, self.work.has_waited) {
+                        return Ok(Parsed::Hello);
+                    }
                     let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
                     let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);
                     let Some(directed) = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now())) else {
@@ -582,8 +585,11 @@ impl<T: Table> Worker<T> {
                 Ok(Parsed::Answer) => self.work.fates[i] = Fate::Answer,
                 Ok(Parsed::Hello) => self.work.fates[i] = Fate::Hello,
                 Ok(Parsed::Copy) => self.work.fates[i] = Fate::Copy,
-                // For others to read, and no sign of a device that is no switch.
-                Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => self.work.fates[i] = Fate::Hello,
+                // No sign that frames come from no switch.
+                Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => {
+                    self.shared.links.hear_lldp(entry as u8, packet.frame(), self.work.has_waited);
+                    self.work.fates[i] = Fate::Hello;
+                }
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }

@@ -6,6 +6,7 @@ use super::{Fate, PortIndex, Worker};
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
 use crate::gateway::{Outcome, Question, Side};
+use crate::links::lldp;
 use crate::plane::Plane;
 use crate::shim;
 use crate::table::Table;
@@ -20,8 +21,12 @@ impl<T: Table> Worker<T> {
         let from = Side::Outside(self.ports[entry].id);
         router.route(&mut self.work.burst, (which, to_us), from, &self.shared.neighbours);
         let mut decided = 0;
+        let is_heard = |frame: &[u8]| lldp::is_lldp(frame) && self.shared.links.lldp().listens(entry as u8);
         for i in ones(which) {
-            if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
+            let fate = fate_of(router.outcomes[i], &self.port_index);
+            // For no gateway, and read all the same.
+            let fate = fate.filter(|fate| !matches!(fate, Fate::Drop(_)) || !is_heard(self.work.burst[i].frame()));
+            if let Some(fate) = fate {
                 self.work.fates[i] = fate;
                 decided |= 1 << i;
             }

@@ -14,6 +14,7 @@ use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
 use crate::learn::{Claim, may_claim_address};
+use crate::links::lldp;
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
@@ -130,7 +131,11 @@ impl<T: Table> Worker<T> {
             return;
         }
         let Some(plane) = &self.work.plane else { return };
-        let (here, wrong, reasons) = self.judge(plane, checked);
+        let (here, mut wrong, reasons) = self.judge(plane, checked);
+        if wrong != 0 {
+            // Of foreign switches: whoever they are, nobody is to learn them as hosts.
+            wrong &= !self.heard_as_lldp(wrong);
+        }
         let Sources { version, unknown, names, .. } = &self.work.sources;
         // True ones from the first that was not known on. Whoever makes up sources hides none of them.
         let trues = here & u32::MAX.checked_shl(*unknown as u32).unwrap_or(0);
@@ -160,6 +165,14 @@ impl<T: Table> Worker<T> {
         if wrong != 0 {
             self.refuse(wrong, &reasons);
         }
+    }
+
+    /// Those of the frames that are read as LLDP, and go no further.
+    #[cold]
+    fn heard_as_lldp(&self, frames: u32) -> u32 {
+        let Work { burst, entry, .. } = &*self.work;
+        let is_heard = self.shared.links.lldp().listens(*entry as u8);
+        ones(frames).filter(|i| is_heard && lldp::is_lldp(burst[*i].frame())).fold(0, |all, i| all | 1 << i)
     }
 
     /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong`, and those that say

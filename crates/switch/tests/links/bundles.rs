@@ -56,14 +56,14 @@ impl Wire {
     }
 }
 
-struct Pair {
+pub(crate) struct Pair {
     _directory: tempfile::TempDir,
-    daemons: Vec<Daemon>,
+    pub(crate) daemons: Vec<Daemon>,
     wire: Wire,
 }
 
 impl Pair {
-    fn new(more: &str, bundle: &str) -> Self {
+    pub(crate) fn new(more: &str, bundle: &str) -> Self {
         veth("a1", "a2", 1504);
         veth("b1", "w1", 1504);
         veth("b2", "w2", 1504);
@@ -108,7 +108,7 @@ impl Pair {
         Self { daemons: daemons.collect(), wire, _directory: directory }
     }
 
-    fn trunk(&self, i: usize) -> Value {
+    pub(crate) fn trunk(&self, i: usize) -> Value {
         let page = self.daemons[i].json();
         page["ports"].as_array().unwrap().iter().find(|port| port["id"] == TRUNK).unwrap().clone()
     }
@@ -128,7 +128,7 @@ impl Pair {
         }
     }
 
-    fn wait_for_both(&self) {
+    pub(crate) fn wait_for_both(&self) {
         self.wait(|states| *states == ["up", "up"]);
     }
 
@@ -136,7 +136,7 @@ impl Pair {
         self.trunk(0)["members"][place]["counters"]["tx_frames"].as_u64().unwrap()
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.daemons.iter_mut().for_each(Daemon::stop);
         self.wire.ends.store(true, Relaxed);
         self.wire.thread.join().unwrap();

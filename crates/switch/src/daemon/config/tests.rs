@@ -107,6 +107,12 @@ fn wrong_files_are_refused_with_the_reason() {
         (format!("{GOOD}{}check_source = 'mac'\n", PORT.replace("host", "trunk")), "port 1 has check_source"),
         (format!("{GOOD}{}acl = '/etc/web.acl'\n", PORT.replace("host", "trunk")), "port 1 has acl"),
         (format!("{GOOD}{PORT}acl = '/nowhere/web.acl'\n"), "acl of port 1: cannot read /nowhere/web.acl"),
+        (format!("{GOOD}[links]\nlldp = true\n"), "expected lldp = \"off\", \"send\", \"listen\" or \"both\""),
+        (format!("{GOOD}{PORT}lldp = 'rx'\n"), "expected lldp = \"off\", \"send\", \"listen\" or \"both\""),
+        (
+            format!("{GOOD}{PORT}[links]\nlldp_interval_s = 0\n"),
+            "links.lldp_interval_s = 0 is out of range; write 1 to 3600",
+        ),
         (format!("{GOOD}lookup = 4602\n"), "lookup"),
         (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "the address [::1]:4602"),
         (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),
@@ -133,4 +139,20 @@ fn wrong_files_are_refused_with_the_reason() {
         let message = Config::parse(&text).unwrap_err();
         assert!(message.contains(reason), "{text}: {message}");
     }
+}
+
+#[test]
+fn lldp_is_spoken_as_the_switch_or_the_port_says() {
+    let ports = format!("{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\nlldp = 'off'\n");
+    for (section, at_1) in [
+        ("", Lldp::Listen),
+        ("[links]\nlldp = 'off'\n", Lldp::Off),
+        ("[links]\nlldp = 'send'\n", Lldp::Send),
+        ("[links]\nlldp = 'both'\nlldp_interval_s = 3600\n", Lldp::Both),
+    ] {
+        let config = Config::parse(&format!("{GOOD}{ports}{section}")).unwrap();
+        let manners: Vec<_> = config.ports.iter().map(|port| config.lldp_at(port)).collect();
+        assert_eq!(manners, [at_1, Lldp::Off], "{section}");
+    }
+    assert!(Lldp::Both.sends() && Lldp::Both.listens() && !Lldp::Send.listens() && !Lldp::Listen.sends());
 }

@@ -1,0 +1,585 @@
+//! The frame of LLDP, written and read.
+//!
+//! ```text
+//!   0  destination 6   a group
+//!   6  source 6
+//!  12  type 2          88 CC
+//!  14  fields          kind 7 bits | length of the value 9 bits | value
+//!
+//!  1  chassis    subtype 1 | identifier 1 to 255     these three come first, in this order, and once
+//!  2  port       subtype 1 | identifier 1 to 255
+//!  3  TTL        seconds 2; 0: the sender goes
+//!  4  text of the port   5  name   6  description    0 to 255 each, each once at most
+//!  7  capabilities       what it can do 2 | what it does 2, once at most
+//!  8  address            length 1 | family 1 | address | numbering 1 | interface 4 | length of an OID 1 | OID
+//!  127  of an organisation   its number 3 | subtype 1 | value
+//!  0  end                no value; or the end of the frame
+//! ```
+//! Numbers are big-endian. What is read is bounded: a frame that is not as above is refused whole, and of addresses [`MOST_ADDRESSES`] are
+//! kept. Texts are kept as people may see them: what is no letter is escaped.
+
+use super::{ETHER_TYPE, GROUP};
+use fib::action::PortId;
+use std::net::IpAddr;
+
+/// Addresses of a neighbour that are kept.
+pub const MOST_ADDRESSES: usize = 4;
+
+const END: u16 = 0;
+const CHASSIS: u16 = 1;
+const PORT: u16 = 2;
+const TTL: u16 = 3;
+const PORT_TEXT: u16 = 4;
+const NAME: u16 = 5;
+const DESCRIPTION: u16 = 6;
+const CAPABILITIES: u16 = 7;
+const ADDRESS: u16 = 8;
+const ORGANISATION: u16 = 127;
+
+/// What identifies a chassis, by subtype from 1 on, and a port.
+const CHASSIS_KINDS: [&str; 7] =
+    ["component", "interface_alias", "port_component", "mac", "address", "interface", "local"];
+const PORT_KINDS: [&str; 7] = ["interface_alias", "port_component", "mac", "address", "interface", "circuit", "local"];
+const LOCALLY_ASSIGNED: u8 = 7;
+const INTERFACE_NAME: u8 = 5;
+/// Families of addresses (IANA).
+const IPV4: u8 = 1;
+const IPV6: u8 = 2;
+
+const BRIDGE: u16 = 1 << 2;
+/// The bits of capabilities.
+const CAPABILITY_NAMES: [&str; 11] =
+    ["other", "repeater", "bridge", "wlan", "router", "telephone", "docsis", "station", "cvlan", "svlan", "relay"];
+
+/// The Link Aggregation field, as IEEE 802.1AX has it, and as IEEE 802.3 had it, which many read.
+const AGGREGATION_FIELDS: [[u8; 4]; 2] = [[0x00, 0x80, 0xc2, 7], [0x00, 0x12, 0x0f, 3]];
+
+/// Bytes of the longest text, or identifier.
+const MAX_TEXT: usize = 255;
+const SHORTEST: usize = 60;
+const HEADER: usize = 14;
+
+/// That a port is a member of a bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aggregation {
+    /// Whether frames leave by it.
+    pub is_used: bool,
+    /// The port that the bundle is.
+    pub port: PortId,
+}
+
+/// What a switch says of itself at a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Own {
+    /// Its name.
+    pub switch: String,
+    /// The sender of the frame.
+    pub source: [u8; 6],
+    /// The port.
+    pub port: PortId,
+    /// What is at its other end, as the configuration calls it.
+    pub role: &'static str,
+    /// Its interface.
+    pub device: String,
+    /// Where the switch answers others, if it does.
+    pub address: Option<IpAddr>,
+}
+
+impl Own {
+    /// The frame; what it says holds for `ttl_s`.
+    pub fn encode(&self, ttl_s: u16, aggregation: Option<Aggregation>) -> Vec<u8> {
+        let Self { switch, port, role, .. } = self;
+        let mut frame = self.begin(ttl_s);
+        put(&mut frame, PORT_TEXT, &text(&format!("port {port} of {switch}, {role}"), None));
+        put(&mut frame, NAME, &text(switch, None));
+        put(&mut frame, DESCRIPTION, &text(concat!("fibula ", env!("CARGO_PKG_VERSION")), None));
+        put(&mut frame, CAPABILITIES, &[BRIDGE.to_be_bytes(), BRIDGE.to_be_bytes()].concat());
+        if let Some(address) = self.address {
+            let (family, bytes) = match address {
+                IpAddr::V4(ip) => (IPV4, ip.octets().to_vec()),
+                IpAddr::V6(ip) => (IPV6, ip.octets().to_vec()),
+            };
+            // Its interface is not known (1), and has no OID.
+            let value = [&[bytes.len() as u8 + 1, family][..], &bytes, &[1, 0, 0, 0, 0, 0]].concat();
+            put(&mut frame, ADDRESS, &value);
+        }
+        for field in AGGREGATION_FIELDS.iter().filter(|_| aggregation.is_some()) {
+            let Some(Aggregation { is_used, port }) = aggregation else { continue };
+            let state = 1 | u8::from(is_used) << 1;
+            put(&mut frame, ORGANISATION, &[&field[..], &[state], &u32::from(port.0).to_be_bytes()].concat());
+        }
+        end(frame)
+    }
+
+    /// The frame that says that it goes.
+    pub fn farewell(&self) -> Vec<u8> {
+        end(self.begin(0))
+    }
+
+    fn begin(&self, ttl_s: u16) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(SHORTEST);
+        frame.extend(GROUP);
+        frame.extend(self.source);
+        frame.extend(ETHER_TYPE);
+        put(&mut frame, CHASSIS, &text(&self.switch, Some(LOCALLY_ASSIGNED)));
+        put(&mut frame, PORT, &text(&self.device, Some(INTERFACE_NAME)));
+        put(&mut frame, TTL, &ttl_s.to_be_bytes());
+        frame
+    }
+}
+
+/// The bytes of a text, or of one that identifies something.
+fn text(text: &str, subtype: Option<u8>) -> Vec<u8> {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    subtype.into_iter().chain(text[..end].bytes()).collect()
+}
+
+fn put(frame: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    frame.extend((kind << 9 | value.len() as u16).to_be_bytes());
+    frame.extend(value);
+}
+
+fn end(mut frame: Vec<u8>) -> Vec<u8> {
+    put(&mut frame, END, &[]);
+    frame.resize(frame.len().max(SHORTEST), 0);
+    frame
+}
+
+/// What a chassis or a port is known by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Id {
+    /// What kind of thing it is.
+    pub kind: &'static str,
+    /// That, for people.
+    pub text: String,
+}
+
+/// A capability, and whether it is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capability {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is in use.
+    pub is_on: bool,
+}
+
+/// What somebody says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// The sender of the frame.
+    pub source: [u8; 6],
+    /// Who says it.
+    pub chassis: Id,
+    /// At which of its ports.
+    pub port: Id,
+    /// For how many seconds it holds; 0: the sender goes.
+    pub ttl_s: u16,
+    /// What it says of the port.
+    pub port_text: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// What it is.
+    pub description: Option<String>,
+    /// What it can do.
+    pub capabilities: Vec<Capability>,
+    /// Where it is managed.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Why a frame of LLDP is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// It ends inside a field, or before what it must have.
+    #[error("it ends at byte {at}, inside a field, or before the three that it must have")]
+    Short {
+        /// Where.
+        at: usize,
+    },
+    /// A field where another must be, or one that was there before.
+    #[error("field {kind} at byte {at}, where it must not be")]
+    Order {
+        /// Its kind.
+        kind: u16,
+        /// Where it begins.
+        at: usize,
+    },
+    /// A value that the field cannot have.
+    #[error("field {kind} at byte {at} has a value of {len} bytes that it cannot have")]
+    Value {
+        /// Its kind.
+        kind: u16,
+        /// Where it begins.
+        at: usize,
+        /// Bytes of the value.
+        len: usize,
+    },
+    /// The sender is a group, or nobody.
+    #[error("a sender that nobody can be")]
+    Sender,
+}
+
+impl Said {
+    /// Reads a frame that [is one of LLDP](super::is_lldp).
+    /// # Errors
+    /// [`Malformed`].
+    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+        let short = Malformed::Short { at: frame.len() };
+        let source = *frame.get(6..12).and_then(<[u8]>::first_chunk::<6>).ok_or(short)?;
+        if source[0] & 1 != 0 || source == [0; 6] {
+            return Err(Malformed::Sender);
+        }
+        let mut fields = Fields { frame, at: HEADER };
+        let mut required = |kind: u16| {
+            let field = fields.next().unwrap_or(Err(short))?;
+            if field.kind == kind { Ok(field) } else { Err(field.misplaced()) }
+        };
+        let [chassis, port, ttl] = [required(CHASSIS)?, required(PORT)?, required(TTL)?];
+        let mut said = Self {
+            source,
+            chassis: chassis.id(&CHASSIS_KINDS, [4, 5])?,
+            port: port.id(&PORT_KINDS, [3, 4])?,
+            // A later version may have more bytes here.
+            ttl_s: ttl.value.first_chunk().map(|ttl| u16::from_be_bytes(*ttl)).ok_or(ttl.wrong())?,
+            port_text: None,
+            name: None,
+            description: None,
+            capabilities: Vec::new(),
+            addresses: Vec::new(),
+        };
+        let mut seen = 0_u32;
+        for field in fields {
+            let field = field?;
+            if (CHASSIS..=TTL).contains(&field.kind) {
+                return Err(field.misplaced());
+            }
+            if (PORT_TEXT..=CAPABILITIES).contains(&field.kind) {
+                if seen >> field.kind & 1 != 0 {
+                    return Err(field.misplaced());
+                }
+                seen |= 1 << field.kind;
+            }
+            match field.kind {
+                PORT_TEXT => said.port_text = field.text()?,
+                NAME => said.name = field.text()?,
+                DESCRIPTION => said.description = field.text()?,
+                CAPABILITIES => said.capabilities = field.capabilities()?,
+                ADDRESS => {
+                    let address = field.address()?.filter(|_| said.addresses.len() < MOST_ADDRESSES);
+                    said.addresses.extend(address);
+                }
+                ORGANISATION if field.value.len() < 4 => return Err(field.wrong()),
+                // Of organisations, or of later versions.
+                _ => {}
+            }
+        }
+        Ok(said)
+    }
+
+    /// Whether both are of one port of one chassis.
+    pub fn is_from_same(&self, other: &Self) -> bool {
+        self.chassis == other.chassis && self.port == other.port
+    }
+}
+
+/// The fields of a frame, up to the one that ends them.
+struct Fields<'a> {
+    frame: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.frame.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let at = std::mem::replace(&mut self.at, self.frame.len());
+        let short = Malformed::Short { at: self.frame.len() };
+        let Some((head, rest)) = rest.split_first_chunk() else { return Some(Err(short)) };
+        let head = u16::from_be_bytes(*head);
+        let (kind, len) = (head >> 9, usize::from(head & 0x1ff));
+        if kind == END {
+            return (len > 0).then_some(Err(Malformed::Value { kind, at, len }));
+        }
+        let Some(value) = rest.get(..len) else { return Some(Err(short)) };
+        self.at = at + 2 + len;
+        Some(Ok(Field { kind, at, value }))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    kind: u16,
+    at: usize,
+    value: &'a [u8],
+}
+
+impl Field<'_> {
+    fn misplaced(&self) -> Malformed {
+        Malformed::Order { kind: self.kind, at: self.at }
+    }
+
+    fn wrong(&self) -> Malformed {
+        Malformed::Value { kind: self.kind, at: self.at, len: self.value.len() }
+    }
+
+    /// `is_mac` and `is_address`: the subtypes that are no texts.
+    fn id(&self, kinds: &[&'static str; 7], [is_mac, is_address]: [u8; 2]) -> Result<Id, Malformed> {
+        let (subtype, bytes) = self.value.split_first().ok_or(self.wrong())?;
+        if bytes.is_empty() || bytes.len() > MAX_TEXT {
+            return Err(self.wrong());
+        }
+        let kind = *kinds.get(usize::from(*subtype).wrapping_sub(1)).ok_or(self.wrong())?;
+        let text = if *subtype == is_mac {
+            <[u8; 6]>::try_from(bytes).map(|_| hex(bytes)).map_err(|_| self.wrong())?
+        } else if *subtype == is_address {
+            address(bytes).map(|ip| ip.to_string()).unwrap_or_else(|| hex(bytes))
+        } else {
+            plain(bytes)
+        };
+        Ok(Id { kind, text })
+    }
+
+    fn text(&self) -> Result<Option<String>, Malformed> {
+        if self.value.len() > MAX_TEXT {
+            return Err(self.wrong());
+        }
+        Ok(Some(plain(self.value)).filter(|text| !text.is_empty()))
+    }
+
+    fn capabilities(&self) -> Result<Vec<Capability>, Malformed> {
+        let [a, b, c, d] = *self.value.first_chunk().ok_or(self.wrong())?;
+        let (has, uses) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let of = |(bit, name): (usize, &&'static str)| {
+            (has >> bit & 1 != 0).then_some(Capability { name, is_on: uses >> bit & 1 != 0 })
+        };
+        Ok(CAPABILITY_NAMES.iter().enumerate().filter_map(of).collect())
+    }
+
+    /// None of another family than IP.
+    fn address(&self) -> Result<Option<IpAddr>, Malformed> {
+        let (len, rest) = self.value.split_first().ok_or(self.wrong())?;
+        let len = usize::from(*len);
+        // Behind it: the numbering, the number of an interface, and the length of an OID, with that.
+        let is_whole =
+            (2..=32).contains(&len) && rest.get(len + 5).is_some_and(|oid| rest.len() >= len + 6 + usize::from(*oid));
+        if is_whole { Ok(address(&rest[..len])) } else { Err(self.wrong()) }
+    }
+}
+
+/// A family and an address of it.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.split_first()? {
+        (&IPV4, ip) => <[u8; 4]>::try_from(ip).ok().map(IpAddr::from),
+        (&IPV6, ip) => <[u8; 16]>::try_from(ip).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// The text of a stranger, as people may see it: no control characters, and nothing that turns lines round or hides letters.
+fn plain(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut text = String::new();
+    for letter in String::from_utf8_lossy(&bytes[..end]).chars() {
+        match letter {
+            '\'' | '"' => text.push(letter),
+            _ => text.extend(letter.escape_debug()),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::is_lldp;
+    use super::*;
+    use lookup::testkit::{Rng, seed};
+
+    fn own(switch: &str, device: &str) -> Own {
+        Own {
+            switch: switch.to_owned(),
+            source: [2, 1, 2, 3, 4, 5],
+            port: PortId(9),
+            role: "host",
+            device: device.to_owned(),
+            address: Some([192, 0, 2, 7].into()),
+        }
+    }
+
+    /// The bytes are those of the standard.
+    #[test]
+    fn a_frame_has_these_bytes() {
+        let mut bytes = vec![1, 0x80, 0xc2, 0, 0, 0x0e, 2, 1, 2, 3, 4, 5, 0x88, 0xcc];
+        bytes.extend(b"\x02\x03\x07s1\x04\x05\x05eth1\x06\x02\x00\x79");
+        bytes.extend(b"\x08\x12port 9 of s1, host\x0a\x02s1");
+        let description = concat!("fibula ", env!("CARGO_PKG_VERSION"));
+        bytes.extend([12, description.len() as u8]);
+        bytes.extend(description.bytes());
+        bytes.extend([14, 4, 0, 4, 0, 4, 16, 12, 5, 1, 192, 0, 2, 7, 1, 0, 0, 0, 0, 0]);
+        bytes.extend([254, 9, 0, 0x80, 0xc2, 7, 3, 0, 0, 0, 9, 254, 9, 0, 0x12, 0x0f, 3, 3, 0, 0, 0, 9, 0, 0]);
+        let frame = own("s1", "eth1").encode(121, Some(Aggregation { is_used: true, port: PortId(9) }));
+        assert_eq!(frame, bytes);
+        let mut farewell = bytes[..30].to_vec();
+        farewell[28..].fill(0);
+        farewell.resize(60, 0);
+        assert_eq!(own("s1", "eth1").farewell(), farewell);
+    }
+
+    #[test]
+    fn what_a_switch_says_is_read_whatever_the_names() {
+        for (switch, device) in
+            [("s1", "eth1"), (&"x".repeat(600) as &str, "0000:03:00.0"), ("\u{e4}".repeat(300).as_str(), "e")]
+        {
+            let own = own(switch, device);
+            let frame = own.encode(121, None);
+            assert!(is_lldp(&frame) && frame.len() >= SHORTEST && frame.len() < 1500);
+            let said = Said::decode(&frame).unwrap();
+            assert_eq!(
+                (said.source, said.ttl_s, said.addresses.clone()),
+                (own.source, 121, vec![own.address.unwrap()])
+            );
+            assert_eq!((said.chassis.kind, said.port.kind, &said.port.text[..]), ("local", "interface", device));
+            assert!(switch.starts_with(&said.chassis.text) && said.chassis.text.len() >= 254.min(switch.len()));
+            assert!(
+                switch.starts_with(said.name.as_deref().unwrap())
+                    && said.port_text.as_deref().unwrap().starts_with("port 9 of ")
+            );
+            assert_eq!(said.capabilities, [Capability { name: "bridge", is_on: true }]);
+            let farewell = Said::decode(&own.farewell()).unwrap();
+            assert!(farewell.ttl_s == 0 && farewell.is_from_same(&said) && farewell.name.is_none());
+        }
+        assert!(!is_lldp(&[]) && !is_lldp(&[0; 60]));
+    }
+
+    fn frame(fields: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut frame = [&GROUP[..], &[2, 0, 0, 0, 0, 7], &ETHER_TYPE].concat();
+        fields.iter().for_each(|(kind, value)| put(&mut frame, *kind, value));
+        frame
+    }
+
+    const FIRST: [(u16, &[u8]); 3] = [(CHASSIS, &[4, 2, 0, 0, 0, 0, 7]), (PORT, b"\x05eth0"), (TTL, &[0, 120])];
+
+    #[test]
+    fn only_what_is_as_the_standard_has_it_is_read() {
+        let said = Said::decode(&frame(&FIRST)).unwrap();
+        assert_eq!((said.chassis.kind, &said.chassis.text[..]), ("mac", "02:00:00:00:00:07"));
+        let with = |more: &[(u16, &[u8])]| Said::decode(&frame(&[&FIRST[..], more].concat()));
+        // What nobody knows, an end, and what is behind it.
+        for more in [(9, &[][..]), (126, &[1; 511]), (ORGANISATION, &[0, 0x80, 0xc2, 1]), (END, &[])] {
+            assert!(with(&[more]).is_ok(), "{more:?}");
+        }
+        assert!(with(&[(END, &[]), (CHASSIS, &[])]).is_ok());
+        assert_eq!(
+            with(&[(ADDRESS, &[5, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9, 0])]).unwrap().addresses,
+            [IpAddr::from([10, 0, 0, 1])]
+        );
+        let many = with(&[(ADDRESS, &[5, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9, 0][..]); 9]).unwrap();
+        assert_eq!(many.addresses.len(), MOST_ADDRESSES);
+        assert!(with(&[(ADDRESS, &[7, 6, 1, 2, 3, 4, 5, 6, 2, 0, 0, 0, 9, 0])]).unwrap().addresses.is_empty(), "a MAC");
+        for (wrong, more) in [
+            (0, (CHASSIS, &[7, 1][..])),
+            (0, (PORT, &[7, 1])),
+            (0, (TTL, &[0, 1])),
+            (1, (NAME, b"s1")),
+            (1, (CAPABILITIES, &[0, 4, 0, 4])),
+            (2, (CAPABILITIES, &[0, 4, 0])),
+            (2, (DESCRIPTION, &[b'x'; 256])),
+            (2, (ORGANISATION, &[0, 0x80, 0xc2])),
+            (2, (END, &[1])),
+            (2, (ADDRESS, &[5, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9])),
+            (2, (ADDRESS, &[5, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9, 1])),
+            (2, (ADDRESS, &[255, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9, 0])),
+            (2, (ADDRESS, &[])),
+        ] {
+            // A second one, or one out of place.
+            let fields = if wrong == 1 { vec![more, more] } else { vec![more] };
+            let got = with(&fields);
+            let is_right = if wrong == 2 {
+                matches!(got, Err(Malformed::Value { kind, .. }) if kind == more.0)
+            } else {
+                matches!(got, Err(Malformed::Order { kind, .. }) if kind == more.0)
+            };
+            assert!(is_right, "{more:?}: {got:?}");
+        }
+        let [chassis, port, ttl] = FIRST;
+        for fields in
+            [&[port, chassis, ttl][..], &[chassis, ttl, port], &[chassis, port, (NAME, b"s1"), ttl], &[chassis, port]]
+        {
+            assert!(Said::decode(&frame(fields)).is_err(), "{fields:?}");
+        }
+        for wrong in [&[4, 2, 0, 0, 0, 0][..], &[0, 1], &[8, 1], &[7], &[], &[7; 257]] {
+            assert!(matches!(
+                Said::decode(&frame(&[(CHASSIS, wrong), port, ttl])),
+                Err(Malformed::Value { kind: CHASSIS, .. })
+            ));
+        }
+        assert!(Said::decode(&frame(&[chassis, port, (TTL, &[1])])).is_err());
+        for source in [[1, 0, 0, 0, 0, 1], [0; 6], [0xff; 6]] {
+            let mut from = frame(&FIRST);
+            from[6..12].copy_from_slice(&source);
+            assert_eq!(Said::decode(&from), Err(Malformed::Sender));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_is_refused_or_ends_between_two_fields() {
+        let whole = own("s1", "eth1").encode(121, None);
+        let mut ends = vec![30];
+        while let Some(head) =
+            whole.get(ends[ends.len() - 1]..).and_then(<[u8]>::first_chunk).filter(|head| **head != [0, 0])
+        {
+            ends.push(ends[ends.len() - 1] + 2 + usize::from(u16::from_be_bytes(*head) & 0x1ff));
+        }
+        assert_eq!(ends.len(), 6);
+        for end in 0..whole.len() {
+            let is_whole = ends.contains(&end) || end >= ends[5] + 2;
+            assert_eq!(Said::decode(&whole[..end]).is_ok(), is_whole, "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn what_strangers_write_is_escaped() {
+        let name = "\u{1b}[2J\u{202e}evil\n\u{7}\u{200b}\u{e4} \"it's\"".as_bytes();
+        let said = Said::decode(&frame(&[&FIRST[..], &[(NAME, name), (DESCRIPTION, b"a\xff\0\0")]].concat())).unwrap();
+        assert_eq!(said.name.as_deref(), Some("\\u{1b}[2J\\u{202e}evil\\n\\u{7}\\u{200b}\u{e4} \"it's\""));
+        assert_eq!(said.description.as_deref(), Some("a\u{fffd}"));
+        let chassis = Said::decode(&frame(&[(CHASSIS, b"\x07\x1b]0;x\x07"), FIRST[1], FIRST[2]])).unwrap().chassis;
+        assert_eq!(chassis.text, "\\u{1b}]0;x\\u{7}");
+    }
+
+    /// The longest text of 255 bytes: each of them escaped.
+    const LONGEST: usize = 8 * MAX_TEXT;
+
+    #[test]
+    fn whatever_comes_is_read_or_refused_and_what_is_kept_is_bounded() {
+        let mut rng = Rng::new(seed());
+        let mut counts = [0; 2];
+        for _ in 0..20_000 {
+            let mut frame = own("s1", "eth1").encode(121, Some(Aggregation { is_used: true, port: PortId(1) }));
+            for _ in 0..rng.below(4) {
+                match rng.below(3) {
+                    0 => frame.truncate(rng.below(frame.len() as u64 + 1) as usize),
+                    1 => frame.extend((0..rng.below(600)).map(|_| 0).collect::<Vec<u8>>()),
+                    _ => {}
+                }
+                if frame.len() > HEADER {
+                    let at = HEADER + rng.below((frame.len() - HEADER) as u64) as usize;
+                    frame[at] = rng.below(256) as u8;
+                }
+            }
+            let said = Said::decode(&frame);
+            counts[usize::from(said.is_ok())] += 1;
+            let Ok(said) = said else { continue };
+            let Said { chassis, port, port_text, name, description, addresses, .. } = said;
+            for text in [Some(chassis.text), Some(port.text), port_text, name, description].into_iter().flatten() {
+                assert!(text.len() <= LONGEST && !text.contains(char::is_control), "{text:?}");
+            }
+            assert!(addresses.len() <= MOST_ADDRESSES);
+        }
+        assert!(counts.iter().all(|n| *n > 1000), "{counts:?}");
+    }
+}

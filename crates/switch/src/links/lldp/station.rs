@@ -1,0 +1,170 @@
+//! One end of a cable in LLDP: when it speaks, and who was heard there. It decides from what it is told, with the time of that; it has no
+//! clock.
+//!
+//! It speaks at once when it starts, when its carrier comes and when a new neighbour is heard, [`QUICK`] times a second apart, then once in an
+//! interval, and never more often than each second. A neighbour is known until what it said has run out, until it says that it goes, or
+//! until the carrier does: whoever is at the other end of the next cable says so.
+
+use super::pdu::Said;
+use std::time::{Duration, Instant};
+
+/// Neighbours of a port that are kept; of more, those that were heard last.
+pub const MOST_NEIGHBOURS: usize = 4;
+
+/// Frames that follow each other quickly (IEEE 802.1AB, txFastInit), and the time between two of them.
+pub(super) const QUICK: u8 = 4;
+pub(super) const QUICKLY: Duration = Duration::from_secs(1);
+
+/// Somebody at the other end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// What it said last.
+    pub said: Said,
+    /// When it was heard first,
+    pub since: Instant,
+    /// and last.
+    pub heard: Instant,
+}
+
+impl Neighbour {
+    fn until(&self) -> Instant {
+        self.heard + Duration::from_secs(self.said.ttl_s.into())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Station {
+    /// Between two frames; none: it never speaks.
+    interval: Option<Duration>,
+    /// None: nobody has said anything of it.
+    has_carrier: Option<bool>,
+    /// Frames that are left of the quick ones.
+    quick: u8,
+    /// When it spoke last,
+    spoke: Option<Instant>,
+    /// and when it speaks next.
+    next: Option<Instant>,
+    neighbours: Vec<Neighbour>,
+}
+
+impl Station {
+    /// One that speaks once in an interval, or only hears. There is a carrier until the contrary is said.
+    pub fn new(interval: Option<Duration>, now: Instant) -> Self {
+        let mut station =
+            Self { interval, has_carrier: None, quick: 0, spoke: None, next: None, neighbours: Vec::new() };
+        station.hurry(now);
+        station
+    }
+
+    /// Who is there, in the order in which they were heard first.
+    pub fn neighbours(&self) -> &[Neighbour] {
+        &self.neighbours
+    }
+
+    /// The carrier came or went. Whether neighbours are others than before.
+    pub fn carrier(&mut self, has_carrier: bool, now: Instant) -> bool {
+        let before = self.has_carrier.replace(has_carrier);
+        if has_carrier {
+            if before != Some(true) {
+                self.hurry(now);
+            }
+            return false;
+        }
+        if holds(Rule::SilentWithoutCarrier) {
+            self.next = None;
+        }
+        let had_any = !self.neighbours.is_empty() && holds(Rule::CableIsAll);
+        if had_any {
+            self.neighbours.clear();
+        }
+        had_any
+    }
+
+    /// Somebody said something. Whether neighbours are others than before, or say other things.
+    pub fn hear(&mut self, said: Said, now: Instant) -> bool {
+        if self.has_carrier == Some(false) {
+            // It was on its way.
+            return false;
+        }
+        let known = self.neighbours.iter().position(|known| known.said.is_from_same(&said));
+        if said.ttl_s == 0 && holds(Rule::FarewellCounts) {
+            return known.map(|known| self.neighbours.remove(known)).is_some();
+        }
+        let neighbour = |since| Neighbour { said, since, heard: now };
+        if let Some(known) = known {
+            self.neighbours[known] = neighbour(self.neighbours[known].since);
+            return true;
+        }
+        if self.neighbours.len() == MOST_NEIGHBOURS && holds(Rule::Bounded) {
+            let oldest = (0..MOST_NEIGHBOURS).min_by_key(|at| self.neighbours[*at].heard);
+            oldest.into_iter().for_each(|oldest| _ = self.neighbours.remove(oldest));
+        }
+        self.neighbours.push(neighbour(now));
+        self.hurry(now);
+        true
+    }
+
+    /// Looks at the time. Whether neighbours are others than before.
+    pub fn judge(&mut self, now: Instant) -> bool {
+        let before = self.neighbours.len();
+        self.neighbours.retain(|neighbour| now < neighbour.until() || !holds(Rule::Expires));
+        self.neighbours.len() != before
+    }
+
+    /// Whether it is to speak now; it has, then.
+    pub fn speaks(&mut self, now: Instant) -> bool {
+        let Some(interval) = self.interval.filter(|_| self.next.is_some_and(|next| next <= now)) else { return false };
+        self.quick = self.quick.saturating_sub(1);
+        self.spoke = Some(now);
+        let wait = if self.quick > 0 && holds(Rule::QuickAtFirst) { QUICKLY.min(interval) } else { interval };
+        self.next = Some(now + wait);
+        true
+    }
+
+    /// When to [judge](Self::judge) and to ask whether it [speaks](Self::speaks), at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.neighbours.iter().map(Neighbour::until).chain(self.next).min()
+    }
+
+    /// Speaks as soon as it may, and some times soon after.
+    fn hurry(&mut self, now: Instant) {
+        if self.interval.is_none() || self.has_carrier == Some(false) {
+            return;
+        }
+        self.quick = QUICK;
+        let earliest = self.spoke.map_or(now, |spoke| now.max(spoke + QUICKLY));
+        let soon = if holds(Rule::NotTooOften) { earliest } else { now };
+        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
+    }
+}
+
+/// What a station keeps to. A test leaves each out in turn, and must notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    /// It speaks some times quickly at first,
+    QuickAtFirst,
+    /// and never more often than each second,
+    NotTooOften,
+    /// nor without carrier.
+    SilentWithoutCarrier,
+    /// Who is not heard any more is not there,
+    Expires,
+    /// nor who says that he goes,
+    FarewellCounts,
+    /// nor who was behind another cable.
+    CableIsAll,
+    /// Whoever makes up neighbours takes no more memory than so many.
+    Bounded,
+}
+
+#[cfg(not(test))]
+const fn holds(_: Rule) -> bool {
+    true
+}
+
+#[cfg(test)]
+use model::holds;
+
+#[cfg(test)]
+mod model;
