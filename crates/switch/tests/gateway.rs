@@ -15,10 +15,12 @@ use fibula_switch::flow::nat::NatSettings;
 use fibula_switch::flow::rules::{Rule, Rules};
 use fibula_switch::flow::{self, Flows};
 use fibula_switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
+use fibula_switch::links::lldp::{Ear, Own};
 use fibula_switch::port::Role;
 use fibula_switch::shim;
 use lookup::testkit;
 use std::net::IpAddr;
+use std::time::Instant;
 
 const GATEWAY: u64 = 0xfe;
 const HOST: u64 = 1;
@@ -368,4 +370,29 @@ fn gateways_that_do_not_fit_their_ports_are_refused() {
     assert!(matches!(refused(Some(settings()), vec![]), BuildError::Outside(PortId(3))));
     let taken = vec![device(3, Role::Outside), device(100, Role::Host)];
     assert!(matches!(refused(Some(settings()), taken), BuildError::GatewayPort(PortId(100))));
+}
+
+/// At hosts, at trunks and outside, whatever else is done with frames there.
+#[test]
+fn lldp_is_heard_at_every_port_that_listens_and_goes_no_further() {
+    let flows = || Flows::new(flow::Settings::default(), 1).unwrap();
+    for mut rig in [rig(), rig_with(Some(flows()))] {
+        let source = mac_bytes(0x777);
+        let (switch, device) = ("foreign".to_owned(), "eth1".to_owned());
+        let frame = Own { switch, source, port: PortId(1), role: "host", device, address: None }.encode(121, None);
+        let expected = [(HOST_1, DropReason::Multicast), (OUTSIDE_3, DropReason::NoName)];
+        for (port, reason) in expected {
+            rig.assert_dropped(port, &frame, reason);
+        }
+        let ears = rig.monitor.ports().map(|(index, ..)| (index, Ear::new(Default::default(), Instant::now())));
+        rig.monitor.links().lldp().listen(ears.collect());
+        let before = rig.counts();
+        for port in [HOST_1, HOST_2, TRUNK_8, OUTSIDE_3] {
+            assert_eq!(rig.exchange(port, &frame), []);
+        }
+        assert_eq!((rig.counts().hellos - before.hellos, rig.counts().dropped_total()), (4, before.dropped_total()));
+        let heard = rig.monitor.links().lldp().take_heard();
+        let heard: Vec<_> = heard.iter().map(|(index, said)| (*index, said.name.as_deref())).collect();
+        assert_eq!(heard, [0, 1, 2, 4].map(|index| (index, Some("foreign"))));
+    }
 }

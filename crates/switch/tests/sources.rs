@@ -12,10 +12,12 @@ use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
 use fibula_switch::flow::rules::Rules;
 use fibula_switch::flow::{self, Flows};
+use fibula_switch::links::lldp::{Ear, Own};
 use fibula_switch::source::CheckSource;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// At port 1, with 10.0.0.1 and another name without an address.
 const HOST: u64 = 1;
@@ -438,4 +440,39 @@ fn what_waited_is_forwarded_and_nobody_is_learnt_from_it() {
     rig.waits.store(false, Ordering::Relaxed);
     rig.assert_dropped(HOST_1, &stranger, DropReason::SourceMac);
     assert_eq!(noted(&rig), [(mac_bytes(77).to_vec(), None)]);
+}
+
+#[test]
+fn a_stranger_who_says_lldp_is_heard_and_neither_learnt_nor_taken_for_a_forger() {
+    for check in [CheckSource::Mac, CheckSource::MacAndIp] {
+        let mut rig = rig(check);
+        let (switch, device) = ("foreign".to_owned(), "eth1".to_owned());
+        let own = Own { switch, source: mac_bytes(99), port: PortId(1), role: "host", device, address: None };
+        let lldp = own.encode(121, None);
+        // Where nobody listens it is a frame as others are.
+        rig.assert_dropped(HOST_1, &from(97, lldp.clone()), DropReason::SourceMac);
+        assert_eq!(noted(&rig), [(mac_bytes(97).to_vec(), None)]);
+        rig.monitor.links().lldp().listen(vec![(0, Ear::new(Default::default(), Instant::now()))]);
+        // Beside forged and true frames, in bursts of all sizes.
+        let (forged, good) = (between(98, VICTIM), to(VICTIM, from(HOST, udp4(b"x", 9))));
+        for n in [1, 5, 40, 64] {
+            let before = rig.counts();
+            for _ in 0..n {
+                [&lldp, &forged, &good].into_iter().for_each(|frame| rig.send(HOST_1, frame));
+            }
+            assert_eq!(rig.run(), vec![(HOST_2, good.clone()); n]);
+            let counts = rig.counts();
+            assert_eq!(counts.hellos - before.hellos, n as u64);
+            assert_eq!(counts.dropped(DropReason::SourceMac) - before.dropped(DropReason::SourceMac), n as u64);
+            assert!(noted(&rig).iter().all(|(name, _)| name[..] != mac_bytes(99)), "it is learnt");
+        }
+        assert_eq!(rig.monitor.links().lldp().take_heard()[0].1.source, mac_bytes(99));
+        // A forger does not hide behind its EtherType, nor behind its group.
+        let mut other = lldp.clone();
+        other[..6].copy_from_slice(&mac_bytes(VICTIM));
+        rig.assert_dropped(HOST_1, &other, DropReason::SourceMac);
+        let mut other = lldp;
+        other[12..14].copy_from_slice(&[8, 0]);
+        rig.assert_dropped(HOST_1, &other, DropReason::SourceMac);
+    }
 }

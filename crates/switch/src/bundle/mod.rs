@@ -18,7 +18,7 @@
 //! Which members take frames and send some is decided by the keeper (`daemon::bundles`) with an [`aggregate::Aggregate`], which has no
 //! clock, lock or device. Workers read its decision by one load a burst.
 //!
-//! Limits: 16 members. Captures show what goes through the port, and not the PDUs and hellos of members.
+//! Limits: 16 members. Captures show what goes through the port, and not the PDUs, hellos and LLDP of members.
 
 pub mod aggregate;
 pub mod config;
