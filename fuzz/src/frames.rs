@@ -16,12 +16,14 @@ use netio::backend::loopback::{self, Loopback};
 use netio::checksum::{fold, sum};
 use std::net::IpAddr;
 use std::sync::LazyLock;
+use std::time::Instant;
 use switch::daemon::config::{self, Config};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::flow::{self, Flows};
 use switch::gateway;
 use switch::groups::{Snooping, Told, Wanted};
 use switch::links::Hello;
+use switch::links::lldp::{self, Ear};
 use switch::plane::PlaneWriter;
 use switch::port::Role;
 use switch::shim;
@@ -130,6 +132,8 @@ impl Rig {
             let wanted = Some(Wanted { by_group, of_all: vec![] });
             monitor.groups().tell(Some(snooping), [Told { id: 7, names: [1, 2, 3].map(mac).to_vec(), wanted }]);
         }
+        let ears = monitor.ports().map(|(index, ..)| (index, Ear::new(Default::default(), Instant::now())));
+        monitor.links().lldp().listen(ears.collect());
         let mut replica = Replica::new(Limits::default(), writer);
         let (mut network, node) = wired(kind);
         for message in network.attach(node, &Report::default()).expect("the switch is known") {
@@ -153,6 +157,7 @@ impl Rig {
         for (_, hello) in self.monitor.links().take_heard().0 {
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         }
+        self.monitor.links().lldp().take_heard();
     }
 }
 
@@ -272,6 +277,10 @@ fn varied() -> Vec<(u8, Vec<u8>)> {
     let (cluster, interval_ms, multiplier) = (7, 100, 3);
     let hello = Hello { switch: "s2".to_owned(), port: PortId(8), session: 9, hears, cluster, interval_ms, multiplier };
     all.push((2, hello.encode()));
+    let (switch, device) = ("s2".to_owned(), "eth1".to_owned());
+    let source = mac(9);
+    let own = lldp::Own { switch, source, port: PortId(8), role: "trunk", device, address: None };
+    all.extend((0..4).map(|port| (port, own.encode(121, None))));
     for (port, frame) in frames() {
         all.push((port, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat()));
         all.push((2, [&frame[..12], &shim::ETHER_TYPE[..], &[5, 0], &frame[12..]].concat()));

@@ -8,6 +8,7 @@
 //! | `frames` | frames on the ports of a switch | every frame is sent, a hello that means the same when written, or counted as dropped |
 //! | `flows` | the same, with connection tracking, load balancer and source NAT | as above |
 //! | `gateway` | the same, with IP routing and connection tracking | as above |
+//! | `lldp` | frames of LLDP at a port, one after another | texts are bounded and have no control characters, and so many neighbours are kept |
 //! | `text` | lists of names, configuration files, topologies | what is read means the same when written |
 //! | `northbound` | requests of operators, one after another | a network restored from its rows is the network; a switch that follows answers as it should |
 //! | `hello` | the first bytes of a connection with TLS; certificates | nobody is let in |
@@ -18,6 +19,7 @@
 
 mod files;
 mod frames;
+mod lldp;
 mod northbound;
 mod pieces;
 mod southbound;
@@ -43,6 +45,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "frames", run: frames::plain, seeds: frames::plain_seeds },
     Target { name: "flows", run: frames::flows, seeds: frames::flow_seeds },
     Target { name: "gateway", run: frames::gateway, seeds: frames::gateway_seeds },
+    Target { name: "lldp", run: lldp::run, seeds: lldp::seeds },
     Target { name: "text", run: text::text, seeds: text::seeds },
     Target { name: "hello", run: tls::hello, seeds: tls::seeds },
     Target { name: "northbound", run: northbound::requests, seeds: northbound::seeds },
