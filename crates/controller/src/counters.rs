@@ -167,6 +167,7 @@ fn bounded(mut counters: Counters) -> Counters {
     counters.ports.truncate(MAX_PORTS);
     for port in &mut counters.ports {
         (port.device, port.rates) = (clip(&port.device), None);
+        port.device_there = clip(&port.device_there);
         if !is_word(&port.role) {
             port.role = String::new();
         }

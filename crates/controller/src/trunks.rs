@@ -112,6 +112,12 @@ impl Trunks {
                     return Some(format!("{at} hears more than one switch, {there} first: a bridge joins them"));
                 }
                 "foreign" => return Some(format!("{at} is joined to {there}, a switch of another network")),
+                "silent" if !trunk.device_there.is_empty() => {
+                    let device = clip(&trunk.device_there);
+                    return Some(format!(
+                        "{at} hears no switch, and a device that calls itself {device} is there: a cable leads elsewhere, or hellos are off"
+                    ));
+                }
                 "one_way" => return Some(format!("{at} hears {there}, which does not hear it: one direction fails")),
                 _ => {}
             }

@@ -373,6 +373,7 @@ async fn of_switch(State(web): State<Shown>, Query(query): Query<SwitchQuery>) -
             value["name"] = port.device.clone().into();
             value["kind"] = port.role.clone().into();
             value["up"] = port.up.into();
+            value["device_there"] = port.device_there.clone().into();
             value
         });
         let drops = counters.drops.iter().map(

@@ -91,10 +91,12 @@ export function switchView(panel, params, graph) {
       say(n, port.port); say(face, short(port.name, 30));
       const near = beside.get(port.port); const host = at.get(port.port);
       const state = near && linkState(near.link);
-      const key = JSON.stringify([near?.other, state, host?.name, port.kind]);
+      const key = JSON.stringify([near?.other, state, host?.name, port.kind, port.device_there]);
       if (to.dataset.key !== key) {
         to.dataset.key = key;
         to.replaceChildren(near ? linkTo("link", { a: name, port: port.port }, short(endOf(near.other), 40)) : host ? linkTo("names", { host: host.name }, short(host.name, 40)) : h("span", { class: "dim" }, short(port.kind ?? "", 20)));
+        // What it says itself, in LLDP.
+        put(to, "title", port.device_there ? `says that it is ${short(port.device_there, 60)}` : null);
         if (near && state !== "up") to.append(" ", chip(state === "cut" ? "bad" : "info", `${state === "cut" ? "✕ " : ""}${LINK_WORDS[state]}`));
       }
       say(inb, bits(port.bytes_in_s)); say(outb, bits(port.bytes_out_s)); say(inf, rate(port.frames_in_s)); say(outf, rate(port.frames_out_s));

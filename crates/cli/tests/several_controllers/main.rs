@@ -121,6 +121,7 @@ async fn links_are_as_switches_see_them(site: &mut Site, switches: &[(String, Ar
             since: now,
             is_down: cut,
             neighbour: (!cut).then(|| Neighbour { switch: format!("s{j}"), port: PortId(i as u16) }),
+            device: None,
         };
         switches[i - 1].1.set_trunks(others.map(trunk).collect());
     };

@@ -629,9 +629,10 @@ async fn session<T: Tables>(
 }
 
 /// A trunk, as the controller is told of it.
-pub(crate) fn seen(Trunk { port, state, is_down, neighbour, .. }: &Trunk) -> SeenTrunk {
+pub(crate) fn seen(Trunk { port, state, is_down, neighbour, device, .. }: &Trunk) -> SeenTrunk {
     let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
-    SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour }
+    let device_there = device.clone().unwrap_or_default();
+    SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour, device_there }
 }
 
 /// What to do about a message.

@@ -301,7 +301,7 @@ impl Watched {
     pub(super) fn trunk(&self) -> Option<Trunk> {
         let ((state, since), neighbour) = (self.link, self.aggregate.neighbour().cloned());
         let is_down = self.aggregate.distributes() == 0;
-        self.is_trunk.then(|| Trunk { port: self.bundle.port(), state, since, is_down, neighbour })
+        self.is_trunk.then(|| Trunk { port: self.bundle.port(), state, since, is_down, neighbour, device: None })
     }
 
     /// Has members say what is to be said now. Whether there was anything.

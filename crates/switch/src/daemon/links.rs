@@ -28,6 +28,9 @@ const URGENCY: i32 = -15;
 /// How often what follows carriers looks whether it is still needed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
+/// How often it is told at most that another device is at a trunk.
+const DEVICES_EVERY: Duration = Duration::from_secs(10);
+
 /// A trunk, as it is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trunk {
@@ -41,6 +44,8 @@ pub struct Trunk {
     pub is_down: bool,
     /// Who is at the other end.
     pub neighbour: Option<Neighbour>,
+    /// Where no switch says hello: who says in LLDP that it is there.
+    pub device: Option<String>,
 }
 
 /// Interfaces, and whether each has a carrier.
@@ -49,7 +54,8 @@ type Changes = Vec<(String, bool)>;
 impl Trunk {
     pub(crate) fn of(port: PortId, session: &Session) -> Self {
         let (state, since) = session.state();
-        Self { port, state, since, is_down: session.is_down(), neighbour: session.neighbour().cloned() }
+        let neighbour = session.neighbour().cloned();
+        Self { port, state, since, is_down: session.is_down(), neighbour, device: None }
     }
 }
 
@@ -75,6 +81,9 @@ pub(super) struct Keeper {
     shared: Arc<Shared<PlaneWriter>>,
     carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
     lldp: Stations,
+    /// Who says in LLDP that it is at a trunk where no switch is, and when that is looked at next.
+    devices: Vec<(PortId, String)>,
+    devices_next: Instant,
     /// When it looked round last.
     looked: Instant,
 }
@@ -120,7 +129,23 @@ impl Keeper {
         bundles.iter().for_each(|bundle| bundle.show(plane.monitor().links()));
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
         let carriers = carriers.ok();
-        Self { switch, timing, trunks, bundles, hosts, links, plane, kernel, shared, carriers, lldp, looked: now }
+        let (devices, devices_next, looked) = (Vec::new(), now, now);
+        Self {
+            switch,
+            timing,
+            trunks,
+            bundles,
+            hosts,
+            links,
+            plane,
+            kernel,
+            shared,
+            carriers,
+            lldp,
+            devices,
+            devices_next,
+            looked,
+        }
     }
 
     /// Runs in a thread of its own until the data plane ends: what it does takes microseconds, and must not wait for tables that
@@ -185,6 +210,7 @@ impl Keeper {
             self.listen(now, &mut news);
             self.lldp.listen(now);
             self.lldp.show();
+            let devices_changed = self.follow_devices(now);
             for trunk in &mut self.trunks {
                 news.note(trunk.index, trunk.session.judge(now));
             }
@@ -193,7 +219,7 @@ impl Keeper {
                     news.note(bundle.index(), Event::Changed);
                 }
             }
-            if !news.changed.is_empty() {
+            if !news.changed.is_empty() || devices_changed {
                 self.act(&news.changed);
             }
             self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
@@ -262,6 +288,26 @@ impl Keeper {
         }
     }
 
+    /// Looks which foreign device says in LLDP that it is at a trunk where no switch says hello, and not too often: it may say another thing each time.
+    /// Whether it is somebody else than before.
+    fn follow_devices(&mut self, now: Instant) -> bool {
+        if now < self.devices_next {
+            return false;
+        }
+        let singles = self.trunks.iter().map(|trunk| (trunk.index, trunk.port, trunk.session.state().0));
+        let bundled = self.bundles.iter().filter_map(|one| Some((one.index(), one.trunk()?)));
+        let silent = singles.chain(bundled.map(|(index, trunk)| (index, trunk.port, trunk.state)));
+        let silent = silent.filter(|(.., state)| *state == LinkState::Silent);
+        let devices = silent.filter_map(|(index, port, _)| Some((port, self.lldp.foreign(index)?.to_string())));
+        let devices: Vec<_> = devices.collect();
+        let has_changed = devices != self.devices;
+        if has_changed {
+            self.devices = devices;
+            self.devices_next = now + DEVICES_EVERY;
+        }
+        has_changed
+    }
+
     /// Tells everybody of trunks that changed: first those who forward.
     fn act(&self, changed: &BTreeSet<u8>) {
         let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
@@ -278,7 +324,11 @@ impl Keeper {
             .for_each(|bundle| bundle.show(&self.links));
         let told = |trunk: &Watched| Trunk::of(trunk.port, &trunk.session);
         let bundled = || self.bundles.iter().filter_map(bundles::Watched::trunk);
-        self.shared.set_trunks(self.trunks.iter().map(told).chain(bundled()).collect());
+        let mut trunks: Vec<Trunk> = self.trunks.iter().map(told).chain(bundled()).collect();
+        for trunk in trunks.iter_mut().filter(|trunk| trunk.state == LinkState::Silent) {
+            trunk.device = self.devices.iter().find(|(port, _)| *port == trunk.port).map(|(_, device)| device.clone());
+        }
+        self.shared.set_trunks(trunks);
         let changed_bundles = self.bundles.iter().filter(|bundle| changed.contains(&bundle.index()));
         for trunk in those().map(told).chain(changed_bundles.filter_map(bundles::Watched::trunk)) {
             let Trunk { port, state, is_down, neighbour, .. } = trunk;

@@ -6,7 +6,7 @@ use super::config::{Config, Lldp, Role};
 use crate::bundle::Bundle;
 use crate::dataplane::Monitor;
 use crate::links::Links;
-use crate::links::lldp::{Aggregation, Ear, Own, Said, Shown, Station, Tally};
+use crate::links::lldp::{Aggregation, Ear, Neighbour, Own, Said, Shown, Station, Tally};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ struct Cable {
     manner: Lldp,
     station: Station,
     tally: Arc<Tally>,
+    /// Neighbours are others than were shown.
+    has_news: bool,
 }
 
 /// See the module.
@@ -29,8 +31,6 @@ pub(super) struct Stations {
     links: Arc<Links>,
     ttl_s: u16,
     cables: Vec<Cable>,
-    /// Something is to be shown.
-    has_news: bool,
 }
 
 impl Stations {
@@ -55,7 +55,8 @@ impl Stations {
                 let (switch, device) = (config.name.clone(), device.to_owned());
                 let own = Own { switch, source, port: id, role, device, address };
                 let interval = manner.sends().then(|| Duration::from_secs(interval_s.into()));
-                Cable { index, member, own, manner, station: Station::new(interval, now), tally: Arc::default() }
+                let (station, tally, has_news) = (Station::new(interval, now), Arc::default(), false);
+                Cable { index, member, own, manner, station, tally, has_news }
             };
             let ear = |cable: &Cable| Ear::new(Arc::clone(&cable.tally), now);
             match monitor.bundles().find(|(of, _)| *of == index) {
@@ -79,9 +80,15 @@ impl Stations {
         let sends = cables.iter().filter(|cable| cable.manner.sends());
         let farewells = sends.map(|cable| (cable.index, cable.place(), cable.own.farewell())).collect();
         links.lldp().set_farewells(farewells);
-        let mut stations = Self { links, ttl_s, cables, has_news: true };
-        stations.show();
-        stations
+        let show = |cable: &Cable| Shown {
+            index: cable.index,
+            place: cable.place(),
+            manner: cable.manner.name(),
+            tally: Arc::clone(&cable.tally),
+            neighbours: Vec::new(),
+        };
+        links.lldp().show(cables.iter().map(show).collect());
+        Self { links, ttl_s, cables }
     }
 
     /// Whether there is nothing to do, ever.
@@ -95,7 +102,7 @@ impl Stations {
 
     pub(super) fn carrier(&mut self, device: &str, has_carrier: bool, now: Instant) {
         for cable in self.cables.iter_mut().filter(|cable| cable.own.device == device) {
-            self.has_news |= cable.station.carrier(has_carrier, now);
+            cable.has_news |= cable.station.carrier(has_carrier, now);
         }
     }
 
@@ -114,11 +121,12 @@ impl Stations {
         });
         let heard: Vec<(u8, Option<u8>, Said)> = of_ports.chain(of_members).collect();
         for (index, place, said) in heard {
-            let cable = self.cables.iter_mut().find(|cable| (cable.index, cable.place()) == (index, place));
-            self.has_news |= cable.is_some_and(|cable| cable.station.hear(said, now));
+            if let Some(cable) = self.cables.iter_mut().find(|cable| (cable.index, cable.place()) == (index, place)) {
+                cable.has_news |= cable.station.hear(said, now);
+            }
         }
         for cable in &mut self.cables {
-            self.has_news |= cable.station.judge(now);
+            cable.has_news |= cable.station.judge(now);
         }
     }
 
@@ -139,18 +147,18 @@ impl Stations {
         has_said
     }
 
-    /// Shows what has changed, to those who look.
+    /// Shows what has changed, to those who look: no more than that, or strangers at all ports would keep this thread busy.
     pub(super) fn show(&mut self) {
-        if std::mem::take(&mut self.has_news) {
-            let show = |cable: &Cable| Shown {
-                index: cable.index,
-                place: cable.place(),
-                manner: cable.manner.name(),
-                tally: Arc::clone(&cable.tally),
-                neighbours: cable.station.neighbours().to_vec(),
-            };
-            self.links.lldp().show(self.cables.iter().map(show).collect());
+        for (at, cable) in self.cables.iter_mut().enumerate().filter(|(_, cable)| cable.has_news) {
+            cable.has_news = false;
+            self.links.lldp().show_neighbours(at, cable.station.neighbours().to_vec());
         }
+    }
+
+    /// The first that was heard at a port, at any of its cables, and is no switch of ours.
+    pub(super) fn foreign(&self, index: u8) -> Option<&Neighbour> {
+        let of_port = self.cables.iter().filter(|cable| cable.index == index);
+        of_port.flat_map(|cable| cable.station.neighbours()).find(|one| !one.is_ours()).map(|one| &**one)
     }
 }
 

@@ -114,9 +114,14 @@ impl super::agent::About for About {
 
     fn counters(&self) -> Option<Counters> {
         let plane = self.plane.upgrade()?;
+        let cables = plane.monitor().links().lldp().shown();
         let (hellos, plane) = (hellos(&plane), plane.status());
         let lost = |id: PortId| hellos.iter().find(|(port, ..)| *port == id).map_or(0, |(.., tally)| tally.lost());
-        let port = |port: &PortStatus| PortCounters {
+        let there = |index: usize| {
+            let of_port = cables.iter().filter(|cable| usize::from(cable.index) == index);
+            of_port.flat_map(|cable| &cable.neighbours).next().map(ToString::to_string).unwrap_or_default()
+        };
+        let port = |(index, port): (usize, &PortStatus)| PortCounters {
             port: port.id.0.into(),
             device: port.device.clone(),
             role: role_name(port.role).to_owned(),
@@ -127,6 +132,7 @@ impl super::agent::About for About {
             bytes_out: port.counters.tx_bytes,
             rates: None,
             hellos_lost: lost(port.id),
+            device_there: there(index),
         };
         let drop = |(why, total): (DropReason, u64)| DropCount {
             reason: why.name().to_owned(),
@@ -134,7 +140,7 @@ impl super::agent::About for About {
             ..DropCount::default()
         };
         Some(Counters {
-            ports: plane.ports.iter().map(port).collect(),
+            ports: plane.ports.iter().enumerate().map(port).collect(),
             drops: plane.total.drops().filter(|(_, n)| *n > 0).map(drop).collect(),
             received: plane.total.received,
             sent: plane.total.sent,
@@ -430,10 +436,13 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         "retry_seconds": port.last_failure.as_ref().filter(|_| !port.up).map(|failure| failure.wait.as_secs()),
         "check_source": check_source, "counters": counters,
     });
-    if let Some(Trunk { state, since, is_down, neighbour, .. }) = link {
+    if let Some(Trunk { state, since, is_down, neighbour, device, .. }) = link {
         let neighbour = neighbour.as_ref().map(ToString::to_string);
         let seconds = since.elapsed().as_secs_f64();
         page["link"] = json!({"state": state.name(), "down": is_down, "for_seconds": seconds, "neighbour": neighbour});
+        if let Some(device) = device {
+            page["link"]["device_there"] = device.clone().into();
+        }
     }
     if !port.members.is_empty() {
         page["members"] = port.members.iter().map(member_json).collect();
@@ -462,7 +471,7 @@ fn put_cables<'a>(page: &mut Value, cables: impl Iterator<Item = &'a Shown>) {
         for (name, n) in cable.tally.counts() {
             part["lldp"][name] = n.into();
         }
-        part["neighbours"] = cable.neighbours.iter().map(neighbour_json).collect();
+        part["neighbours"] = cable.neighbours.iter().map(|neighbour| neighbour_json(neighbour)).collect();
     }
 }
 

@@ -88,6 +88,13 @@ pub(crate) fn neighbours_are_heard_until_they_go() {
         triangle.daemons[1].stop();
         wait_for(&triangle.daemons[0], 12, "s2 is gone", |port| port["neighbours"] == Value::Array(vec![]));
         triangle.wait(1, 2, "silent");
+        // Another device is plugged in.
+        let mut frame = forged("patch-9", "port 7").encode(121, None);
+        let at = frame.windows(7).position(|bytes| bytes == b"fibula ").unwrap();
+        frame[at..at + 7].copy_from_slice(b"foreign");
+        send(&mut open("t21"), &frame);
+        let is_told = |port: &Value| port["link"]["device_there"] == "patch-9, port port 7";
+        wait_for(&triangle.daemons[0], 12, "a foreign device is told", is_told);
         // LLDP from a trunk is no sign that a device is there that is no switch.
         assert_eq!(triangle.daemons[0].json()["drops"]["no_shim"], Value::Null);
         // So does the other, to its host.

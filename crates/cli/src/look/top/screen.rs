@@ -338,8 +338,13 @@ fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails) 
                     0 => String::new(),
                     n => format!("  {n} hellos lost"),
                 };
+                // What it says itself, in LLDP.
+                let there = match &*port.device_there {
+                    "" => String::new(),
+                    there => format!("  says: {}", plain(there)),
+                };
                 let text = format!(
-                    "{:>5} {device:<12} {:<7} {:>9} {:>9} {:>9} {:>9}{lost}",
+                    "{:>5} {device:<12} {:<7} {:>9} {:>9} {:>9} {:>9}{lost}{there}",
                     port.port,
                     port.role,
                     of(|r| r.frames_in),
@@ -399,7 +404,8 @@ mod tests {
             why: "Nobody has it.".to_owned(),
             ..v1::DropCount::default()
         };
-        let port = v1::PortCounters { hellos_lost: 13, ..v1::PortCounters::default() };
+        let there = "server9\u{1b}, eno1".to_owned();
+        let port = v1::PortCounters { hellos_lost: 13, device_there: there, ..v1::PortCounters::default() };
         let counters = v1::Counters { ports: vec![port], drops: vec![drop], ..v1::Counters::default() };
         let mut screen = Screen::new(Look {
             switches: vec![away, switch("s1", 10.0, 5.0), switch("s2\u{1b}[2J", 99.0, 0.0)],
@@ -462,7 +468,7 @@ mod tests {
         assert_eq!(screen.details_of(), Some("s1"));
         let text = drawn(&mut screen, 110);
         assert!(text.contains("alien") && text.contains("77 in all") && text.contains("Nobody has it."), "{text}");
-        assert!(text.contains("13 hellos lost"), "{text}");
+        assert!(text.contains("13 hellos lost") && text.contains("says: server9\u{fffd}, eno1"), "{text}");
         screen.key(&press(KeyCode::End));
         assert_eq!(screen.details_of(), Some("s3"));
         assert!(matches!(screen.key(&press(KeyCode::Esc)), Step::Go));

@@ -86,7 +86,7 @@ pub struct Shown {
     /// Frames there.
     pub tally: Arc<Tally>,
     /// Who is at its other end.
-    pub neighbours: Vec<Neighbour>,
+    pub neighbours: Vec<Arc<Neighbour>>,
 }
 
 /// A frame that says that a switch goes: of a port, or of a member of it.
@@ -134,6 +134,13 @@ impl Desk {
     /// Shows the cables.
     pub fn show(&self, shown: Vec<Shown>) {
         *lock(&self.shown) = shown;
+    }
+
+    /// Shows who is at the other end of one of them now.
+    pub(crate) fn show_neighbours(&self, cable: usize, neighbours: Vec<Arc<Neighbour>>) {
+        if let Some(shown) = lock(&self.shown).get_mut(cable) {
+            shown.neighbours = neighbours;
+        }
     }
 
     /// The cables, as they were shown last.

@@ -7,7 +7,7 @@
 //! Nothing is decided by it: between switches of fibula [hellos](super::Hello) are, and a frame that somebody made up changes only what
 //! is shown of that port. A frame to one of its groups goes no further and tells nobody's place, whatever is in it.
 //!
-//! Bounds: an [`Ear`] reads so many frames a second and counts the others; a [`Station`] keeps [`MOST_NEIGHBOURS`], each of less than 4 KiB.
+//! Bounds: an [`Ear`] reads so many frames a second and counts the others; a [`Station`] keeps [`MOST_NEIGHBOURS`], each of less than 8 KiB.
 //! Cost: none for other frames. A worker meets LLDP where it would drop a multicast, or the frame of a stranger.
 //!
 //! Limits: all three groups are heard, and only the nearest bridge is spoken to. Of organisations' fields none is read.

@@ -46,6 +46,9 @@ const INTERFACE_NAME: u8 = 5;
 const IPV4: u8 = 1;
 const IPV6: u8 = 2;
 
+/// How what we say of ourselves begins.
+pub(super) const OURS: &str = "fibula ";
+
 const BRIDGE: u16 = 1 << 2;
 /// The bits of capabilities.
 const CAPABILITY_NAMES: [&str; 11] =
@@ -92,7 +95,7 @@ impl Own {
         let mut frame = self.begin(ttl_s);
         put(&mut frame, PORT_TEXT, &text(&format!("port {port} of {switch}, {role}"), None));
         put(&mut frame, NAME, &text(switch, None));
-        put(&mut frame, DESCRIPTION, &text(concat!("fibula ", env!("CARGO_PKG_VERSION")), None));
+        put(&mut frame, DESCRIPTION, &text(&[OURS, env!("CARGO_PKG_VERSION")].concat(), None));
         put(&mut frame, CAPABILITIES, &[BRIDGE.to_be_bytes(), BRIDGE.to_be_bytes()].concat());
         if let Some(address) = self.address {
             let (family, bytes) = match address {

@@ -5,7 +5,10 @@
 //! interval, and never more often than each second. A neighbour is known until what it said has run out, until it says that it goes, or
 //! until the carrier does: whoever is at the other end of the next cable says so.
 
-use super::pdu::Said;
+use super::pdu::{OURS, Said};
+use fib::name::clip;
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Neighbours of a port that are kept; of more, those that were heard last.
@@ -26,7 +29,19 @@ pub struct Neighbour {
     pub heard: Instant,
 }
 
+impl fmt::Display for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.said.name.as_ref().unwrap_or(&self.said.chassis.text);
+        write!(f, "{}, port {}", clip(name), clip(&self.said.port.text))
+    }
+}
+
 impl Neighbour {
+    /// Whether it says that it is a switch of ours, which is known better by its hellos, and for longer by what it said here.
+    pub fn is_ours(&self) -> bool {
+        self.said.description.as_ref().is_some_and(|description| description.starts_with(OURS))
+    }
+
     fn until(&self) -> Instant {
         self.heard + Duration::from_secs(self.said.ttl_s.into())
     }
@@ -45,7 +60,7 @@ pub struct Station {
     spoke: Option<Instant>,
     /// and when it speaks next.
     next: Option<Instant>,
-    neighbours: Vec<Neighbour>,
+    neighbours: Vec<Arc<Neighbour>>,
 }
 
 impl Station {
@@ -58,7 +73,7 @@ impl Station {
     }
 
     /// Who is there, in the order in which they were heard first.
-    pub fn neighbours(&self) -> &[Neighbour] {
+    pub fn neighbours(&self) -> &[Arc<Neighbour>] {
         &self.neighbours
     }
 
@@ -91,7 +106,7 @@ impl Station {
         if said.ttl_s == 0 && holds(Rule::FarewellCounts) {
             return known.map(|known| self.neighbours.remove(known)).is_some();
         }
-        let neighbour = |since| Neighbour { said, since, heard: now };
+        let neighbour = |since| Arc::new(Neighbour { said, since, heard: now });
         if let Some(known) = known {
             self.neighbours[known] = neighbour(self.neighbours[known].since);
             return true;
@@ -124,7 +139,7 @@ impl Station {
 
     /// When to [judge](Self::judge) and to ask whether it [speaks](Self::speaks), at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        self.neighbours.iter().map(Neighbour::until).chain(self.next).min()
+        self.neighbours.iter().map(|neighbour| neighbour.until()).chain(self.next).min()
     }
 
     /// Speaks as soon as it may, and some times soon after.
