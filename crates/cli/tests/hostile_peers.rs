@@ -1,10 +1,11 @@
-//! Peers that take what they can of a controller: connections that do nothing, messages that never end.
+//! Peers that take what they can of a controller: connections that do nothing, messages that never end, the name of another.
 
 mod support;
 
+use api::v1;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use support::{Site, add_full_mesh, eventually, exit_code, mac, peer, stderr};
+use support::{Process, Site, add_full_mesh, eventually, exit_code, in_step, mac, peer, record, stderr};
 
 /// One HTTP/2 connection, spoken by hand.
 struct Peer(TcpStream);
@@ -93,4 +94,43 @@ async fn idle_connections_lock_nobody_out() {
     assert!(metric(&status, "fibula_connections").is_some_and(|n| n <= 20));
     assert!(metric(&status, "fibula_refused_total{limit=\"replaced\"}").is_some_and(|n| n >= 280));
     drop(idle);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_switches_that_say_one_name_the_first_is_served_and_the_other_is_told() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 1).await;
+    let start = |machine: &str| {
+        let (file, state, log) = (format!("{machine}.toml"), site.path(machine), format!("{machine}.log"));
+        let text = format!("name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\n", site.url, state.display());
+        std::fs::write(site.path(&file), text).unwrap();
+        Process::logging(&["switch", "--config", site.path(&file).to_str().unwrap()], &site.path(&log))
+    };
+    let list = async || {
+        let request = v1::ListSwitchesRequest {};
+        client.clone().list_switches(request).await.unwrap().into_inner()
+    };
+    let first = start("one");
+    eventually("the first one in step", async || in_step(&client).await == 1).await;
+    let second = start("two");
+    eventually("both are told of", async || !list().await.troubles.is_empty()).await;
+    assert!(
+        list().await.troubles[0].starts_with("two switches say that they are `s1`: "),
+        "{:?}",
+        list().await.troubles
+    );
+    let says = |log: &str, part: &str| std::fs::read_to_string(site.path(log)).unwrap().contains(part);
+    eventually("the second one says why", async || says("two.log", "another switch says that it is `s1`")).await;
+    eventually("the first one in step", async || in_step(&client).await == 1).await;
+    assert!(!says("one.log", "another switch says"));
+    let listed = site.fibula(&["switch", "list"]);
+    assert!(stderr(&listed).contains("give one of them another name"), "{}", stderr(&listed));
+
+    first.kill();
+    let names = vec![record(1, "h1")];
+    client.clone().put_names(v1::PutNamesRequest { names, ..Default::default() }).await.unwrap();
+    eventually("the second one is served", async || in_step(&client).await == 1).await;
+    drop(second);
 }

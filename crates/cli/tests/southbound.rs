@@ -613,44 +613,6 @@ async fn second_stream_of_a_switch_replaces_the_first() {
     assert_eq!(switch.replica().action(&name(1)).port(), Some(PortId(HOST_PORT as u16)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_switches_that_say_one_name_the_first_is_served_and_the_other_is_told() {
-    let site = Site::new("");
-    let _controller = site.start();
-    let client = site.client().await;
-    add_full_mesh(&mut client.clone(), 1).await;
-    let start = |machine: &str| {
-        let (file, state, log) = (format!("{machine}.toml"), site.path(machine), format!("{machine}.log"));
-        let text = format!("name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\n", site.url, state.display());
-        std::fs::write(site.path(&file), text).unwrap();
-        Process::logging(&["switch", "--config", site.path(&file).to_str().unwrap()], &site.path(&log))
-    };
-    let list = async || {
-        let request = v1::ListSwitchesRequest {};
-        client.clone().list_switches(request).await.unwrap().into_inner()
-    };
-    let first = start("one");
-    eventually("the first one in step", async || in_step(&client).await == 1).await;
-    let second = start("two");
-    eventually("both are told of", async || !list().await.troubles.is_empty()).await;
-    assert!(
-        list().await.troubles[0].starts_with("two switches say that they are `s1`: "),
-        "{:?}",
-        list().await.troubles
-    );
-    let says = |log: &str, part: &str| std::fs::read_to_string(site.path(log)).unwrap().contains(part);
-    eventually("the second one says why", async || says("two.log", "another switch says that it is `s1`")).await;
-    eventually("the first one in step", async || in_step(&client).await == 1).await;
-    assert!(!says("one.log", "another switch says"));
-    let listed = site.fibula(&["switch", "list"]);
-    assert!(support::stderr(&listed).contains("give one of them another name"), "{}", support::stderr(&listed));
-
-    first.kill();
-    put(&client, 1, "h1").await;
-    eventually("the second one is served", async || in_step(&client).await == 1).await;
-    drop(second);
-}
-
 async fn memory_of_first(client: &Client) -> Option<v1::MemoryUse> {
     let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
     switches.into_iter().next()?.memory
