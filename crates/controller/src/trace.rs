@@ -176,6 +176,7 @@ mod tests {
     use crate::change::{Change, Place, Record};
     use crate::hosts::Hosts;
     use fib::network::{Network, Settings};
+    use fib::topology::Wanted;
     use lookup::hash::SecretKey;
 
     /// A spine that loses its link to a leaf sends frames to another leaf, which has both spines among its ways.
@@ -190,7 +191,7 @@ mod tests {
         for (i, leaf) in (1..).zip(leaves) {
             for (k, spine) in (1..).zip(["s1", "s2"]) {
                 let (a, b) = (place(leaf, k), place(spine, i));
-                state.carry_out(Change::AddLink { a, b, cost: 1, up: true }).unwrap();
+                state.carry_out(Change::AddLink { a, b, wanted: Wanted::default() }).unwrap();
             }
             state.carry_out(Change::AddHosts { hosts: vec![(format!("h{leaf}"), place(leaf, 9))] }).unwrap();
         }

@@ -62,6 +62,7 @@ impl Default for Links {
             outbox: Mutex::default(),
             is_sending: AtomicBool::default(),
             tallies: Mutex::default(),
+            lldp: Desk::default(),
         }
     }
 }
