@@ -149,8 +149,9 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             }
             Action::Spread { ways, alternate } => {
                 let sum: u32 = ways.weights().iter().copied().map(u32::from).sum();
+                let is_even = ways.is_even() || !network.weighs(node);
                 let way = |(port, weight): (PortId, u8)| {
-                    let share = if ways.is_even() { String::new() } else { format!(" ({weight} of {sum})") };
+                    let share = if is_even { String::new() } else { format!(" ({weight} of {sum})") };
                     by(&port).map(|by| by + &share)
                 };
                 let ways: Vec<String> = ways.with_weights().filter_map(way).collect();

@@ -27,6 +27,11 @@ impl Network {
             switch.weighs = weighs;
         }
     }
+
+    /// Whether a switch knows weights of ways, as far as it has said so here.
+    pub fn weighs(&self, node: NodeId) -> bool {
+        self.switches.get(&node).is_some_and(|switch| switch.weighs)
+    }
 }
 
 impl Switch {
