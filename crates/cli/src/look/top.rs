@@ -1,5 +1,7 @@
 //! `fibula top`: the switches of a network, their rates and drops, and what happens, in a terminal.
 
+mod columns;
+mod details;
 mod screen;
 
 use super::rate;

@@ -1,8 +1,11 @@
 //! What `fibula top` shows, and what its keys do.
 
+use super::columns::{Column, fit, line};
+use super::details::{draw_details, rate_of};
 use super::{Look, rate, state, waiting};
 use crate::look::{plain, time_of_day};
 use api::v1;
+use api::words::counted;
 use ratatui::Frame;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,6 +16,13 @@ use std::collections::VecDeque;
 
 /// Events that are kept for the lower part of the screen.
 const EVENTS: usize = 200;
+
+/// From this width on the table of switches stays beside the details of one.
+const BESIDE: u16 = 60;
+
+/// What the details take where there is room, so that all columns of their table fit, and what is left to the switches.
+const DETAILS: u16 = 56;
+const SWITCHES: u16 = 20;
 
 /// What the switches are in the order of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,113 +196,133 @@ impl Screen {
         let n_events = (area.height / 4).clamp(3, 10);
         let [head, middle, below] =
             Layout::vertical([Constraint::Length(4), Constraint::Min(4), Constraint::Length(n_events + 1)]).areas(area);
-        frame.render_widget(Paragraph::new(self.head()), head);
+        let width = usize::from(area.width);
+        frame.render_widget(Paragraph::new(self.head(width)), head);
         if let (true, Some(details)) = (self.is_open, self.look.details.as_ref()) {
-            let [left, right] = Layout::horizontal([Constraint::Percentage(45), Constraint::Min(30)]).areas(middle);
-            let table = self.switches(true);
-            frame.render_stateful_widget(table, left, &mut self.selected);
+            let n_details = (middle.width * 11 / 20).max(DETAILS.min(middle.width.saturating_sub(SWITCHES)));
+            let n_details = if middle.width < BESIDE { middle.width } else { n_details };
+            let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(n_details)]).areas(middle);
             draw_details(frame, right, details);
+            self.draw_switches(frame, left);
         } else {
-            let table = self.switches(false);
-            frame.render_stateful_widget(table, middle, &mut self.selected);
+            self.draw_switches(frame, middle);
         }
-        frame.render_widget(self.events(n_events as usize), below);
+        frame.render_widget(self.events(n_events as usize, width), below);
     }
 
-    fn head(&self) -> Vec<Line<'static>> {
+    fn head(&self, width: usize) -> Vec<Line<'static>> {
         let v1::Status { version, names, max_names, uptime_seconds, leader, switches, connected, .. } =
             &self.look.status;
         let up = *uptime_seconds as u64;
+        let up = format!(", up {}:{:02}:{:02}", up / 3600, up / 60 % 60, up % 60);
         let role = if leader.is_empty() { "leads".to_owned() } else { format!("follows {}", plain(leader)) };
-        let (n_changes, n_messages) = (
-            self.changes_per_second.map_or("-".to_owned(), rate),
-            self.messages_per_second.map_or("-".to_owned(), rate),
-        );
         let links = &self.look.links;
         let n_cut = links.links.iter().filter(|link| link.cut).count();
         let n_down = links.links.iter().filter(|link| !link.up).count();
         let first = match &self.lost {
-            Some(why) => Line::from(vec![
-                Span::styled(" no answer ", Style::new().fg(Color::White).bg(Color::Red)),
-                Span::raw(format!(" {}; what follows is old; trying again", plain(why))),
-            ]),
-            None => Line::from(vec![
-                Span::styled("fibula", Style::new().add_modifier(Modifier::BOLD)),
-                Span::raw(format!(" {version}  {role}, up {}:{:02}:{:02}", up / 3600, up / 60 % 60, up % 60)),
-            ]),
-        };
-        let second = format!(
-            "{names} of {max_names} names, {n_changes} changes/s   {connected} of {switches} switches, {n_messages} messages/s"
-        );
-        let mut third = vec![Span::raw(format!("{} links", links.links.len()))];
-        let mut say = |n: usize, what: &str, color: Color| {
-            if n > 0 {
-                third.push(Span::styled(format!(", {n} {what}"), Style::new().fg(color)));
+            Some(why) => {
+                let alarm = Span::styled(" no answer ", Style::new().fg(Color::White).bg(Color::Red));
+                let sentence = format!(" what follows is old; trying again: {}", plain(why));
+                line(vec![alarm], Some(Span::raw(sentence)), width)
+            }
+            None => {
+                let bold = Style::new().add_modifier(Modifier::BOLD);
+                let parts = [Span::styled("fibula", bold), Span::raw(format!(" {version}")), Span::raw(up)];
+                line(parts.to_vec(), Some(Span::raw(format!(", {role}"))), width)
             }
         };
-        say(n_cut, "cut", Color::Red);
-        say(n_down, "taken down", Color::Yellow);
-        say(links.found.len(), "found and not added (fibula link accept)", Color::Yellow);
-        say(self.look.pending.len(), "switches wait to be accepted (fibula switch pending)", Color::Yellow);
-        if let Some(trouble) = links.troubles.first() {
-            let others = links.troubles.len() - 1;
-            let others = if others == 0 { String::new() } else { format!(" (and {others} others: fibula link list)") };
-            third.push(Span::styled(format!(", {}{others}", plain(trouble)), Style::new().fg(Color::Red)));
-        }
-        let keys = format!("↑ ↓ select   enter details   s sort (by {})   q end", self.order.word());
-        vec![first, Line::raw(second), Line::from(third), Line::styled(keys, Style::new().fg(Color::DarkGray))]
+        let each_second =
+            |n: Option<f64>, what: &str| Span::raw(format!(", {} {what}/s", n.map_or("-".to_owned(), rate)));
+        let second = vec![
+            Span::raw(format!("{connected} of {}", counted(*switches, "switch", "switches"))),
+            Span::raw(format!(", {names} of {max_names} names")),
+            each_second(self.changes_per_second, "changes"),
+            each_second(self.messages_per_second, "messages"),
+        ];
+        let mut third = vec![Span::raw(counted(links.links.len() as u64, "link", "links"))];
+        let mut say = |n: usize, what: String, color: Color| {
+            if n > 0 {
+                third.push(Span::styled(what, Style::new().fg(color)));
+            }
+        };
+        say(n_cut, format!(", {n_cut} cut"), Color::Red);
+        say(n_down, format!(", {n_down} taken down"), Color::Yellow);
+        let n_found = links.found.len();
+        say(n_found, format!(", {n_found} found and not added (fibula link accept)"), Color::Yellow);
+        let n_pending = self.look.pending.len();
+        let wait = counted(n_pending as u64, "switch waits", "switches wait");
+        say(n_pending, format!(", {wait} to be accepted (fibula switch pending)"), Color::Yellow);
+        let trouble = links.troubles.first().map(|trouble| {
+            let others = (links.troubles.len() - 1) as u64;
+            let others = match others {
+                0 => String::new(),
+                n => format!(", {} (fibula link list)", counted(n + 1, "trouble", "troubles")),
+            };
+            Span::styled(format!("{others}, {}", plain(trouble)), Style::new().fg(Color::Red))
+        });
+        let keys = [
+            format!("↑ ↓ select   enter details   s sort (by {})   q end", self.order.word()),
+            "↑ ↓ select  enter details  s sort  q end".to_owned(),
+            "↑ ↓  enter  s  q end".to_owned(),
+            "q end".to_owned(),
+        ];
+        let keys = keys.into_iter().find(|keys| keys.chars().count() <= width).unwrap_or_default();
+        let keys = Line::styled(keys, Style::new().fg(Color::DarkGray));
+        vec![first, line(second, None, width), line(third, trouble, width), keys]
     }
 
-    fn switches(&self, is_narrow: bool) -> Table<'static> {
-        let row = |switch: &v1::Switch| {
-            let of =
-                |value: fn(&v1::Rates) -> f64| switch.rates.as_ref().map_or("-".to_owned(), |rates| rate(value(rates)));
-            let word = state(switch);
-            let color = match word {
+    fn draw_switches(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        // Below the line at the top and the headings. Where there is room again, the first switches come back.
+        let n_rows = usize::from(area.height.saturating_sub(2));
+        let last_offset = self.look.switches.len().saturating_sub(n_rows);
+        *self.selected.offset_mut() = self.selected.offset().min(last_offset);
+        let table = self.switches(area.width.into());
+        frame.render_stateful_widget(table, area, &mut self.selected);
+    }
+
+    fn switches(&self, width: usize) -> Table<'static> {
+        let all = |cell: &dyn Fn(&v1::Switch) -> String| self.look.switches.iter().map(cell).collect::<Vec<_>>();
+        let of = |value: fn(&v1::Rates) -> f64| all(&|switch| rate_of(switch.rates.as_ref(), value));
+        let memory = |switch: &v1::Switch| {
+            switch.memory.as_ref().map_or("-".to_owned(), |memory| rate(memory.resident_bytes as f64))
+        };
+        let fitted = fit(
+            vec![
+                Column::text(0, "switch", all(&|switch| plain(&switch.name))),
+                Column::text(1, "state", all(&|switch| state(switch).to_owned())),
+                Column::number(2, "frames in/s", "in/s", of(|rates| rates.frames_in)),
+                Column::number(4, "frames out/s", "out/s", of(|rates| rates.frames_out)),
+                Column::number(5, "bit/s in", "bit/s in", of(|rates| 8.0 * rates.bytes_in)),
+                Column::number(6, "bit/s out", "bit/s out", of(|rates| 8.0 * rates.bytes_out)),
+                Column::number(3, "drops/s", "drops/s", of(|rates| rates.drops)),
+                Column::number(8, "waiting", "waiting", all(&|switch| waiting(switch).to_string())),
+                Column::number(9, "memory", "memory", all(&memory)),
+                Column::number(7, "hosts", "hosts", all(&|switch| switch.hosts.to_string())),
+            ],
+            width,
+        );
+        let rows = self.look.switches.iter().enumerate().map(|(at, switch)| {
+            let color = match state(switch) {
                 "in step" => Color::Green,
                 "behind" => Color::Yellow,
                 _ => Color::Red,
             };
-            let state = Cell::new(Span::styled(word, Style::new().fg(color)));
-            let memory = switch.memory.as_ref().map_or("-".to_owned(), |memory| rate(memory.resident_bytes as f64));
-            let drops = of(|rates| rates.drops);
-            let mut cells =
-                vec![Cell::new(plain(&switch.name)), state, right(of(|rates| rates.frames_in)), right(drops)];
-            if !is_narrow {
-                cells.splice(
-                    3..3,
-                    [
-                        right(of(|rates| rates.frames_out)),
-                        right(of(|rates| 8.0 * rates.bytes_in)),
-                        right(of(|rates| 8.0 * rates.bytes_out)),
-                    ],
-                );
-                cells.extend([right(waiting(switch).to_string()), right(memory), right(switch.hosts.to_string())]);
-            }
-            Row::new(cells)
-        };
-        let mut head = vec!["switch", "state", "frames in/s", "drops/s"];
-        let mut widths =
-            vec![Constraint::Min(12), Constraint::Length(8), Constraint::Length(11), Constraint::Length(8)];
-        if !is_narrow {
-            head.splice(3..3, ["frames out/s", "bit/s in", "bit/s out"]);
-            head.extend(["waiting", "memory", "hosts"]);
-            widths.splice(3..3, [12, 9, 9].map(Constraint::Length));
-            widths.extend([8, 7, 6].map(Constraint::Length));
-        }
-        let head = head
-            .into_iter()
-            .enumerate()
-            .map(|(at, text)| if at < 2 { Cell::new(text) } else { right(text.to_owned()) });
+            Row::new(fitted.iter().map(|column| {
+                let style = if column.heading == "state" { Style::new().fg(color) } else { Style::new() };
+                Cell::new(Span::styled(column.padded(&column.cells[at]), style))
+            }))
+        });
+        let rows: Vec<Row<'_>> = rows.collect();
+        let head = fitted.iter().map(|column| Cell::new(column.padded(&column.heading)));
         let style = Style::new().add_modifier(Modifier::BOLD);
-        Table::new(self.look.switches.iter().map(row).collect::<Vec<_>>(), widths)
-            .header(Row::new(head.collect::<Vec<_>>()).style(style))
+        Table::new(rows, fitted.iter().map(|column| Constraint::Length(column.width as u16)))
+            .header(Row::new(head).style(style))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
             .block(Block::new().borders(Borders::TOP))
     }
 
-    fn events(&self, n_lines: usize) -> Paragraph<'static> {
-        let line = |event: &v1::Event| {
+    fn events(&self, n_lines: usize, width: usize) -> Paragraph<'static> {
+        let of = |event: &v1::Event| {
             let color = match &*event.level {
                 "good" => Color::Green,
                 "warning" => Color::Yellow,
@@ -300,82 +330,16 @@ impl Screen {
                 _ => Color::Reset,
             };
             let time = if event.at_ms == 0 { String::new() } else { time_of_day(event.at_ms) };
-            Line::from(vec![
+            let parts = vec![
                 Span::styled(format!("{time}  "), Style::new().fg(Color::DarkGray)),
                 Span::styled(plain(&event.subject), Style::new().fg(color)),
-                Span::raw(format!(": {}", plain(&event.text))),
-            ])
+            ];
+            line(parts, Some(Span::raw(format!(": {}", plain(&event.text)))), width)
         };
         let first = self.events.len().saturating_sub(n_lines);
-        let lines: Vec<Line<'_>> = self.events.iter().skip(first).map(line).collect();
+        let lines: Vec<Line<'_>> = self.events.iter().skip(first).map(of).collect();
         Paragraph::new(lines).block(Block::new().borders(Borders::TOP).title(" events "))
     }
-}
-
-fn right(text: String) -> Cell<'static> {
-    Cell::new(Line::raw(text).right_aligned())
-}
-
-/// The ports of a switch and what it dropped.
-fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails) {
-    let name = details.switch.as_ref().map(|switch| plain(&switch.name)).unwrap_or_default();
-    let mut lines = Vec::new();
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    match &details.counters {
-        None => lines.push(Line::raw("it has not said what it counted")),
-        Some(counters) => {
-            let head = format!(
-                "{:>5} {:<12} {:<7} {:>9} {:>9} {:>9} {:>9}",
-                "port", "device", "role", "in/s", "out/s", "bit/s in", "out"
-            );
-            lines.push(Line::styled(head, bold));
-            for port in &counters.ports {
-                let of = |value: fn(&v1::Rates) -> f64| {
-                    port.rates.as_ref().map_or("-".to_owned(), |rates| rate(value(rates)))
-                };
-                let device: String = plain(&port.device).chars().take(12).collect();
-                let lost = match port.hellos_lost {
-                    0 => String::new(),
-                    n => format!("  {n} hellos lost"),
-                };
-                // What it says itself, in LLDP.
-                let there = match &*port.device_there {
-                    "" => String::new(),
-                    there => format!("  says: {}", plain(there)),
-                };
-                let text = format!(
-                    "{:>5} {device:<12} {:<7} {:>9} {:>9} {:>9} {:>9}{lost}{there}",
-                    port.port,
-                    port.role,
-                    of(|r| r.frames_in),
-                    of(|r| r.frames_out),
-                    of(|r| 8.0 * r.bytes_in),
-                    of(|r| 8.0 * r.bytes_out)
-                );
-                let style = if port.up { Style::new() } else { Style::new().fg(Color::Red) };
-                lines.push(Line::styled(text, style));
-            }
-            lines.push(Line::raw(""));
-            lines.push(Line::styled("dropped", bold));
-            if counters.drops.is_empty() {
-                lines.push(Line::raw("nothing"));
-            }
-            let mut drops: Vec<&v1::DropCount> = counters.drops.iter().collect();
-            drops.sort_by(|a, b| b.a_second.total_cmp(&a.a_second).then(b.total.cmp(&a.total)));
-            for drop in drops {
-                lines.push(Line::raw(format!(
-                    "{:<16} {:>9}/s  {} in all",
-                    drop.reason,
-                    rate(drop.a_second),
-                    drop.total
-                )));
-                lines.push(Line::styled(format!("  {}", drop.why), Style::new().fg(Color::DarkGray)));
-            }
-        }
-    }
-    let block = Block::new().borders(Borders::TOP | Borders::LEFT).title(format!(" {name} "));
-    let wrapped = Paragraph::new(lines).block(block).wrap(ratatui::widgets::Wrap { trim: false });
-    frame.render_widget(wrapped, area);
 }
 
 #[cfg(test)]
@@ -423,11 +387,90 @@ mod tests {
     }
 
     fn drawn(screen: &mut Screen, width: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
+        drawn_in(screen, width, 24)
+    }
+
+    fn drawn_in(screen: &mut Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
         let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-        (0..24).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+        (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    /// A network under load: all rates of a switch or port differ in their first digits.
+    fn loaded() -> Screen {
+        let rates = v1::Rates {
+            age_ms: 0,
+            frames_in: 22_534.0,
+            frames_out: 33_534.0,
+            bytes_in: 55e6,
+            bytes_out: 66e6,
+            drops: 8_765.0,
+        };
+        let of = |i: u32| v1::Switch {
+            rates: Some(rates),
+            hosts: 9_602,
+            sent_messages: 1_234,
+            memory: Some(v1::MemoryUse { resident_bytes: 39_900_000, ..v1::MemoryUse::default() }),
+            ..switch(&format!("switch-{i:02}"), 0.0, 0.0)
+        };
+        let port = |(port, role): (u32, &str)| v1::PortCounters {
+            port,
+            device: format!("enp{port}s0f1"),
+            role: role.to_owned(),
+            up: true,
+            rates: Some(rates),
+            ..v1::PortCounters::default()
+        };
+        let ports = [(1, "host"), (254, "outside")].map(port).to_vec();
+        let counters = Some(v1::Counters { ports, ..v1::Counters::default() });
+        let switches: Vec<v1::Switch> = (1..=8).map(of).collect();
+        let details = v1::SwitchDetails { switch: Some(switches[0].clone()), counters, ..v1::SwitchDetails::default() };
+        let status =
+            v1::Status { names: 654_321, max_names: 16_777_216, connected: 8, switches: 8, ..v1::Status::default() };
+        let troubles = vec!["the port s1:7 is at two links".to_owned(), "another".to_owned()];
+        let links = v1::LinkList { links: vec![v1::Link::default(); 345], troubles, ..v1::LinkList::default() };
+        Screen::new(Look { status, switches, links, details: Some(details), ..Look::default() })
+    }
+
+    const FULL: [(&str, &str); 8] = [
+        ("in/s", "22.5k"),
+        ("out/s", "33.5k"),
+        ("bit/s in", "440.0M"),
+        ("bit/s out", "528.0M"),
+        ("drops/s", "8765"),
+        ("waiting", "1234"),
+        ("memory", "39.9M"),
+        ("hosts", "9602"),
+    ];
+
+    /// Checks that each number in `row` is one of a loaded network, whole, and ends below the heading that it belongs to. Returns
+    /// how many there are.
+    fn numbers_below_headings(head: &str, row: &str) -> usize {
+        // Cells, in characters.
+        let end_of = |line: &str, at: usize| line[..at].chars().count();
+        let mut n = 0;
+        for (at, word) in row.match_indices(|c: char| !c.is_whitespace()).filter_map(|(at, _)| {
+            let begins = at == 0 || row[..at].ends_with(char::is_whitespace);
+            begins.then(|| (at, row[at..].split_whitespace().next().unwrap()))
+        }) {
+            let Some((heading, _)) = FULL.iter().find(|(_, value)| *value == word) else {
+                let known =
+                    word.starts_with("switch-0") || ["in", "step", "host", "outside", "1", "254"].contains(&word);
+                assert!(known || word.starts_with("enp"), "{word} in\n{head}\n{row}");
+                continue;
+            };
+            let end = end_of(row, at + word.len());
+            let below = head.match_indices(heading).any(|(at, text)| end_of(head, at + text.len()) == end);
+            assert!(below, "{word} is not below {heading}:\n{head}\n{row}");
+            n += 1;
+        }
+        n
+    }
+
+    fn line_with<'a>(text: &'a str, part: &str) -> &'a str {
+        text.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part} is not in\n{text}"))
     }
 
     fn press(code: KeyCode) -> Event {
@@ -452,6 +495,53 @@ mod tests {
         assert_eq!(screen.last_event(), 4);
         // Nothing is drawn outside a small terminal.
         drawn(&mut screen, 20);
+    }
+
+    #[test]
+    fn numbers_are_whole_below_whole_headings_in_every_terminal() {
+        // At 80 columns nothing is left out.
+        for (width, n) in [(20, 0), (40, 3), (50, 4), (60, 5), (80, 8), (120, 8)] {
+            let text = drawn(&mut loaded(), width);
+            let head = text.lines().find(|line| line.starts_with("switch ")).unwrap();
+            let row = line_with(&text, "switch-01");
+            assert_eq!(numbers_below_headings(head, row), n, "{width}\n{text}");
+            assert!(text.contains("q end"), "{text}");
+        }
+        assert!(drawn(&mut loaded(), 120).contains("frames out/s"));
+    }
+
+    #[test]
+    fn ports_are_below_their_headings_in_every_terminal() {
+        for (width, n) in [(40, 2), (50, 3), (60, 2), (80, 4), (120, 4)] {
+            let mut screen = loaded();
+            screen.key(&press(KeyCode::Enter));
+            let text = drawn(&mut screen, width);
+            let (head, row) = (line_with(&text, "│port"), line_with(&text, "enp254s"));
+            let part = |line: &str| line.split_once('│').unwrap().1.to_owned();
+            assert_eq!(numbers_below_headings(&part(head), &part(row)), n, "{width}\n{text}");
+            assert!(text.contains(" switch-01 ") && text.contains("dropped"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_above_the_table_is_left_out_whole_or_has_a_mark() {
+        let lines = |width| drawn(&mut loaded(), width).lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>();
+        let wide = lines(120);
+        assert_eq!(wide[0], "8 of 8 switches, 654321 of 16777216 names, - changes/s, - messages/s");
+        let troubles = "345 links, 345 taken down, 2 troubles (fibula link list), the port s1:7 is at two links";
+        assert_eq!(wide[1], troubles);
+        let narrow = lines(40);
+        assert_eq!(narrow, ["8 of 8 switches…", "345 links, 345 taken down, 2 troubles (…"]);
+    }
+
+    #[test]
+    fn rows_come_back_when_there_is_room_again() {
+        let mut screen = loaded();
+        screen.key(&press(KeyCode::End));
+        let small = drawn_in(&mut screen, 50, 12);
+        assert!(!small.contains("switch-01") && small.contains("switch-08"), "{small}");
+        let large = drawn(&mut screen, 80);
+        assert!(large.contains("switch-01") && large.contains("switch-08"), "{large}");
     }
 
     #[test]
