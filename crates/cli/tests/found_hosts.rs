@@ -508,7 +508,10 @@ async fn learnt(client: &Client) -> Vec<v1::NameRecord> {
 /// Host and address of the name of a host.
 fn place(runtime: &tokio::runtime::Runtime, client: &Client, index: u8) -> String {
     let name = format!("02:00:00:00:00:{index:02x}");
-    let record = runtime.block_on(client.clone().get_name(v1::GetNameRequest { name })).unwrap().into_inner();
+    let record = runtime
+        .block_on(client.clone().get_name(v1::GetNameRequest { name, ..Default::default() }))
+        .unwrap()
+        .into_inner();
     assert!(record.learnt_ms > 0);
     format!("{} {}", record.host, record.ip)
 }

@@ -209,9 +209,8 @@ async fn a_trace_says_where_a_frame_goes_and_why_it_does_not_arrive() {
         path.contains("2  s3  delivers it by port 100 to host h3\n     delivered: to host h3 at s3:100\n"),
         "{path}"
     );
-    // From all switches, and for the name in a frame.
-    let frame = format!("{}020000000002{}", mac(1).replace(':', ""), "0806".to_owned() + &"00".repeat(30));
-    assert_eq!(network.done(&["trace", &frame]).matches("delivered").count(), 3);
+    // From all switches.
+    assert_eq!(network.done(&["trace", &mac(1)]).matches("delivered").count(), 3);
     let json = network.get(&format!("/ui/trace?name={}&from=s2", mac(1)));
     assert_eq!((&json["is"]["end"], &json["is"]["hops"][1]["switch"]), (&"delivered".into(), &"s3".into()), "{json}");
 
@@ -228,6 +227,54 @@ async fn a_trace_says_where_a_frame_goes_and_why_it_does_not_arrive() {
     let doubtful = network.done(&["trace", &mac(1), "--from", "s4"]);
     assert!(doubtful.contains("; but s4 is not connected"), "{doubtful}");
     assert_eq!(exit_code(&network.site.fibula(&["trace", &mac(1), "--from", "s9"])), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it() {
+    let mut network = Network::new(3).await;
+    let with_ip = |i, host: &str, ip: &str| v1::NameRecord { ip: ip.to_owned(), ..record(i, host) };
+    let names = vec![with_ip(1, "h1", "10.0.0.1"), with_ip(2, "h2", "10.0.0.2"), record(3, "h3"), record(4, "h1")];
+    network.client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    let hex = |i: u32| mac(i).replace(':', "");
+    let frame = |to: u32, from: u32, rest: &str| format!("{}{}{rest}", hex(to), hex(from));
+    let ip = format!("0800{}", "00".repeat(40));
+    let arp = |mac: u32, ip: &str| format!("0806 0001080006040002 {} {ip} {} 0a000003", hex(mac), hex(3));
+
+    // With --from, and where its sender is without.
+    for arguments in [&["--from", "s1"][..], &[]] {
+        let told = network.done(&[&["trace", &frame(3, 1, &ip)][..], arguments].concat());
+        assert!(told.contains("1  s1  sends it by port 3 to s3") && told.contains("delivered: to host h3"), "{told}");
+        assert!(told.contains("not looked at: ") && told.contains("access lists"), "{told}");
+    }
+    network.done(&["trace", &frame(3, 1, &arp(1, "0a000001")), "--from", "s1"]);
+    // An address that nobody has is anybody's.
+    network.done(&["trace", &frame(3, 1, &arp(1, "0a000009")), "--from", "s1"]);
+    network.done(&["trace", &frame(3, 1, &arp(4, "0a000009")), "--from", "s1"]);
+
+    for (reason, frame, says) in [
+        ("source_mac", frame(3, 2, &ip), "is at s2:100, and at no port of s1"),
+        ("source_mac", frame(3, 9, &ip), "is no name"),
+        ("source_arp", frame(3, 1, &arp(1, "0a000002")), "poses as another"),
+        ("source_arp", frame(3, 1, &arp(2, "0a000009")), "poses as another"),
+        ("source_arp", format!("ffffffffffff{}{}", hex(1), arp(1, "0a000002")), "poses as another"),
+        ("source_arp", frame(3, 1, "810000028100000381000004 0806"), "poses as another"),
+        ("input_port", frame(4, 1, &ip), "behind the same port"),
+        ("input_port", frame(1, 1, &ip), "behind the same port"),
+    ] {
+        let told = network.site.fibula(&["trace", &frame, "--from", "s1"]);
+        let text = stdout(&told);
+        assert_eq!(exit_code(&told), 5, "{reason}: {text}{}", stderr(&told));
+        assert!(text.contains(&format!("1  s1  drops it: {reason}")) && text.contains(says), "{text}");
+        assert!(!text.contains("delivered"), "{text}");
+    }
+    let nowhere = network.site.fibula(&["trace", &frame(3, 9, &ip), "--json"]);
+    let rows: Vec<Value> = stdout(&nowhere).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((exit_code(&nowhere), &rows[1]["end"]), (5, &"dropped".into()), "{rows:?}");
+    assert!(rows[1]["not_looked_at"].as_str().unwrap().contains("check_source"), "{rows:?}");
+    assert_eq!(exit_code(&network.site.fibula(&["trace", &frame(3, 1, &ip), "--from", "s9"])), 4);
+    // Who has an address is known to everybody who may read.
+    let asked = v1::GetNameRequest { ip: "10.0.0.2".to_owned(), ..v1::GetNameRequest::default() };
+    assert_eq!(network.client.get_name(asked).await.unwrap().into_inner().name, mac(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -153,10 +153,18 @@ impl Northbound for North {
     }
 
     async fn get_name(&self, request: Request<v1::GetNameRequest>) -> Answer<v1::NameRecord> {
-        let text = request.into_inner().name;
+        let v1::GetNameRequest { name: text, ip } = request.into_inner();
+        let ip: Option<IpAddr> = match &*ip {
+            ip if !text.is_empty() || ip.is_empty() => None,
+            ip => Some(ip.parse().map_err(|_| Status::invalid_argument("the address is no IP address"))?),
+        };
         let record = self.read(move |state| {
-            let name = state.parse(&text)?;
-            let attachment = state.network.rib().get(&name).ok_or(Refusal::UnknownName { name: text })?;
+            let rib = state.network.rib();
+            let name = match ip {
+                Some(ip) => rib.by_ip(ip).ok_or_else(|| Refusal::UnknownName { name: ip.to_string() })?,
+                None => state.parse(&text)?,
+            };
+            let attachment = rib.get(&name).ok_or(Refusal::UnknownName { name: text })?;
             Ok(listed(state, &name, &attachment))
         });
         record.await?.map(Response::new).map_err(|e: Refusal| status_of(&e))

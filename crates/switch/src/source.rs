@@ -95,6 +95,8 @@ impl Checked {
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
 const ARP_LEN: usize = 28;
 const IPV6_HEADER: usize = 40;
 
@@ -117,19 +119,76 @@ pub(crate) fn ip_source(frame: &[u8], kind: NameKind) -> Option<u64> {
     Some(u32::from_le_bytes(from).into())
 }
 
-/// A host port, and what is known of names.
-pub(crate) struct Place<'a> {
-    pub(crate) port: PortId,
-    pub(crate) checked: Checked,
+/// Checks the sender of a frame that a host sends into a port of a switch, as the switch does if names are MAC addresses and
+/// `check_source` is `mac`: for programs that know the names in another way.
+/// # Errors
+/// The reason to drop it.
+pub fn check(frame: &[u8], port: PortId, known: &impl Known) -> Result<(), DropReason> {
+    let source = frame.get(..HEADER).and_then(|header| mac_at(header, 6)).ok_or(DropReason::Runt)?;
+    if known.port_of(&source) != Some(port) {
+        return Err(DropReason::SourceMac);
+    }
+    Place { port, checked: Checked::Mac, known, led: None }.check(frame)
+}
+
+/// What the check asks about names.
+pub trait Known {
+    /// The kind of names.
+    fn kind(&self) -> NameKind;
+
+    /// The port of this switch that a name is at.
+    fn port_of(&self, name: &[u8]) -> Option<PortId>;
+
+    /// The name that has an IP address.
+    fn owner_of(&self, ip: IpAddr) -> Option<Mac>;
+
+    /// The IP address of a name.
+    fn address_of(&self, mac: Mac) -> Option<IpAddr>;
+
+    /// Whether there is such a name, here or elsewhere.
+    fn is_valid(&self, mac: Mac) -> bool;
+}
+
+/// The tables of a switch.
+pub(crate) struct Tables<'a> {
     pub(crate) local: &'a ExactTable,
     pub(crate) valid: &'a ExactTable,
     pub(crate) hasher: &'a Hasher,
     pub(crate) neighbours: NeighboursView<'a>,
+}
+
+impl Known for Tables<'_> {
+    fn kind(&self) -> NameKind {
+        self.local.kind()
+    }
+
+    fn port_of(&self, name: &[u8]) -> Option<PortId> {
+        self.local.get_bytes(name, self.hasher.digest(name)).map(PortId)
+    }
+
+    fn owner_of(&self, ip: IpAddr) -> Option<Mac> {
+        self.neighbours.get(ip)
+    }
+
+    fn address_of(&self, mac: Mac) -> Option<IpAddr> {
+        self.neighbours.address_of(self.hasher.digest(&mac), mac)
+    }
+
+    fn is_valid(&self, mac: Mac) -> bool {
+        self.valid.get_bytes(&mac, self.hasher.digest(&mac)).is_some()
+    }
+}
+
+/// A host port, and what is known of names.
+pub(crate) struct Place<'a, K> {
+    pub(crate) port: PortId,
+    pub(crate) checked: Checked,
+    pub(crate) known: &'a K,
     /// The IP address of the name that the frame is from, if it is known to lead to that name.
     pub(crate) led: Option<IpAddr>,
 }
 
-impl Place<'_> {
+impl<K: Known> Place<'_, K> {
     /// Checks what a frame claims besides its Ethernet source, which was checked.
     /// # Errors
     /// The reason to drop it.
@@ -223,11 +282,7 @@ impl Place<'_> {
 
     /// Whether an address is a name at this port. The source of the frame is.
     fn is_here(&self, mac: Mac, source: Mac) -> bool {
-        mac == source || self.checked == Checked::Ip || self.port_of(&mac) == Some(self.port)
-    }
-
-    fn port_of(&self, name: &[u8]) -> Option<PortId> {
-        self.local.get_bytes(name, self.hasher.digest(name)).map(PortId)
+        mac == source || self.checked == Checked::Ip || self.known.port_of(&mac) == Some(self.port)
     }
 
     /// Whether the name `mac` at this port may have an IP address.
@@ -240,16 +295,16 @@ impl Place<'_> {
             IpAddr::V6(ip) => (ip.is_unicast_link_local(), made_from(ip)),
         };
         if self.checked == Checked::Ip {
-            let is_here = |name: &[u8]| self.port_of(name) == Some(self.port);
+            let is_here = |name: &[u8]| self.known.port_of(name) == Some(self.port);
             return is_link_local
-                || match (ip, self.local.kind()) {
+                || match (ip, self.known.kind()) {
                     (IpAddr::V4(ip), NameKind::Ipv4) => is_here(&ip.octets()),
                     (IpAddr::V6(ip), NameKind::Ipv6) => is_here(&ip.octets()),
                     // Packets of the other family have no name, and are not forwarded.
                     _ => true,
                 };
         }
-        let owner = self.neighbours.get(ip).or_else(|| made_from.filter(|mac| self.is_valid(*mac)));
+        let owner = self.known.owner_of(ip).or_else(|| made_from.filter(|mac| self.known.is_valid(*mac)));
         match owner {
             Some(owner) => owner == mac || self.is_here(owner, source),
             None => is_link_local || self.checked == Checked::Mac || !self.has_other(mac, ip),
@@ -258,12 +313,7 @@ impl Place<'_> {
 
     /// Whether the RIB gives a name an address of the family of `ip`.
     fn has_other(&self, mac: Mac, ip: IpAddr) -> bool {
-        let own = self.neighbours.address_of(self.hasher.digest(&mac), mac);
-        own.is_some_and(|own| own.is_ipv4() == ip.is_ipv4())
-    }
-
-    fn is_valid(&self, mac: Mac) -> bool {
-        self.valid.get_bytes(&mac, self.hasher.digest(&mac)).is_some()
+        self.known.address_of(mac).is_some_and(|own| own.is_ipv4() == ip.is_ipv4())
     }
 }
 

@@ -1,5 +1,7 @@
 //! `fibula trace`: which switches a frame passes, and where it ends.
 
+mod entry;
+
 use super::plain;
 use crate::remote::{Client, Remote, answer};
 use api::v1;
@@ -25,7 +27,7 @@ pub(crate) struct Args {
     remote: Remote,
     /// The name that the frame is to, or a whole frame in hexadecimal digits
     what: String,
-    /// The switch at which it enters; without it, the paths from all switches with hosts
+    /// The switch at which it enters; without it, a frame enters where its sender is, and a name has paths from all switches with hosts
     #[arg(long, default_value = "", hide_default_value = true)]
     from: String,
     /// Where the name is in a frame, for names that are fixed fields
@@ -48,6 +50,8 @@ struct EndRow<'a> {
     from: &'a str,
     end: &'a str,
     sentence: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_looked_at: Option<&'a str>,
 }
 
 impl Args {
@@ -66,22 +70,61 @@ async fn trace(
     offset: Option<usize>,
     out: &Output,
 ) -> anyhow::Result<()> {
-    let name = match bytes_of(&what) {
-        Some(frame) => {
-            let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
-            if kind == NameKind::Mac.to_string() && frame[0] & 1 != 0 {
-                return to_everybody(client, &frame, out).await;
-            }
-            name_in(&frame, &kind, offset).map_err(|why| Failure::new(Exit::BadInput, why))?
+    let Some(frame) = bytes_of(&what) else { return by_name(client, what, from, None, None, out).await };
+    let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
+    if kind != NameKind::Mac.to_string() {
+        let name = name_in(&frame, &kind, offset).map_err(|why| Failure::new(Exit::BadInput, why))?;
+        return by_name(client, name, from, None, Some(entry::NO_SENDERS), out).await;
+    }
+    let came = match entry::enter(&mut client, &frame, from).await? {
+        entry::Entry::By(came) => came,
+        entry::Entry::Dropped(path) => {
+            print(&[path], None, true, Some(entry::NOT_LOOKED_AT), out)?;
+            return Err(not_all_arrive());
         }
-        None => what,
     };
+    if frame[0] & 1 != 0 {
+        return to_everybody(client, &frame, out).await;
+    }
+    let name = name_in(&frame, &kind, offset).map_err(|why| Failure::new(Exit::BadInput, why))?;
+    let from = came.switch.clone();
+    by_name(client, name, from, Some(came), Some(entry::NOT_LOOKED_AT), out).await
+}
+
+fn not_all_arrive() -> anyhow::Error {
+    // A script wants to know.
+    Failure::new(Exit::Refused, "not every frame arrives")
+}
+
+/// Says the way of frames to a name. One that `came` by a port never leaves by it.
+async fn by_name(
+    mut client: Client,
+    name: String,
+    from: String,
+    came: Option<v1::LinkEnd>,
+    not_looked_at: Option<&str>,
+    out: &Output,
+) -> anyhow::Result<()> {
     let is_one = !from.is_empty();
-    let v1::TraceReply { record, at, paths } =
+    let v1::TraceReply { record, at, mut paths } =
         answer(client.trace(v1::TraceRequest { name: name.clone(), from }).await)?;
-    let arrives = paths.iter().all(|path| path.end == "delivered");
+    if let (Some(came), Some(path)) = (came.filter(|came| at.as_ref() == Some(came)), paths.first_mut()) {
+        *path = entry::dropped(&came.switch, "input_port");
+    }
+    let about = about(&name, record.as_ref(), at.as_ref());
+    print(&paths, Some(&about), is_one, not_looked_at, out)?;
+    if paths.iter().all(|path| path.end == "delivered") { Ok(()) } else { Err(not_all_arrive()) }
+}
+
+fn print(
+    paths: &[v1::Path],
+    about: Option<&str>,
+    is_one: bool,
+    not_looked_at: Option<&str>,
+    out: &Output,
+) -> anyhow::Result<()> {
     if out.is_json() {
-        for path in &paths {
+        for path in paths {
             let hops = (1..).zip(&path.hops).map(|(hop, v1::Hop { switch, does, port })| HopRow {
                 from: &path.from,
                 hop,
@@ -90,13 +133,12 @@ async fn trace(
                 port: *port,
             });
             out.rows(&hops.collect::<Vec<_>>())?;
-            out.rows(&[EndRow { from: &path.from, end: &path.end, sentence: &path.sentence }])?;
+            out.rows(&[EndRow { from: &path.from, end: &path.end, sentence: &path.sentence, not_looked_at }])?;
         }
-    } else {
-        write_out(&text(&name, record.as_ref(), at.as_ref(), &paths, is_one))?;
+        return Ok(());
     }
-    // A script wants to know.
-    if arrives { Ok(()) } else { Err(Failure::new(Exit::Refused, "not every frame arrives")) }
+    let not_looked_at = not_looked_at.map(|what| format!("not looked at: {what}\n")).unwrap_or_default();
+    write_out(&format!("{}{}{not_looked_at}", about.unwrap_or_default(), text(paths, is_one)))
 }
 
 /// A name that gets a copy of a frame to everybody.
@@ -110,7 +152,8 @@ struct CopyRow {
 async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow::Result<()> {
     let sender = Name::from_bytes(NameKind::Mac, &frame[6..12]);
     let sender = sender.map_err(|error| Failure::new(Exit::BadInput, format!("its source is no name: {error}")))?;
-    let record = answer(client.get_name(v1::GetNameRequest { name: sender.to_string() }).await)?;
+    let ask = v1::GetNameRequest { name: sender.to_string(), ip: String::new() };
+    let record = answer(client.get_name(ask).await)?;
     let mut groups = v1::GroupList::default();
     let group = group_of(frame, TYPE_AT);
     let (mut after, mut more) = (None, true);
@@ -136,6 +179,9 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
     }
     let is_heard = !names.is_empty();
     out.rows(&names)?;
+    if !out.is_json() {
+        write_out(&format!("not looked at: {}\n", entry::NOT_LOOKED_AT))?;
+    }
     if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "nobody gets it")) }
 }
 
@@ -206,22 +252,20 @@ fn mac_of(text: &str) -> Option<Mac> {
     Mac::try_from(Name::parse(NameKind::Mac, text).ok()?.as_bytes()).ok()
 }
 
-fn text(
-    name: &str,
-    record: Option<&v1::NameRecord>,
-    at: Option<&v1::LinkEnd>,
-    paths: &[v1::Path],
-    is_one: bool,
-) -> String {
-    let mut text = String::new();
+/// Where a name is.
+fn about(name: &str, record: Option<&v1::NameRecord>, at: Option<&v1::LinkEnd>) -> String {
     let name = plain(name);
-    let _ = match (record, at) {
+    match (record, at) {
         (Some(record), Some(v1::LinkEnd { switch, port })) => {
             let ip = if record.ip.is_empty() { String::new() } else { format!(", address {}", record.ip) };
-            writeln!(text, "{name} is at host {} ({switch}:{port}), tenant {}{ip}", plain(&record.host), record.tenant)
+            format!("{name} is at host {} ({switch}:{port}), tenant {}{ip}\n", plain(&record.host), record.tenant)
         }
-        _ => writeln!(text, "{name} is nowhere"),
-    };
+        _ => format!("{name} is nowhere\n"),
+    }
+}
+
+fn text(paths: &[v1::Path], is_one: bool) -> String {
+    let mut text = String::new();
     for path in paths {
         if is_one {
             for (n, hop) in (1..).zip(&path.hops) {
@@ -355,7 +399,7 @@ mod tests {
         };
         let record = v1::NameRecord { host: "h2".to_owned(), ip: "10.0.0.2".to_owned(), ..v1::NameRecord::default() };
         let at = v1::LinkEnd { switch: "s2".to_owned(), port: 3 };
-        let told = text("02:00:00:00:00:01", Some(&record), Some(&at), &[path], true);
+        let told = about("02:00:00:00:00:01", Some(&record), Some(&at)) + &text(&[path], true);
         let expected = "02:00:00:00:00:01 is at host h2 (s2:3), tenant 0, address 10.0.0.2\n  1  s1  sends it by port 1 to s2\n  \
                         2  s2  delivers it by port 3 to host h2\n     delivered: to host h2 at s2:3\n";
         assert_eq!(told, expected);

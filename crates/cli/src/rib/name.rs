@@ -117,7 +117,8 @@ impl Verbs for Verb {
                 print_changed(out, changed, "name", "removed")
             }
             Verb::Show { name } => {
-                let record = answer(client.get_name(v1::GetNameRequest { name }).await)?;
+                let record =
+                    answer(client.get_name(v1::GetNameRequest { name, ..v1::GetNameRequest::default() }).await)?;
                 out.rows(&[NameRow::from(record)])
             }
             Verb::List { after, limit, prefix, host } => {

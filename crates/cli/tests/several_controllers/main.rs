@@ -165,7 +165,7 @@ async fn followers_serve(site: &Site, mut next: u32) {
         client.put_names(put.clone()).await.unwrap();
         for i in &followers {
             let mut follower = site.client(*i).await;
-            let read = follower.get_name(v1::GetNameRequest { name: mac(next) }).await;
+            let read = follower.get_name(v1::GetNameRequest { name: mac(next), ..Default::default() }).await;
             assert_eq!(read.unwrap().into_inner().host, "h1", "what was acknowledged is not known");
             let refused = follower.put_names(put.clone()).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::FailedPrecondition);

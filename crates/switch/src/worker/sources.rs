@@ -16,7 +16,7 @@ use crate::counters::DropReason;
 use crate::learn::{Claim, may_claim_address};
 use crate::links::lldp;
 use crate::plane::Plane;
-use crate::source::{CheckSource, Checked, Place, ip_source, source};
+use crate::source::{CheckSource, Checked, Place, Tables, ip_source, source};
 use crate::table::Table;
 use crate::tap::{At, Verdict};
 use arrayvec::ArrayVec;
@@ -225,9 +225,10 @@ impl<T: Table> Worker<T> {
         };
         if let (true, Some(hasher)) = (more != 0, self.table.as_ref().and_then(Table::hasher)) {
             let (local, valid, neighbours) = (&*plane.local, &*plane.valid, early.unwrap_or_else(view));
-            let mut place = Place { port, checked, local, valid, hasher, neighbours, led: None };
+            let known = Tables { local, valid, hasher, neighbours };
+            let mut place = Place { port, checked, known: &known, led: None };
             for i in ones(more) {
-                place.led = slots[i].and_then(|slot| place.neighbours.finish(slot));
+                place.led = slots[i].and_then(|slot| known.neighbours.finish(slot));
                 if let Err(reason) = place.check(burst[i].frame()) {
                     wrong |= 1 << i;
                     reasons[i] = reason;

@@ -1,0 +1,175 @@
+//! Whether a frame gets into the network: the switch where it enters checks who sent it, before all else.
+//!
+//! The check is that of the switch ([`switch::source`]), over the names as the controller knows them. It says what it wants to
+//! know, that is asked for, and it begins anew, until it wants to know no more: one round trip for the sender, and one more for
+//! each name or address that ARP or neighbour discovery speaks of.
+
+use super::mac_of;
+use crate::remote::{Client, answer, refusal};
+use api::v1;
+use command::output::{Exit, Failure};
+use fib::action::PortId;
+use fib::name::{Name, NameKind};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use switch::plane::Mac;
+use switch::source::{self, Known};
+use tonic::Code;
+
+/// What a switch may do with a frame besides, which its own configuration and its connections say.
+pub(super) const NOT_LOOKED_AT: &str = "what the switches' own settings may change: check_source other than mac, learning, access lists, rates, \
+     connections, translation and gateways; whether the switch answers by itself";
+
+/// As [`NOT_LOOKED_AT`], where names are no MAC addresses.
+pub(super) const NO_SENDERS: &str = "who sends it, and what the switches' own settings may change: check_source, learning, access lists, rates, \
+     connections, translation and gateways; whether the switch answers by itself";
+
+/// How a frame comes into the network.
+pub(super) enum Entry {
+    /// By the port where its sender is.
+    By(v1::LinkEnd),
+    /// Not at all.
+    Dropped(v1::Path),
+}
+
+/// A frame that the switch where it enters drops.
+pub(super) fn dropped(switch: &str, reason: &str) -> v1::Path {
+    let sentence = format!("{switch} drops it where it comes in (`{reason}`). {}", api::drops::why(reason));
+    of_one_hop(switch, reason, sentence)
+}
+
+fn of_one_hop(switch: &str, reason: &str, sentence: String) -> v1::Path {
+    let hop = v1::Hop { switch: switch.to_owned(), does: format!("drops it: {reason}"), port: None };
+    v1::Path { from: switch.to_owned(), hops: vec![hop], end: "dropped".to_owned(), sentence }
+}
+
+/// Checks the sender of a frame, where names are MAC addresses. It comes in at the switch `from`; if that is empty, where its
+/// sender is.
+/// # Errors
+/// Those of the controller.
+pub(super) async fn enter(client: &mut Client, frame: &[u8], from: String) -> anyhow::Result<Entry> {
+    let sender = Name::from_bytes(NameKind::Mac, &frame[6..12]).map(|name| name.to_string()).unwrap_or_default();
+    let whose = Mac::try_from(&frame[6..12]).unwrap_or_default();
+    let mut told = Told::default();
+    let at = told.ask_name(client, whose, &from).await?;
+    let why = api::drops::why("source_mac");
+    let Some(at) = at else {
+        let switch = if from.is_empty() { "every switch" } else { &from };
+        let sentence =
+            format!("its sender {sender} is no name, so {switch} drops it where it comes in (`source_mac`). {why}");
+        return Ok(Entry::Dropped(of_one_hop(switch, "source_mac", sentence)));
+    };
+    if !from.is_empty() && at.switch != from {
+        let v1::LinkEnd { switch, port } = at;
+        let sentence =
+            format!("its sender {sender} is at {switch}:{port}, and at no port of {from} (`source_mac`). {why}");
+        return Ok(Entry::Dropped(of_one_hop(&from, "source_mac", sentence)));
+    }
+    told.here.clone_from(&at.switch);
+    loop {
+        let verdict = source::check(frame, PortId(at.port as u16), &told);
+        let questions = told.questions.take();
+        if questions.is_empty() {
+            return Ok(match verdict {
+                Ok(()) => Entry::By(at),
+                Err(reason) => Entry::Dropped(dropped(&at.switch, reason.name())),
+            });
+        }
+        for question in questions {
+            match question {
+                Question::Name(mac) => _ = told.ask_name(client, mac, &at.switch).await?,
+                Question::Owner(ip) => told.ask_owner(client, ip).await?,
+            }
+        }
+    }
+}
+
+/// What is to be known.
+enum Question {
+    Name(Mac),
+    Owner(IpAddr),
+}
+
+/// What the controller told of a name: its record, and where it is.
+type AboutName = Option<(v1::NameRecord, v1::LinkEnd)>;
+
+/// What is known, and what was wanted in vain.
+#[derive(Default)]
+struct Told {
+    here: String,
+    names: HashMap<Mac, AboutName>,
+    owners: HashMap<IpAddr, Option<Mac>>,
+    questions: RefCell<Vec<Question>>,
+}
+
+impl Told {
+    /// Asks for a name, and returns where it is. A switch that is not there is an error.
+    async fn ask_name(&mut self, client: &mut Client, mac: Mac, from: &str) -> anyhow::Result<Option<v1::LinkEnd>> {
+        let Ok(name) = Name::from_bytes(NameKind::Mac, &mac) else {
+            self.names.insert(mac, None);
+            return Ok(None);
+        };
+        let ask = v1::TraceRequest { name: name.to_string(), from: from.to_owned() };
+        let v1::TraceReply { record, at, .. } = answer(client.trace(ask).await)?;
+        let told = record.zip(at);
+        let at = told.as_ref().map(|(_, at)| at.clone());
+        self.names.insert(mac, told);
+        Ok(at)
+    }
+
+    async fn ask_owner(&mut self, client: &mut Client, ip: IpAddr) -> anyhow::Result<()> {
+        let ask = v1::GetNameRequest { name: String::new(), ip: ip.to_string() };
+        let owner = match client.get_name(ask).await {
+            Ok(record) => mac_of(&record.into_inner().name),
+            Err(status) if status.code() == Code::NotFound => None,
+            Err(status) if status.code() == Code::InvalidArgument => {
+                let why = "the controller is of an earlier version, which does not say who has an address: update it, or trace \
+                           the name that the frame is to";
+                return Err(Failure::new(Exit::Refused, why));
+            }
+            Err(status) => return Err(refusal(&status)),
+        };
+        self.owners.insert(ip, owner);
+        Ok(())
+    }
+
+    fn name(&self, mac: Mac) -> Option<&(v1::NameRecord, v1::LinkEnd)> {
+        match self.names.get(&mac) {
+            Some(told) => told.as_ref(),
+            None => {
+                self.questions.borrow_mut().push(Question::Name(mac));
+                None
+            }
+        }
+    }
+}
+
+impl Known for Told {
+    fn kind(&self) -> NameKind {
+        NameKind::Mac
+    }
+
+    fn port_of(&self, name: &[u8]) -> Option<PortId> {
+        let (_, at) = self.name(Mac::try_from(name).ok()?)?;
+        (at.switch == self.here).then_some(PortId(at.port as u16))
+    }
+
+    fn owner_of(&self, ip: IpAddr) -> Option<Mac> {
+        match self.owners.get(&ip) {
+            Some(owner) => *owner,
+            None => {
+                self.questions.borrow_mut().push(Question::Owner(ip));
+                None
+            }
+        }
+    }
+
+    fn address_of(&self, mac: Mac) -> Option<IpAddr> {
+        self.name(mac)?.0.ip.parse().ok()
+    }
+
+    fn is_valid(&self, mac: Mac) -> bool {
+        self.name(mac).is_some()
+    }
+}
