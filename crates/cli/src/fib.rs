@@ -11,12 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use command::open;
 use command::output::{Exit, Failure, OrExit, Output};
 use command::text::TextReader;
 use fib::action::Action;
-use fib::designs::{Aliens, Design, Guard};
+use fib::designs::{Aliens, DESIGNS, Design, Guard};
 use fib::file::{Fib, FibError, Widths};
 use fib::list::{Layout, List};
 use fib::name::{Name, NameKind};
@@ -26,6 +27,7 @@ use serde::Serialize;
 
 use crate::answers::answer_all;
 use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::choices::{Choices, choices};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -60,7 +62,7 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     action: Option<Action>,
     /// FIB design
-    #[arg(long, default_value = "concise", value_parser = Design::by_name)]
+    #[arg(long, default_value = "concise", hide_possible_values = true, value_parser = designs())]
     design: &'static Design,
     /// Share of alien names that may get an action, as 0.001; 0 for none. A design that cannot hold it is refused
     #[arg(long)]
@@ -77,6 +79,11 @@ pub(crate) struct BuildArgs {
     /// Threads to build with; 0 takes all
     #[arg(long, default_value_t = 0)]
     threads: usize,
+}
+
+/// Reads the name of a design; completions offer all.
+pub(crate) fn designs() -> Choices<impl TypedValueParser<Value = &'static Design>> {
+    choices(Design::by_name, DESIGNS.iter().map(|design| design.name))
 }
 
 /// What to look up.

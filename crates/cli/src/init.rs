@@ -9,6 +9,7 @@ use crate::machine::{self, Interface};
 use ::controller::config::Config as Controller;
 use ::switch::daemon::config::Config as Switch;
 use anyhow::Context as _;
+use clap::ValueHint;
 use command::output::{Exit, Failure, OrExit, Output};
 use std::fmt::Write as _;
 use std::fs;
@@ -61,10 +62,10 @@ pub(crate) struct SwitchArgs {
     #[arg(long, value_name = "URL")]
     controller: Option<String>,
     /// An interface that hosts are at; repeatable. Ports are numbered from 1 in the order of interfaces given, hosts first
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     host: Vec<String>,
     /// An interface that leads to another switch; repeatable
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     trunk: Vec<String>,
     /// Make names of hosts that nobody declared
     #[arg(long)]

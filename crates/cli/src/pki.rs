@@ -1,10 +1,12 @@
 //! `fibula pki`: a certificate authority in a directory, and the certificates of controllers, switches and operators.
 
+use crate::choices::{Choices, choices};
 use crate::remote::config_directory;
 use api::clock::unix_seconds;
 use api::identity::{Identity, Kind, Role};
 use api::pki::{Authority, Issued, PkiError};
 use api::tls::date;
+use clap::builder::TypedValueParser;
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -77,7 +79,7 @@ enum Issue {
         #[command(flatten)]
         named: Named,
         /// reader: read only; writer: also names, hosts and links; admin: everything
-        #[arg(long, value_parser = |text: &str| text.parse::<Role>().map_err(|error| error.to_string()))]
+        #[arg(long, hide_possible_values = true, value_parser = roles())]
         role: Role,
         /// Copy the files to ~/.config/fibula/tls too, where this user's commands look for them
         #[arg(long)]
@@ -128,6 +130,14 @@ struct IssuedRow {
     kind: &'static str,
     name: String,
     files: PathBuf,
+}
+
+const ROLES: [&str; 3] = ["reader", "writer", "admin"];
+
+/// Reads a role; completions offer all.
+fn roles() -> Choices<impl TypedValueParser<Value = Role>> {
+    let reads = |text: &str| text.parse::<Role>().map_err(|error| error.to_string());
+    choices(reads, ROLES)
 }
 
 #[derive(Serialize)]
@@ -329,4 +339,14 @@ fn failure(error: PkiError) -> anyhow::Error {
         _ => Exit::Internal,
     };
     Failure::new(exit, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_offer_every_role() {
+        assert_eq!(Role::ALL.map(|role| role.to_string()), ROLES);
+    }
 }

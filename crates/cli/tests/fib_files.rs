@@ -151,3 +151,27 @@ fn completions_may_be_cut_short_by_their_reader() {
         assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+#[test]
+fn closed_sets_are_completed_and_no_files_where_they_belong() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a-file"), "").unwrap();
+    let script = dir.path().join("fibula.bash");
+    let written = Command::new(env!("CARGO_BIN_EXE_fibula")).args(["completions", "bash"]).output().unwrap();
+    std::fs::write(&script, written.stdout).unwrap();
+    let completed = |words: &[&str]| -> Vec<String> {
+        let run = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); \
+                   _fibula \"$1\" \"\" \"${COMP_WORDS[COMP_CWORD-1]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", run, "bash"]).arg(&script).arg("fibula").args(words).arg("").current_dir(dir.path());
+        String::from_utf8(bash.output().unwrap().stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(completed(&["monitor", "--kind"]), ["link", "switch", "host", "names", "controller"]);
+    assert_eq!(completed(&["pki", "issue", "operator", "--role"]), ["reader", "writer", "admin"]);
+    let designs = completed(&["fib", "build", "--design"]);
+    assert!(designs.contains(&"concise".to_owned()) && !designs.contains(&"a-file".to_owned()), "{designs:?}");
+    let devices = completed(&["init", "switch", "--host"]);
+    assert!(!devices.contains(&"a-file".to_owned()), "{devices:?}");
+    // Where a file is asked for, there are files.
+    assert!(completed(&["fib", "build", "--out"]).contains(&"a-file".to_owned()));
+}

@@ -31,7 +31,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 const NAMED: usize = 8;
 
 /// The kinds of events.
-pub(crate) const KINDS: [&str; 5] = ["link", "switch", "host", "names", "controller"];
+pub const KINDS: [&str; 5] = ["link", "switch", "host", "names", "controller"];
 
 /// How an event is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -43,6 +43,8 @@ mod verify;
 mod web;
 mod writer;
 
+pub use events::KINDS as EVENT_KINDS;
+
 use crate::change::State;
 use crate::config::{Config, Place};
 use crate::follow::Begun;

@@ -40,6 +40,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::fib::designs;
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -75,10 +76,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = ValueMode::Port)]
     value_mode: ValueMode,
     /// FIB design of all switches
-    #[arg(long, default_value = "concise", value_parser = Design::by_name)]
+    #[arg(long, default_value = "concise", hide_possible_values = true, value_parser = designs())]
     design: &'static Design,
     /// FIB design of the switches with hosts [default: that of all]
-    #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
+    #[arg(long, value_name = "DESIGN", hide_possible_values = true, value_parser = designs())]
     gateway_design: Option<&'static Design>,
     /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from
     /// trunks in the kernel, or DPDK over AF_XDP sockets

@@ -1,8 +1,10 @@
 //! `fibula monitor`: what happens, as it happens.
 
 use super::{plain, time_of_day};
+use crate::choices::choices;
 use crate::remote::{Client, Remote, answer, refusal};
 use api::v1;
+use clap::builder::StringValueParser;
 use command::output::{Output, write_out};
 use serde::Serialize;
 use std::time::Duration;
@@ -18,7 +20,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     remote: Remote,
     /// Only events of these kinds: link, switch, host, names, controller
-    #[arg(long, value_delimiter = ',', value_name = "KIND")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "KIND",
+        hide_possible_values = true,
+        value_parser = choices(StringValueParser::new(), ::controller::EVENT_KINDS)
+    )]
     kind: Vec<String>,
     /// Only what happens from now on, and not the last 1,000 events
     #[arg(long)]
