@@ -5,7 +5,7 @@
 use crate::output::{Exit, Failure};
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -40,13 +40,16 @@ struct Filter {
 /// The program has one log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
-/// Starts the log. `verbose` counts `-v`; `FIBULA_LOG` is stronger.
+/// The variable of the environment that has a filter.
+const VARIABLE: &str = "FIBULA_LOG";
+
+/// Starts the log. `verbose` counts `-v`; `FIBULA_LOG` is stronger, and if it is no filter, the log says so.
 /// # Errors
 /// [`Exit::Usage`] for a journal where there is none.
 pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
-    let asked = std::env::var("FIBULA_LOG").ok().and_then(|text| Some((EnvFilter::try_new(&text).ok()?, text)));
-    let (filter, at_start) = asked.unwrap_or_else(|| (EnvFilter::new(default), default.to_owned()));
+    let asked = std::env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
+    let (filter, at_start, mistake) = at_start(asked.as_deref().unwrap_or_default(), default);
     let (filter, handle) = reload::Layer::new(filter);
     let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines: Box<dyn Layer<_> + Send + Sync> = match format {
@@ -62,9 +65,36 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
         }
     };
     tracing_subscriber::registry().with(filter).with(lines).init();
+    if let Some(mistake) = mistake {
+        tracing::warn!("{VARIABLE} is not taken, and `{at_start}` is: {mistake}");
+    }
     let now = Mutex::new(at_start.clone());
     let _ = FILTER.set(Filter { handle, at_start, now });
     Ok(())
+}
+
+/// The filter at the start, its text, and what is wrong with what was `asked` for: a log that is silent because of a slip would
+/// be missed too late. Without a level for the rest, the rest has that of `default`. Spans and fields are taken as they are.
+fn at_start(asked: &str, default: &str) -> (EnvFilter, String, Option<FilterError>) {
+    let read = |text: String| -> Result<(EnvFilter, String), FilterError> {
+        let filter = if text.contains(['[', ']', '{', '}']) {
+            let refused = |error: ParseError| FilterError::Refused { filter: start_of(&text), why: error.to_string() };
+            EnvFilter::try_new(&text).map_err(refused)?
+        } else {
+            parse(&text)?
+        };
+        Ok((filter, text))
+    };
+    let asked = asked.trim();
+    let read = match read(asked.to_owned()) {
+        _ if asked.is_empty() => Err(None),
+        Err(FilterError::Levels { got: 0, .. }) => read(format!("{default},{asked}")).map_err(Some),
+        read => read.map_err(Some),
+    };
+    match read {
+        Ok((filter, text)) => (filter, text, None),
+        Err(mistake) => (EnvFilter::new(default), default.to_owned(), mistake),
+    }
 }
 
 /// Why the filter of the log stays as it is.
@@ -211,6 +241,26 @@ mod tests {
             assert!(at >= 1 && at <= text.chars().count(), "{text}: {error}");
             let why = error.to_string();
             assert!(!why.contains(char::is_control) && why.contains("info,fibula_controller=debug"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_the_environment_is_said_and_the_log_goes_on() {
+        for wrong in ["debg", "bad=loud", ",,,===", "info,fibula_controller=verbose", "info,debug", "[take]=loud"] {
+            let (filter, text, mistake) = at_start(wrong, "info");
+            let mistake = mistake.unwrap_or_else(|| panic!("{wrong} is taken")).to_string();
+            assert_eq!((filter.to_string(), &*text), ("info".to_owned(), "info"), "{wrong}");
+            assert!(mistake.contains("info,"), "{mistake} does not say what to write");
+        }
+        for (right, is) in [
+            ("", "info"),
+            ("off", "off"),
+            ("warn,fibula_api=debug", "warn,fibula_api=debug"),
+            ("fibula_api=debug", "info,fibula_api=debug"),
+            ("[take{id=1}]=debug", "[take{id=1}]=debug"),
+        ] {
+            let (_, text, mistake) = at_start(right, "info");
+            assert_eq!((&*text, mistake), (is, None), "{right}");
         }
     }
 

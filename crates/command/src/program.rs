@@ -16,7 +16,7 @@ pub struct CommandLine<C: Subcommand> {
     /// Print one JSON object per row instead of a table
     #[arg(short = 'j', long, global = true)]
     json: bool,
-    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `fibula_controller=debug`
+    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `info,fibula_controller=debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     /// How the log is written: for people, as JSON, or to the journal of systemd
