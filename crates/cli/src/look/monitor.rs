@@ -77,20 +77,27 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
             continue;
         }
         let mut events = answer(asked)?;
+        let mut why = "it was stopped".to_owned();
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
+                    let line = line(&event, out.is_json())?;
+                    // Whoever reads may pause. The connection is to live meanwhile.
+                    tokio::task::spawn_blocking(move || write_out(&line)).await??;
                     after = event.sequence;
                     write_out(&line(&event, out.is_json())?)?;
                 }
                 Err(status) if once || status.code() == Code::PermissionDenied => return Err(refusal(&status)),
-                Err(_) => break,
+                Err(status) => {
+                    why = api::client::reason(&status);
+                    break;
+                }
             }
         }
         if once {
             return Ok(());
         }
-        eprintln!("fibula: the controller went away; trying again");
+        eprintln!("fibula: the controller ended the events ({}); going on after event {after}", plain(&why));
         pause().await;
     }
 }
