@@ -466,7 +466,6 @@ async fn act(
     let ask = |rpc: &str| web.gate.admit(Some(&peer), &format!("/fibula.v1.Northbound/{rpc}"));
     let undo = act.what.ends_with(".undrain");
     let end = act.end.map(|end| v1::LinkEnd { switch: end.switch, port: end.port });
-    let counted = |changed: v1::Changed| format!("{} changed, {} as it was", changed.changed, changed.unchanged);
     let drained = |drained: v1::Drained| {
         let word = if undo { "back in use" } else { "drained" };
         format!("{word} after {} of paths", api::words::counted(drained.steps.into(), "change", "changes"))
@@ -475,16 +474,19 @@ async fn act(
         "switch.accept" => {
             ask("AcceptSwitches")?;
             let names = vec![act.name];
-            counted(north.accept_switches(as_peer(&peer, v1::AcceptSwitchesRequest { names })).await?.into_inner())
+            let added_now = north.accept_switches(as_peer(&peer, v1::AcceptSwitchesRequest { names })).await?;
+            accepted(&added_now.into_inner(), "switch", "switches")
         }
         "links.accept" => {
             ask("AcceptLinks")?;
-            counted(north.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?.into_inner())
+            let added_now = north.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?;
+            accepted(&added_now.into_inner(), "link", "links")
         }
         "host.accept" => {
             ask("AcceptHosts")?;
             let names = vec![act.name];
-            counted(north.accept_hosts(as_peer(&peer, v1::AcceptHostsRequest { names })).await?.into_inner())
+            let added_now = north.accept_hosts(as_peer(&peer, v1::AcceptHostsRequest { names })).await?;
+            accepted(&added_now.into_inner(), "name", "names")
         }
         "link.drain" | "link.undrain" => {
             ask("DrainLink")?;
@@ -506,6 +508,16 @@ async fn act(
     Ok(answer(&json!({ "sentence": sentence })))
 }
 
+/// What was accepted, in the words of the commands.
+fn accepted(changed: &v1::Changed, one: &str, many: &str) -> String {
+    let added = api::words::counted(changed.changed, one, many);
+    let already = match changed.unchanged {
+        0 => String::new(),
+        n => format!(", {n} as asked for already"),
+    };
+    format!("{added} added{already}")
+}
+
 /// A request as the peer would make it.
 fn as_peer<T>(peer: &Peer, message: T) -> Request<T> {
     let mut request = Request::new(message);
@@ -516,6 +528,13 @@ fn as_peer<T>(peer: &Peer, message: T) -> Request<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_accepted_is_said_as_by_the_commands() {
+        let said = |changed, unchanged| accepted(&v1::Changed { changed, unchanged, left: 0 }, "switch", "switches");
+        assert_eq!(said(1, 0), "1 switch added");
+        assert_eq!(said(2, 1), "2 switches added, 1 as asked for already");
+    }
 
     #[test]
     fn every_file_of_the_page_is_served_and_they_are_light() {

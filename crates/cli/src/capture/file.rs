@@ -2,7 +2,7 @@
 
 use super::{Session, dropped};
 use api::v1;
-use command::output::{Exit, OrExit, to_stdout};
+use command::output::{Exit, Failure, OrExit, to_stdout};
 use netio::pcapng::{Counts, Frame, Interface, Writer};
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,6 +28,25 @@ impl Write for Target {
             Self::File(file) => file.flush(),
             Self::Stdout(stdout) => stdout.flush(),
         }
+    }
+}
+
+/// Bytes for people to read, not for their terminal to obey.
+/// # Errors
+/// [`Exit::Usage`] for a capture that would be written to a terminal.
+pub(super) fn refuse_a_terminal(path: Option<&Path>, is_terminal: bool) -> anyhow::Result<()> {
+    if is_terminal && path.is_some_and(|path| path.as_os_str() == "-") {
+        let why = "standard output is a terminal, and a capture is no text: name a file, or hand it on, as `-w - | tshark -r -`";
+        return Err(Failure::new(Exit::Usage, why));
+    }
+    Ok(())
+}
+
+/// What a file has that could not be written on.
+fn left(bytes: u64) -> String {
+    match bytes {
+        0 => "; it is empty, and no capture".to_owned(),
+        bytes => format!("; it has the {bytes} bytes before, a whole capture"),
     }
 }
 
@@ -98,11 +117,7 @@ impl Capture {
             Target::File(file) => {
                 // A pipe or a device has no length, and nothing to take back.
                 let is_whole = file.set_len(bytes).is_ok();
-                let what = if is_whole {
-                    format!("; it has the {bytes} bytes before, a whole capture")
-                } else {
-                    String::new()
-                };
+                let what = if is_whole { left(bytes) } else { String::new() };
                 let help = "make room, or name a file elsewhere; --snap keeps less of each frame";
                 Err(error).or_exit(Exit::Internal, format!("cannot write {path}{what}; {help}"))
             }
@@ -120,5 +135,27 @@ impl Capture {
             self.writer.counts(i, now_ns, Counts { seen: seen + lost, lost })?;
         }
         self.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use command::output::exit_of;
+
+    #[test]
+    fn a_capture_goes_to_files_and_pipes_and_to_no_terminal() {
+        let out = Some(Path::new("-"));
+        let refused = refuse_a_terminal(out, true).unwrap_err();
+        assert_eq!(exit_of(&refused), Exit::Usage);
+        for (path, is_terminal) in [(out, false), (Some(Path::new("x.pcapng")), true), (None, true)] {
+            refuse_a_terminal(path, is_terminal).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_no_capture() {
+        assert!(left(0).contains("empty") && !left(0).contains("whole"));
+        assert!(left(124).contains("124 bytes before, a whole capture"));
     }
 }

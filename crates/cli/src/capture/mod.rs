@@ -8,9 +8,11 @@ use ::switch::parse::NameField;
 use api::client::ConnectError;
 use api::identity::Kind;
 use api::v1;
+use api::words::counted;
 use command::output::{Exit, Failure, Output};
 use fib::name::NameKind;
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -124,7 +126,7 @@ impl Session {
         let lost: u64 = self.lost.values().sum();
         let missing =
             if lost > 0 { format!(", {lost} more were not captured: they came too fast") } else { String::new() };
-        eprintln!("{} frames{missing}", self.n_seen());
+        eprintln!("{}{missing}", counted(self.n_seen(), "frame", "frames"));
         for (reason, n) in &self.dropped {
             eprintln!("{n} {}", dropped(reason));
         }
@@ -142,7 +144,7 @@ fn dropped(reason: &str) -> String {
 
 impl Args {
     /// # Errors
-    /// Exit code 1 if the file cannot be written, 2 for an invalid address, 3 for what is no name, 4 if the switch does not
+    /// Exit code 1 if the file cannot be written, 2 for an invalid address and for a capture on a terminal, 3 for what is no name, 4 if the switch does not
     /// answer or has no such port, 5 without the role `admin` or with too many captures.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -150,6 +152,7 @@ impl Args {
     }
 
     async fn capture(self, out: &Output) -> anyhow::Result<()> {
+        file::refuse_a_terminal(self.file.as_deref(), std::io::stdout().is_terminal())?;
         // First, so that no signal ends the capture without an end of its file.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let channel =
