@@ -4,6 +4,7 @@ pub(crate) mod monitor;
 pub(crate) mod top;
 pub(crate) mod trace;
 
+use command::visible::visible;
 use time::OffsetDateTime;
 
 /// A moment in milliseconds since 1970, as the time of day in UTC.
@@ -12,9 +13,9 @@ fn time_of_day(ms: u64) -> String {
     format!("{:02}:{:02}:{:02}.{:03}", at.hour(), at.minute(), at.second(), at.millisecond())
 }
 
-/// A text from elsewhere without what a terminal would obey.
+/// A text from elsewhere without what a terminal would obey or hide.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    visible(text).into_owned()
 }
 
 /// A number of things in a second, in at most six characters: 12, 3.4k, 56.7M.
@@ -41,6 +42,6 @@ mod tests {
         assert_eq!(rates, ["0", "0.3", "12", "9999", "12.3k", "1.0M", "2.5M", "12.0G", "1.3T"]);
         assert_eq!(time_of_day(1_790_000_000_123), "14:13:20.123");
         assert_eq!(time_of_day(u64::MAX), "-");
-        assert_eq!(plain("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(plain("a\u{1b}[2Jb\n\u{202e}"), "a\\u001b[2Jb\\u000a\\u202e");
     }
 }

@@ -10,6 +10,7 @@ pub mod prefix_list;
 pub mod program;
 pub mod text;
 pub mod tree;
+pub mod visible;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -1,6 +1,7 @@
 //! What a command prints and how it ends: rows as a table or as JSON from one `Serialize` type, and exit codes by kind
 //! of failure.
 
+use crate::visible::{visible, visible_lines};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::{Display, Write as _};
@@ -81,7 +82,8 @@ impl Output {
         self.json
     }
 
-    /// Prints rows: each as one JSON object per line, or all as one aligned table whose columns are the field names.
+    /// Prints rows: each as one JSON object per line, or all as one aligned table whose columns are the field names, and in which
+    /// every character can be [seen](crate::visible).
     /// # Errors
     /// When standard output is closed, or a row does not serialise to an object.
     pub fn rows<T: Serialize>(self, rows: &[T]) -> anyhow::Result<()> {
@@ -97,7 +99,7 @@ impl Output {
         if self.json {
             write_out(&format!("{}\n", serde_json::to_string(value)?))
         } else {
-            write_out(&format!("{sentence}\n"))
+            write_out(&format!("{}\n", visible_lines(&sentence.to_string())))
         }
     }
 
@@ -111,7 +113,7 @@ impl Output {
         let text = if self.json {
             serde_json::json!({"error": message, "exit": exit as u8}).to_string()
         } else {
-            format!("fibula: {message}")
+            format!("fibula: {}", visible_lines(&message))
         };
         // If standard error is closed, there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -193,7 +195,7 @@ pub fn aligned(header: &[String], cells: &[Vec<String>], to_the_right: &[bool]) 
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(s) => s.clone(),
+        Value::String(s) => visible(s).into_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::Number(n) if n.is_f64() => {
@@ -225,6 +227,13 @@ mod tests {
         let rows = [Row { name: "s1", n_names: 5, up: true }, Row { name: "seattle", n_names: 12_000, up: false }];
         let values: Vec<Value> = rows.iter().map(|r| serde_json::to_value(r).unwrap()).collect();
         assert_eq!(table(&values), "name     n names  up\ns1             5  yes\nseattle    12000  no\n");
+    }
+
+    #[test]
+    fn a_name_that_would_be_shown_reversed_or_not_at_all_is_written_out_in_a_table_and_kept_in_json() {
+        let rows = [serde_json::to_value(Row { name: "a\u{202e}b\u{200b}", n_names: 1, up: true }).unwrap()];
+        assert_eq!(table(&rows), "name            n names  up\na\\u202eb\\u200b        1  yes\n");
+        assert!(json_lines(&rows).unwrap().contains("a\u{202e}b\u{200b}"));
     }
 
     #[test]

@@ -85,7 +85,6 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
                     // Whoever reads may pause. The connection is to live meanwhile.
                     tokio::task::spawn_blocking(move || write_out(&line)).await??;
                     after = event.sequence;
-                    write_out(&line(&event, out.is_json())?)?;
                 }
                 Err(status) if once || status.code() == Code::PermissionDenied => return Err(refusal(&status)),
                 Err(status) => {
@@ -141,7 +140,7 @@ mod tests {
             missed: 0,
         };
         let text = line(&event, false).unwrap();
-        assert_eq!(text, "14:13:20.123  bad      link        s1:2 – s2:1: cut\u{fffd}\u{fffd}[31m\n");
+        assert_eq!(text, "14:13:20.123  bad      link        s1:2 – s2:1: cut\\u000a\\u001b[31m\n");
         let json: serde_json::Value = serde_json::from_str(&line(&event, true).unwrap()).unwrap();
         assert_eq!((&json["sequence"], &json["missed"]), (&7.into(), &serde_json::Value::Null));
     }

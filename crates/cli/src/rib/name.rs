@@ -5,7 +5,9 @@ use crate::remote::{Client, answer};
 use crate::rib::{Verbs, import, print_changed};
 use api::v1;
 use command::output::{Output, to_stdout};
+use command::visible::visible;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -130,7 +132,13 @@ impl Verbs for Verb {
                 if page.more && !goes_on {
                     eprintln!("there are more names, or may be; give a longer --prefix");
                 } else if let Some(next) = next {
-                    eprintln!("there are more names; go on with --after '{next}'");
+                    match visible(&next) {
+                        Cow::Owned(next) => eprintln!(
+                            "there are more names; go on with --after and the last name, which has characters that cannot be seen \
+                             ({next}): take it from --json"
+                        ),
+                        Cow::Borrowed(next) => eprintln!("there are more names; go on with --after '{next}'"),
+                    }
                 }
                 Ok(())
             }
