@@ -201,12 +201,12 @@ pub enum Refusal {
         every_s: u64,
     },
     /// The network refuses.
-    #[error("{source}{legend}")]
+    #[error("{}", named(source, switch))]
     Network {
         /// Why; it identifies switches by their ids.
         source: NetworkError,
         /// The name of the switch that it concerns, if any.
-        legend: String,
+        switch: String,
     },
     /// The store failed; the controller stops and must be started again.
     #[error("the store failed, so the controller stops: {reason}")]
@@ -232,7 +232,22 @@ pub enum Refusal {
 
 impl From<NetworkError> for Refusal {
     fn from(source: NetworkError) -> Self {
-        Refusal::Network { source, legend: String::new() }
+        Refusal::Network { source, switch: String::new() }
+    }
+}
+
+/// An error of the network in words, with the name of a switch in place of its id, which no operator knows.
+fn named(error: &NetworkError, switch: &str) -> String {
+    let text = error.to_string();
+    match subject(error) {
+        _ if switch.is_empty() => text,
+        _ if matches!(error, NetworkError::Topology(TopologyError::NameTaken { .. })) => {
+            format!("there is a switch `{switch}` already: choose another name")
+        }
+        Some(id) if text.contains(&format!("switch {id}")) => {
+            text.replacen(&format!("switch {id}"), &format!("switch `{switch}`"), 1)
+        }
+        _ => format!("{text} (that switch is `{switch}`)"),
     }
 }
 
@@ -305,10 +320,10 @@ impl State {
 
     /// Adds the name of the switch to an error that has its id only.
     pub(crate) fn explain(&self, mut refusal: Refusal) -> Refusal {
-        if let Refusal::Network { source, legend } = &mut refusal
+        if let Refusal::Network { source, switch } = &mut refusal
             && let Some(Ok(node)) = subject(source).map(|id| self.network.topology().node(id))
         {
-            *legend = format!(" (that switch is `{}`)", node.name);
+            switch.clone_from(&node.name);
         }
         refusal
     }
@@ -564,4 +579,23 @@ pub(crate) fn check_label(name: &str) -> Result<(), Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = (1..=63).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
     if good { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_switch_and_not_its_number() {
+        let (id, end) = (NodeId(1), End { node: NodeId(1), port: PortId(2) });
+        let taken = TopologyError::NameTaken { name: "s1".to_owned(), id };
+        let text = named(&taken.into(), "s1");
+        assert_eq!(text, "there is a switch `s1` already: choose another name");
+        let text = named(&NetworkError::PortOfHosts { end }, "s1");
+        assert_eq!(text, "port 2 of switch `s1` is a host port already: choose another port or remove that one");
+        let batch = NetworkError::Batch { index: 1, source: Box::new(NetworkError::PortOfHosts { end }) };
+        assert!(named(&batch, "s1").contains("port 2 of switch `s1` is"), "{}", named(&batch, "s1"));
+        // Of one that is gone there is no name.
+        assert!(named(&NetworkError::PortOfHosts { end }, "").starts_with("port 2 of switch 1 is"));
+    }
 }
