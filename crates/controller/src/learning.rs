@@ -44,7 +44,7 @@ const MAX_MOVED: usize = 100_000;
 
 /// Sentences that are kept of a port, and for how long they are said.
 const MAX_TROUBLES: usize = 8;
-const SAID_FOR: Duration = Duration::from_secs(600);
+const SAID_FOR: Duration = Duration::from_secs(60);
 
 /// Ports of a switch that may forget, and how long it holds what a switch says of them.
 const MAX_FORGETFUL: usize = 1024;

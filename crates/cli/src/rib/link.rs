@@ -7,6 +7,12 @@ use api::words::counted;
 use command::output::Output;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A switch that was refused attaches again within this time, and has said what it sees within the other one.
+const COME_WITHIN: Duration = Duration::from_secs(8);
+const SEE_WITHIN: Duration = Duration::from_secs(2);
+const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// The verbs of `fibula link`.
 #[derive(clap::Subcommand)]
@@ -98,6 +104,37 @@ struct LinkRow {
     state: &'static str,
 }
 
+/// Makes links of what switches found. Switches that were just accepted come within some seconds, and then say what they see: it
+/// waits for these if there is nothing yet.
+async fn accept(client: &mut Client, request: v1::AcceptLinksRequest) -> anyhow::Result<v1::Changed> {
+    let mut until = None;
+    loop {
+        let changed = answer(client.accept_links(request).await)?;
+        let v1::SwitchList { switches, .. } = answer(client.list_switches(v1::ListSwitchesRequest {}).await)?;
+        let n_away = switches.iter().filter(|switch| !switch.connected).count();
+        let now = Instant::now();
+        let until = match until {
+            None if n_away == 0 => now,
+            None => {
+                if changed.changed == 0 {
+                    eprintln!(
+                        "fibula: no link is found yet, and {} not connected: waiting",
+                        counted(n_away as u64, "switch is", "switches are")
+                    );
+                }
+                *until.insert(now + COME_WITHIN)
+            }
+            Some(at) if n_away == 0 => *until.insert(at.min(now + SEE_WITHIN)),
+            Some(at) => at,
+        };
+        if changed.changed > 0 || now >= until {
+            return Ok(changed);
+        }
+        #[expect(clippy::disallowed_methods, reason = "the pause before the next question")]
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
 impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
@@ -127,7 +164,8 @@ impl Verbs for Verb {
             Verb::Undrain { end } => drain(client, end, true, out).await,
             Verb::Accept { cost, weight } => {
                 let request = v1::AcceptLinksRequest { cost, weight: Some(weight) };
-                print_changed(out, answer(client.accept_links(request).await)?, "link", "added")
+                let changed = accept(&mut client, request).await?;
+                print_changed(out, changed, "link", "added")
             }
             Verb::List => {
                 let v1::LinkList { links, found, troubles } = answer(client.list_links(v1::ListLinksRequest {}).await)?;

@@ -351,16 +351,22 @@ impl Bench<'_> {
     /// Switches tell of hosts that nobody declared: of one at a time, and of as many as are learnt.
     fn hosts_found(&mut self, controller: &mut Controller, crowd: &Crowd) -> Result<(), BenchError> {
         let mut served = Vec::new();
-        for i in 0..self.options.runs {
+        for i in 0..2 * self.options.runs + 8 {
+            if served.len() == self.options.runs as usize {
+                break;
+            }
             let mark = crowd.mark();
             let began = Instant::now();
             controller.see(self.runtime, 0, &[controller::found_name(u16::MAX, i)])?;
             controller.wait_in_step(self.runtime, self.network)?;
             let (n, last) = crowd.changed_since(&mark);
-            if n < usize::from(self.network.n_switches) {
-                return Err(BenchError::Setting(format!("a host was found, and only {n} switches were told")));
+            // Cells that give a new name its value by chance need no message: then this name shows nothing.
+            if n == usize::from(self.network.n_switches) {
+                served.push(last.saturating_duration_since(began).as_secs_f64() * 1e3);
             }
-            served.push(last.saturating_duration_since(began).as_secs_f64() * 1e3);
+        }
+        if served.len() < self.options.runs as usize {
+            return Err(BenchError::Setting(format!("only {} hosts were told to all switches", served.len())));
         }
         self.tell("one host is found: the last switch serves it", &mut served, "ms");
         let began = Instant::now();
