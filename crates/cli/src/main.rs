@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod fib;
 mod filter;
+mod fish;
 mod flow;
 mod init;
 mod laboratory;
@@ -161,20 +162,14 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Lpm(command) => command.run(out),
         Command::Rules(command) => command.run(out),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut laboratory::add_in_full_to(product()), "fibula", &mut script);
+            let (mut script, mut syntax) = (Vec::new(), laboratory::add_in_full_to(product()));
+            clap_complete::generate(shell, &mut syntax, "fibula", &mut script);
             let script = String::from_utf8_lossy(&script);
-            write_out(&if shell == clap_complete::Shell::Fish { for_fish(&script) } else { script.into_owned() })
+            let is_fish = shell == clap_complete::Shell::Fish;
+            write_out(&if is_fish { fish::mended(&script, &syntax) } else { script.into_owned() })
         }
         Command::Man(args) => args.run(laboratory::add_in_full_to(product()), out),
     }
-}
-
-/// Completes the value of an option before the command as well: `fibula --log-format `. What clap makes reads the line so far without
-/// the word under the cursor, finds an option without its value, and completes nothing of ours.
-fn for_fish(script: &str) -> String {
-    let parses = "argparse -s (__fish_fibula_global_optspecs) -- $cmd 2>/dev/null\n";
-    script.replace(parses, &format!("{parses}    or {}", parses.replace("$cmd", "$cmd value")))
 }
 
 fn main() -> ExitCode {
@@ -188,16 +183,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fish_completes_the_value_of_an_option_before_the_command() {
-        let mut script = Vec::new();
-        clap_complete::generate(clap_complete::Shell::Fish, &mut product(), "fibula", &mut script);
-        let script = for_fish(&String::from_utf8(script).unwrap());
-        let tries = "    argparse -s (__fish_fibula_global_optspecs) -- $cmd 2>/dev/null\n    or argparse -s \
-                     (__fish_fibula_global_optspecs) -- $cmd value 2>/dev/null\n    or return\n";
-        assert!(script.contains(tries), "{}", script.lines().take(20).collect::<Vec<_>>().join("\n"));
-    }
 
     #[test]
     fn every_command_is_in_one_group_of_the_help() {
