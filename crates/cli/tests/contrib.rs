@@ -132,3 +132,33 @@ fn configurations_of_the_package_are_valid() {
         assert!(all.contains("\n[tls]\ndir = "), "{all}");
     }
 }
+
+/// Commands of a listing: a line that ends in a backslash goes on, and what a comment says is left out.
+fn commands(listing: &str) -> Vec<String> {
+    let lines = listing.replace("\\\n", " ");
+    let commands = lines.lines().map(|line| line.split("  # ").next().unwrap().split_whitespace());
+    commands.map(|words| words.collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// `make deb-test` runs those of the how-to.
+#[test]
+fn first_steps_of_the_manual_are_those_of_the_how_to_on_one_machine() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
+    let between = |text: &str, from: &str, to: &str| {
+        let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("there is no {from}"));
+        rest.split_once(to).unwrap().0.to_owned()
+    };
+    let how_to = read("docs/how-to/install.md");
+    let how_to = between(&how_to, "## Two switches in ten commands", "## What is where");
+    let mut expected = commands(&between(&how_to, "```sh\n", "```"));
+    assert_eq!(expected.len(), 10, "{expected:?}");
+    expected.retain(|command| !command.starts_with("apt-get") && !command.starts_with("scp"));
+    assert_eq!(expected.len(), 8, "{expected:?}");
+    expected.push("fibula doctor".to_owned());
+    let manual = between(&read("contrib/man/fibula.7"), ".SH \"FIRST STEPS\"", ".SH SERVICES");
+    let listing =
+        between(&manual, ".nf\n.RS\n", ".RE").replace("\\-", "-").replace("\\(ti", "~").replace("\\e\n", "\\\n");
+    let listing: String =
+        listing.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap_or(line))).collect();
+    assert_eq!(commands(&listing), expected);
+}
