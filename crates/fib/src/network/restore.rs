@@ -243,8 +243,10 @@ pub enum RestoreError {
     /// The row of the network is missing, not first, or duplicate.
     #[error("the store has no row of the network itself where it is due: restore it from a backup")]
     NoNetwork,
-    /// A row that cannot be read.
-    #[error("a row of kind {kind} in the store cannot be read ({source}): restore it from a backup")]
+    /// A row that cannot be read. Its checksum was right.
+    #[error(
+        "this version of fibula cannot read a row of kind {kind} in the store ({source}): if a later version wrote the store, run that one; otherwise restore it from a backup"
+    )]
     Row { kind: u8, source: DecodeError },
     /// The configuration differs from the store.
     #[error(
