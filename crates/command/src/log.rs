@@ -2,7 +2,10 @@
 //!
 //! It goes to standard error, so that standard output stays a clean table or clean JSON, or to the journal of systemd.
 
+pub(crate) mod priority;
+
 use crate::output::{Exit, Failure};
+use priority::StandardError;
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing_subscriber::filter::{LevelFilter, ParseError};
@@ -51,7 +54,7 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     let asked = std::env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
     let (filter, at_start, mistake) = at_start(asked.as_deref().unwrap_or_default(), default);
     let (filter, handle) = reload::Layer::new(filter);
-    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let stderr = tracing_subscriber::fmt::layer().with_writer(StandardError::of_this_process());
     let lines: Box<dyn Layer<_> + Send + Sync> = match format {
         Format::Text => Box::new(stderr.with_ansi(std::io::stderr().is_terminal())),
         Format::Json => Box::new(stderr.json().flatten_event(true)),
@@ -60,6 +63,7 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
                 let help = "take --log-format text or json where there is no systemd";
                 Failure::new(Exit::Usage, format!("the journal of systemd cannot be reached ({error}); {help}"))
             })?;
+            let journal = journal.with_priority_mappings(priority::mappings());
             // Names of fields as they are.
             Box::new(journal.with_field_prefix(None).with_syslog_identifier(IDENTIFIER.to_owned()))
         }

@@ -1,6 +1,7 @@
 //! What a command prints and how it ends: rows as a table or as JSON from one `Serialize` type, and exit codes by kind
 //! of failure.
 
+use crate::log::priority::StandardError;
 use crate::visible::{visible, visible_lines};
 use serde::Serialize;
 use serde_json::Value;
@@ -116,7 +117,7 @@ impl Output {
             format!("fibula: {}", visible_lines(&message))
         };
         // If standard error is closed, there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = StandardError::of_this_process().errors().write_all(format!("{text}\n").as_bytes());
         ExitCode::from(exit as u8)
     }
 }
