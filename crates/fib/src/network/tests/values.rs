@@ -325,6 +325,57 @@ fn no_switch_takes_a_value_for_another_when_the_store_knows_nothing_of_it() {
     }
 }
 
+/// A gateway is known to be ahead of a salvaged store by its valid names. A switch without hosts has none.
+#[test]
+fn no_switch_without_hosts_takes_a_value_for_another_after_the_store_was_salvaged() {
+    let (mut lab, nodes) = Lab::ring(narrow(3), 5);
+    let core = lab.add_switch("core", Tenants::All);
+    for (port, node) in [(1, nodes[0]), (2, nodes[2])] {
+        lab.change(|net| net.add_link(end(core, port), end(node, 9), 1));
+    }
+    (0..60).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100))));
+    assert_eq!((own(&lab, core), lab.network.switches[&core].values.n_free()), (nodes.clone(), 0));
+    let (store, live) = (lab.store.clone(), lab.live.clone());
+    // Of this the store knows nothing afterwards: another port has the value of a destination, and names have it.
+    let lost = lab.add_switch("lost", Tenants::All);
+    lab.change(|net| net.add_link(end(core, 3), end(lost, 1), 1));
+    lab.change(|net| net.add_host_port(end(lost, 100)));
+    let moved: Vec<Name> = (2..60).step_by(5).map(mac).collect();
+    moved.iter().for_each(|name| lab.put(name, Attachment::new(lost, PortId(100))));
+    assert_eq!(own(&lab, core), nodes[..4]);
+    let before = lab.replicas[&core].action(&moved[0]);
+    assert_eq!(before.port(), Some(PortId(3)));
+
+    (lab.store, lab.live) = (store, live);
+    lab.replicas.remove(&lost);
+    let salvaged = crate::durable::salvage(lab.stored(), []).unwrap().rows;
+    let (settings, term) = (lab.network.settings().clone(), lab.network.term() + 1);
+    let (network, rows) = Network::restore(settings, term, salvaged.clone()).unwrap();
+    lab.network = network;
+    lab.store.clear();
+    lab.write(salvaged);
+    lab.write(rows);
+    assert_eq!(own(&lab, core), nodes);
+    for n_received in 0.. {
+        let report = lab.replicas[&core].report();
+        lab.network.detach(core);
+        let messages = lab.network.attach(core, &report).unwrap();
+        let is_whole = messages.len() <= n_received;
+        for message in messages.into_iter().take(n_received) {
+            lab.replicas.get_mut(&core).unwrap().apply(message).unwrap();
+            for name in &moved {
+                let (got, right) = (lab.replicas[&core].action(name), lab.network.action(core, name));
+                assert!([before, Action::Drop, right].contains(&got), "{n_received}: {got}, and {right} is right");
+            }
+        }
+        if is_whole {
+            break;
+        }
+    }
+    nodes.iter().chain([&core]).for_each(|node| lab.attach(*node));
+    lab.check();
+}
+
 /// The cells without the former meaning cannot be made, once or several times; then they can, with a change of names, of links, or at an attach.
 #[test]
 fn no_value_has_its_new_meaning_before_the_cells_that_could_not_be_made() {
