@@ -104,7 +104,11 @@ async fn of_two_switches_that_say_one_name_the_first_is_served_and_the_other_is_
     add_full_mesh(&mut client.clone(), 1).await;
     let start = |machine: &str| {
         let (file, state, log) = (format!("{machine}.toml"), site.path(machine), format!("{machine}.log"));
-        let text = format!("name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\n", site.url, state.display());
+        let text = format!(
+            "name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\nlookup = \"127.0.0.1:0\"\n",
+            site.url,
+            state.display()
+        );
         std::fs::write(site.path(&file), text).unwrap();
         Process::logging(&["switch", "--config", site.path(&file).to_str().unwrap()], &site.path(&log))
     };

@@ -179,7 +179,7 @@ fn a_name_that_moves_again_and_again_stays_where_it_was_before() {
         let (switch, at) = port(i);
         let n_moves = usize::from(i == MOST_MOVES);
         assert_eq!(bench.see(switch, &[seen(at, NAME_A, "")]).len(), n_moves, "{i}");
-        assert_eq!(bench.at(&text(NAME_A)), "s1.1");
+        assert_eq!(bench.at(&text(NAME_A)), "s1.1 ");
         bench.now += FROZEN / 5;
     }
     let said =

@@ -558,7 +558,7 @@ mod tests {
         assert_eq!(screen.details_of(), Some("s1"));
         let text = drawn(&mut screen, 110);
         assert!(text.contains("alien") && text.contains("77 in all") && text.contains("Nobody has it."), "{text}");
-        assert!(text.contains("13 hellos lost") && text.contains("says: server9\u{fffd}, eno1"), "{text}");
+        assert!(text.contains("13 hellos lost") && text.contains(r"says: server9\u001b, eno1"), "{text}");
         screen.key(&press(KeyCode::End));
         assert_eq!(screen.details_of(), Some("s3"));
         assert!(matches!(screen.key(&press(KeyCode::Esc)), Step::Go));
