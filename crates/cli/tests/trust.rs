@@ -409,6 +409,19 @@ async fn certificates_are_renewed_and_revoked_while_all_runs() {
     let metric = page.lines().find(|line| line.starts_with("fibula_turned_away_total{reason=\"handshake\"}")).unwrap();
     assert!(metric.rsplit(' ').next().unwrap().parse::<u64>().unwrap() >= 2, "{metric}");
     assert!(page.contains("fibula_certificate_expires_seconds "), "{page}");
+    assert!(page.contains("fibula_certificate_files_refused 0\n"), "{page}");
+
+    // Files of somebody else are not taken: who connects still finds a controller.
+    for name in ["key.pem", "cert.pem"] {
+        std::fs::copy(trust.dir("operator/admin").join(name), trust.dir("controller/c1").join(name)).unwrap();
+    }
+    let refused = async || {
+        let page = in_the_clear(status, b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
+        String::from_utf8_lossy(&page).contains("fibula_certificate_files_refused 1\n")
+    };
+    eventually("the files of the operator refused", refused).await;
+    // Panics if the controller that is there is none.
+    trust.channel("operator/admin").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

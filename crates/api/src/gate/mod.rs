@@ -286,6 +286,9 @@ impl Gate {
         if let Some(tls) = &self.tls {
             let until = u64::try_from(tls.not_after()).unwrap_or_default();
             text.gauge("fibula_certificate_expires_seconds", "When our certificate expires, since 1970.", plain(until));
+            let help =
+                "Whether the files of our certificate changed to some that cannot be used (1): those before are.";
+            text.gauge("fibula_certificate_files_refused", help, plain(u64::from(tls.is_refused())));
         }
     }
 }

@@ -37,6 +37,43 @@ fn certificates_say_what_was_asked_for_and_keys_are_private() {
 }
 
 #[test]
+fn a_daemon_that_runs_takes_no_certificate_of_somebody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::create(&directory.path().join("pki")).unwrap();
+    let (s1, c1) = (identity(Kind::Switch, "s1"), identity(Kind::Controller, "c1"));
+    let files_of = |who: &Identity| authority.issue(who, &[], 10).unwrap();
+    let (switch, controller) = (files_of(&s1), files_of(&c1));
+    let operator = files_of(&identity(Kind::Operator(Role::Admin), "me"));
+    let other = files_of(&identity(Kind::Switch, "s2"));
+    for (who, own, name, foreign) in [
+        (&s1, &switch, Some("s1"), [&operator, &other, &controller]),
+        (&c1, &controller, None, [&operator, &other, &switch]),
+    ] {
+        let used = directory.path().join(who.name());
+        // As an operator copies files over those of a daemon, and back.
+        let copy = |from: &Path| {
+            fs::create_dir_all(&used).unwrap();
+            for name in ["cert.pem", "key.pem", "ca.pem"] {
+                let new = used.join("new");
+                fs::copy(from.join(name), &new).unwrap();
+                fs::rename(&new, used.join(name)).unwrap();
+            }
+        };
+        copy(own);
+        let tls = Tls::load_for(&Files::in_directory(&used), name).unwrap();
+        for foreign in foreign {
+            copy(foreign);
+            let why = tls.reload().unwrap_err().to_string();
+            assert!(why.contains(&format!("and not of {}", name.map_or("a controller", |_| "switch s1"))), "{why}");
+            assert!(tls.identity() == *who && tls.is_refused(), "{who}");
+            assert!(!tls.reload().unwrap() && tls.is_refused(), "said once, and true until they change");
+        }
+        copy(own);
+        assert!(tls.reload().unwrap() && !tls.is_refused());
+    }
+}
+
+#[test]
 fn a_name_has_one_certificate_until_it_is_renewed_or_revoked() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::create(directory.path()).unwrap();

@@ -5,8 +5,8 @@
 //! revocation (RFC 5280); then for the [`Identity`] that stands in it. A client also checks that the server's
 //! certificate names the address that it connected to.
 //!
-//! The files are read again when one of them changes. Then, and once a minute, every open connection is checked against
-//! what is valid by now, and ended if its certificate no longer is.
+//! The files are read again when one of them changes, and used if a start would use them. Then, and once a minute, every open
+//! connection is checked against what is valid by now, and ended if its certificate no longer is.
 
 mod advice;
 mod connection;
@@ -27,6 +27,7 @@ use connection::Live;
 use serde::Deserialize;
 use std::fmt::{self, Debug, Formatter};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -175,14 +176,47 @@ pub(crate) struct Loaded {
     pub(crate) servers: Arc<dyn ServerCertVerifier>,
 }
 
+/// Whom the certificate of this process has to name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Holder {
+    Anybody,
+    Controller,
+    Switch(String),
+}
+
+impl Holder {
+    /// Reads files that this holder can use.
+    fn read(&self, paths: &Paths) -> Result<Loaded, TlsError> {
+        let loaded = Loaded::read(paths)?;
+        let got = &loaded.certificate.identity;
+        let (is_ours, expected, command) = match self {
+            Holder::Anybody => return Ok(loaded),
+            Holder::Controller => {
+                (got.kind() == Kind::Controller, "a controller".to_owned(), "controller NAME".to_owned())
+            }
+            Holder::Switch(name) => {
+                let title = format!("switch {name}");
+                (got.kind() == Kind::Switch && got.name() == name, title.clone(), title)
+            }
+        };
+        if is_ours {
+            return Ok(loaded);
+        }
+        Err(TlsError::NotOurs { path: paths.cert.clone(), got: got.clone(), expected, command })
+    }
+}
+
 /// The stamps of all files.
 type Stamps = Vec<Option<Stamp>>;
 
 /// The certificate of this process, whom it trusts, and the connections that it has.
 pub struct Tls {
     paths: Paths,
+    holder: Holder,
     current: ArcSwap<Loaded>,
     seen: Mutex<Stamps>,
+    /// Whether the files that are there now cannot be used.
+    is_refused: AtomicBool,
     pub(crate) live: Mutex<Vec<Live>>,
 }
 
@@ -197,33 +231,29 @@ impl Tls {
     /// # Errors
     /// [`TlsError`].
     pub fn load(files: &Files) -> Result<Arc<Self>, TlsError> {
-        let paths = files.paths().map_err(TlsError::Unnamed)?;
-        let seen = paths.stamps();
-        let loaded = Loaded::read(&paths)?;
-        Ok(Arc::new(Self {
-            paths,
-            current: ArcSwap::from_pointee(loaded),
-            seen: Mutex::new(seen),
-            live: Mutex::new(Vec::new()),
-        }))
+        Self::load_as(files, Holder::Anybody)
     }
 
-    /// As [`Tls::load`], for the daemon that the certificate must name: a controller, or the switch `switch`.
+    /// As [`Tls::load`], for the daemon that the certificate must name, now and whenever the files change: a controller, or the
+    /// switch `switch`.
     /// # Errors
     /// [`TlsError`].
     pub fn load_for(files: &Files, switch: Option<&str>) -> Result<Arc<Self>, TlsError> {
-        let tls = Self::load(files)?;
-        let got = tls.identity();
-        let (is_ours, expected, command) = match switch {
-            None => (got.kind() == Kind::Controller, "a controller".to_owned(), "controller NAME".to_owned()),
-            Some(name) => {
-                (got.kind() == Kind::Switch && got.name() == name, format!("switch {name}"), format!("switch {name}"))
-            }
-        };
-        if !is_ours {
-            return Err(TlsError::NotOurs { path: tls.paths.cert.clone(), got, expected, command });
-        }
-        Ok(tls)
+        Self::load_as(files, switch.map_or(Holder::Controller, |name| Holder::Switch(name.to_owned())))
+    }
+
+    fn load_as(files: &Files, holder: Holder) -> Result<Arc<Self>, TlsError> {
+        let paths = files.paths().map_err(TlsError::Unnamed)?;
+        let seen = paths.stamps();
+        let loaded = holder.read(&paths)?;
+        Ok(Arc::new(Self {
+            paths,
+            holder,
+            current: ArcSwap::from_pointee(loaded),
+            seen: Mutex::new(seen),
+            is_refused: AtomicBool::new(false),
+            live: Mutex::new(Vec::new()),
+        }))
     }
 
     /// Whom our certificate names.
@@ -234,6 +264,11 @@ impl Tls {
     /// Until when our certificate is valid, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
         self.current.load().certificate.not_after
+    }
+
+    /// Whether the files have changed to some that cannot be used, so that those before are.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Relaxed)
     }
 
     pub(crate) fn current(&self) -> Arc<Loaded> {
@@ -249,7 +284,9 @@ impl Tls {
         if std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), now.clone()) == now {
             return Ok(false);
         }
-        self.current.store(Arc::new(Loaded::read(&self.paths)?));
+        let read = self.holder.read(&self.paths);
+        self.is_refused.store(read.is_err(), Relaxed);
+        self.current.store(Arc::new(read?));
         self.check_connections();
         Ok(true)
     }
