@@ -1,7 +1,7 @@
 //! `fibula init`: writes a configuration with comments, by flags or by asking, and says what is missing on this machine.
 //!
-//! What is written is parsed as a daemon would before it replaces anything. A certificate is copied before the file that names
-//! it is written.
+//! What is written is parsed as a daemon would before it replaces anything. So is a certificate; it is copied before the file that
+//! names it is written, and after it is known that this file can be.
 
 use crate::atomic_file::AtomicFile;
 use crate::doctor;
@@ -9,6 +9,7 @@ use crate::machine::{self, Interface};
 use ::controller::config::Config as Controller;
 use ::switch::daemon::config::Config as Switch;
 use anyhow::Context as _;
+use api::tls::{Files, Tls};
 use clap::ValueHint;
 use command::output::{Exit, Failure, OrExit, Output};
 use std::fmt::Write as _;
@@ -82,13 +83,14 @@ struct Common {
     /// The directory with the certificate of the daemon, where it stays
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
-    /// The directory of `fibula pki issue` with the certificate of the daemon; copied to /etc/fibula/tls, for the user of the service
+    /// The directory of `fibula pki issue` with the certificate of the daemon; copied to /etc/fibula/tls, for the user of the service.
+    /// A certificate that is there is replaced with --force only
     #[arg(long, value_name = "DIR", conflicts_with = "tls")]
     certificate: Option<PathBuf>,
     /// Where it is written; - is standard output [default: in /etc/fibula, where the services look]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace a file that is there
+    /// Replace files that are there: the configuration, and those of a certificate
     #[arg(long)]
     force: bool,
 }
@@ -103,7 +105,7 @@ impl Verb {
                 let text = args.text();
                 let parsed = Controller::parse(&text).map(drop).map_err(anyhow::Error::msg);
                 parsed.or_exit(Exit::Usage, "no controller would take this configuration")?;
-                args.common.write(&text, Path::new("/etc/fibula/controller.toml"), out)
+                args.common.write(&text, None, Path::new("/etc/fibula/controller.toml"), out)
             }
             Verb::Switch(args) => {
                 let args = args.completed()?;
@@ -111,7 +113,8 @@ impl Verb {
                 let parsed = Switch::parse(&text).map(drop).map_err(anyhow::Error::msg);
                 parsed.or_exit(Exit::Usage, "no switch would take this configuration")?;
                 let name = args.name.as_deref().unwrap_or_default();
-                args.common.write(&text, &Path::new("/etc/fibula/switch").join(format!("{name}.toml")), out)
+                let default = Path::new("/etc/fibula/switch").join(format!("{name}.toml"));
+                args.common.write(&text, Some(name), &default, out)
             }
         }
     }
@@ -123,8 +126,13 @@ struct WrittenRow {
 }
 
 impl Common {
-    fn write(&self, text: &str, default: &Path, out: &Output) -> anyhow::Result<()> {
+    /// Writes the configuration of a controller, or of a switch with this name.
+    fn write(&self, text: &str, switch: Option<&str>, default: &Path, out: &Output) -> anyhow::Result<()> {
         let path = self.output.as_deref().unwrap_or(default);
+        if let Some(from) = &self.certificate {
+            let why = format!("the certificate in {} is of no use here", from.display());
+            Tls::load_for(&Files::in_directory(from), switch).or_exit(Exit::Refused, why)?;
+        }
         if path == Path::new("-") {
             return command::output::write_out(text);
         }
@@ -132,28 +140,51 @@ impl Common {
             let why = format!("{} is there already; --force replaces it, --output FILE writes another", path.display());
             return Err(Failure::new(Exit::Refused, why));
         }
-        if let Some(from) = &self.certificate {
-            let to = self.directory().unwrap_or_default();
-            copy_certificate(from, &to).or_exit(
-                Exit::Refused,
-                format!("the certificate in {} cannot be copied to {}; run this as root", from.display(), to.display()),
-            )?;
+        let copy = self.certificate.as_ref().zip(self.directory());
+        if let Some((from, to)) = &copy
+            && !self.force
+            && let Some(file) = differing(from, to)
+        {
+            let why = format!(
+                "{} is there already, and is not that of {}; --force replaces it, and the key that is there is lost then",
+                file.display(),
+                from.display()
+            );
+            return Err(Failure::new(Exit::Refused, why));
         }
         // Where it belongs, a package has made the directory; without one it is made here.
         if let (None, Some(directory)) = (&self.output, path.parent()) {
             let why = || format!("{} cannot be made; run this as root, or give --output FILE", directory.display());
             fs::create_dir_all(directory).or_exit(Exit::Refused, why())?;
         }
-        // Keys are in other files, so everybody may read this one.
-        AtomicFile::write(path, 0o644, text.as_bytes())?;
+        // Keys are in other files, so everybody may read this one. It gets its name when the certificate is there.
+        let mut file = AtomicFile::create(path, 0o644)?;
+        file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+        if let Some((from, to)) = &copy {
+            copy_certificate(from, to).map_err(|error| {
+                let advice = if error.kind() == io::ErrorKind::PermissionDenied { "; run this as root" } else { "" };
+                let (from, to) = (from.display(), to.display());
+                let why = format!("the certificate in {from} cannot be copied to {to}: {error}{advice}");
+                Failure::new(Exit::Refused, why)
+            })?;
+        }
+        file.finish()?;
         out.done(&WrittenRow { file: path.to_owned() }, format!("{} is written", path.display()))?;
         doctor::say_what_is_missing(path, out)
     }
 
     /// Where the certificate is, or will be.
     fn directory(&self) -> Option<PathBuf> {
-        let copied = self.certificate.as_ref().and_then(|from| from.file_name());
-        self.tls.clone().or_else(|| copied.map(|name| Path::new(CERTIFICATES).join(name)))
+        let copied = || {
+            let from = self.certificate.as_ref()?;
+            // As `.` it has no name of its own.
+            let name = from
+                .file_name()
+                .map(ToOwned::to_owned)
+                .or_else(|| from.canonicalize().ok()?.file_name().map(ToOwned::to_owned));
+            Some(Path::new(CERTIFICATES).join(name?))
+        };
+        self.tls.clone().or_else(copied)
     }
 
     /// The section `[tls]`, or a commented one.
@@ -170,6 +201,18 @@ impl Common {
             ),
         }
     }
+}
+
+/// A file of a certificate that is in `to`, and is another than in `from`.
+fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
+    // The lists of authorities and of what they revoked are lost to nobody.
+    let mut files = ["key.pem", "cert.pem"].into_iter();
+    let differs = |name: &&str| {
+        let there = to.join(name);
+        let is_there = there.symlink_metadata().is_ok();
+        is_there && fs::read(there).ok().is_none_or(|there| fs::read(from.join(name)).ok() != Some(there))
+    };
+    files.find(differs).map(|name| to.join(name))
 }
 
 /// Copies the files of a certificate, and gives them to the user of the services, if there is one.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 netio::tests! {
-    namespaces: [a_switch_is_configured_by_answers],
+    namespaces: [a_switch_is_configured_by_answers, a_certificate_that_is_there_is_replaced_by_force_alone],
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
         what_cannot_be_asked_has_to_be_said,
@@ -57,6 +57,69 @@ fn a_file_that_is_there_is_replaced_by_force_alone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     assert_eq!(code(&fibula(&[&arguments[..], &["--force"]].concat())), 0);
     assert!(std::fs::read_to_string(&path).unwrap().contains("max_names = 77"));
+}
+
+fn a_certificate_that_is_there_is_replaced_by_force_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = directory.path().join("pki");
+    for arguments in [
+        &["init"][..],
+        &["issue", "switch", "s1"],
+        &["issue", "controller", "c1", "--address", "10.0.0.1"],
+        &["issue", "operator", "me", "--role", "admin"],
+    ] {
+        assert_eq!(code(&fibula(&[&["pki", "--pki", text(&pki)], arguments].concat())), 0);
+    }
+    // Certificates of nobody here, in a directory with the name of that of a switch.
+    let fake = directory.path().join("fake/s1");
+    std::fs::create_dir_all(&fake).unwrap();
+    for name in ["ca.pem", "cert.pem", "key.pem"] {
+        std::fs::copy(pki.join("operator/me").join(name), fake.join(name)).unwrap();
+    }
+    // One machine, whose /etc nobody else sees. What a command does is said by its code, and by the key that is there then.
+    let script = r#"
+        mount -t tmpfs tmpfs /etc
+        cd "$1"
+        try() {
+            wanted="$1"; shift
+            code=0; "$fibula" init "$@" > out 2>&1 || code=$?
+            key=none; ! test -e /etc/fibula/tls/s1/key.pem || key=$(cat /etc/fibula/tls/s1/key.pem)
+            for one in pki/switch/s1 fake/s1; do test "$key" != "$(cat $one/key.pem)" || key=$one; done
+            files=$(ls /etc/fibula/switch /etc/fibula/controller.toml elsewhere.toml 2>/dev/null | xargs)
+            test "$code $key $files" = "$wanted" || { echo "$*: $code $key $files, not $wanted"; cat out; exit 1; }
+        }
+        says() { grep -qF -- "$1" out || { echo "no $1"; cat out; exit 1; }; }
+        switch='switch --name s1 --host eth1 --controller https://10.0.0.1:4600 --certificate'
+        try '5 none ' $switch fake/s1
+        says 'that of operator me (admin), and not of switch s1'
+        try '5 none ' $switch no/s1
+        says 'fibula pki issue'
+        try '4 none ' $switch pki/switch/s1 -o no/such/directory.toml
+        try '0 pki/switch/s1 /etc/fibula/switch: s1.toml' $switch pki/switch/s1
+        there='pki/switch/s1 /etc/fibula/switch: s1.toml'
+        try "5 $there" $switch fake/s1 -o elsewhere.toml
+        try "5 $there" $switch fake/s1 -o elsewhere.toml --force
+        try "5 $there" controller --certificate pki/switch/s1 -o elsewhere.toml
+        says 'and not of a controller'
+        # Another one of the same switch.
+        "$fibula" pki --pki pki renew switch s1
+        old=$(cat /etc/fibula/tls/s1/key.pem)
+        try "5 $old /etc/fibula/switch: s1.toml" $switch pki/switch/s1 -o elsewhere.toml
+        says '--force replaces it'
+        try "4 $old /etc/fibula/switch: s1.toml" $switch pki/switch/s1 -o no/such/directory.toml --force
+        try "0 $there" $switch pki/switch/s1 --force
+        # The same one again is no loss; and one in the current directory has its name nevertheless.
+        cd pki/switch/s1
+        "$fibula" init $switch . -o ../../../elsewhere.toml > /dev/null
+        cd ../../..
+        grep -qF /etc/fibula/tls/s1 elsewhere.toml
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-euc", script, "sh", text(directory.path())])
+        .env("fibula", env!("CARGO_BIN_EXE_fibula"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn what_cannot_be_asked_has_to_be_said() {
