@@ -121,6 +121,7 @@ impl Name {
                 if now.saturating_duration_since(other.spoke) < LATE {
                     return Welcome::Yes;
                 }
+                let process = Process { is_ours: other.is_ours || process.is_ours, ..process };
                 let second = std::mem::replace(&mut self.first, process);
                 let from = second.from.clone();
                 (self.other, self.both) = (Some(second), Some(now));
@@ -194,6 +195,11 @@ mod tests {
         assert_eq!(bench.hear(B, false, 1), Welcome::Yes, "the first is gone");
         assert_eq!(bench.n_troubles(), 0);
         assert_eq!(bench.hear(A, true, 5), Welcome::YesOfTwo(B.1.to_owned()), "it was not");
+        // It was served here before, so it is gone when it is not, whatever it said last.
+        let mut bench = Bench::new();
+        assert_eq!((bench.hear(A, true, 0), bench.hear(B, true, 0)), (Welcome::Yes, Welcome::Yes));
+        assert_eq!(bench.hear(A, false, 5), Welcome::YesOfTwo(B.1.to_owned()));
+        assert_eq!(bench.hear(B, false, 1), Welcome::Yes);
     }
 
     #[test]

@@ -388,7 +388,7 @@ async fn follow<T: Tables + Send>(
     home_every: Duration,
 ) {
     let mut pause = FIRST_PAUSE;
-    let mut last_said: Option<Instant> = None;
+    let mut last_said: Option<(Instant, String)> = None;
     let controllers = in_order_for(switch, controllers_of(controller));
     let (mut nth, mut n_sent_on) = (0, 0_u32);
     loop {
@@ -420,8 +420,10 @@ async fn follow<T: Tables + Send>(
         if was_connected {
             pause = FIRST_PAUSE;
         }
-        if was_connected || last_said.is_none_or(|said| said.elapsed() >= REMIND) {
-            last_said = Some(Instant::now());
+        let why = error.to_string();
+        let is_said = |(at, before): &(Instant, String)| at.elapsed() < REMIND && *before == why;
+        if was_connected || !last_said.as_ref().is_some_and(is_said) {
+            last_said = Some((Instant::now(), why));
             let LinkStatus { since, serving_change, .. } = shared.status();
             let seconds = since.elapsed().unwrap_or_default().as_secs();
             tracing::warn!(switch, controller, %error, "no controller for {seconds} s; the switch forwards by version {serving_change} and tries again");
