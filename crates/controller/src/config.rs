@@ -73,7 +73,7 @@ impl FromStr for Place {
             Some(path) if !path.is_empty() => Ok(Place::File(path.into())),
             None if text.starts_with("etcd:") => text.parse().map(Place::Etcd),
             None if !text.is_empty() => Ok(Place::File(text.into())),
-            _ => Err("store is empty; write the path of a file, such as /var/lib/fibula/rib.sqlite".to_owned()),
+            _ => Err("store is empty; write the path of a file, such as /var/lib/fibula/controller/rib.sqlite".to_owned()),
         }
     }
 }
@@ -283,7 +283,7 @@ impl Config {
             );
         }
         if matches!(config.store, Place::Etcd(_)) && config.audit.file.is_none() {
-            return Err("there is no file for the audit trail beside a store in etcd; write [audit] file = \"/var/lib/fibula/audit.jsonl\"".to_owned());
+            return Err("there is no file for the audit trail beside a store in etcd; write [audit] file = \"/var/lib/fibula/controller/audit.jsonl\"".to_owned());
         }
         if let Some(status) = config.status.as_ref().filter(|status| status.overlaps(&config.listen)) {
             let listen = &config.listen;
