@@ -73,7 +73,10 @@ impl FromStr for Place {
             Some(path) if !path.is_empty() => Ok(Place::File(path.into())),
             None if text.starts_with("etcd:") => text.parse().map(Place::Etcd),
             None if !text.is_empty() => Ok(Place::File(text.into())),
-            _ => Err("store is empty; write the path of a file, such as /var/lib/fibula/controller/rib.sqlite".to_owned()),
+            _ => {
+                Err("store is empty; write the path of a file, such as /var/lib/fibula/controller/rib.sqlite"
+                    .to_owned())
+            }
         }
     }
 }

@@ -240,7 +240,9 @@ impl Config {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());
         }
         if config.state_dir.as_os_str().is_empty() {
-            return Err("state_dir is empty; write a directory of its own, such as /var/lib/fibula/switch/s1".to_owned());
+            return Err(
+                "state_dir is empty; write a directory of its own, such as /var/lib/fibula/switch/s1".to_owned()
+            );
         }
         config.check_trust()?;
         let control = config.flow.as_ref().and_then(|flow| flow.control.as_ref());

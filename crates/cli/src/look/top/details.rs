@@ -50,8 +50,9 @@ fn ports(ports: &[v1::PortCounters], width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The ports of a switch and what it dropped.
-pub(super) fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails) {
+/// The ports of a switch and what it dropped, without the first `scrolled` lines. Of these it takes back what would leave room
+/// below the last one.
+pub(super) fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails, scrolled: &mut usize) {
     let name = details.switch.as_ref().map(|switch| plain(&switch.name)).unwrap_or_default();
     let block = Block::new().borders(Borders::TOP | Borders::LEFT).title(format!(" {name} "));
     let mut lines = Vec::new();
@@ -78,6 +79,11 @@ pub(super) fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::Swit
             }
         }
     }
-    let wrapped = Paragraph::new(lines).block(block).wrap(ratatui::widgets::Wrap { trim: false });
-    frame.render_widget(wrapped, area);
+    let wrapped = Paragraph::new(lines).wrap(ratatui::widgets::Wrap { trim: false });
+    let inner = block.inner(area);
+    let beyond = wrapped.line_count(inner.width).saturating_sub(inner.height.into());
+    *scrolled = (*scrolled).min(beyond);
+    let block = if *scrolled < beyond { block.title(Line::raw(" PgDn more ").right_aligned()) } else { block };
+    let above = u16::try_from(*scrolled).unwrap_or(u16::MAX);
+    frame.render_widget(wrapped.block(block).scroll((above, 0)), area);
 }

@@ -53,6 +53,9 @@ impl Order {
     }
 }
 
+/// How far a key of a page goes, in rows of switches or lines of details.
+const PAGE: usize = 10;
+
 /// What follows from a key.
 pub(super) enum Step {
     Go,
@@ -72,6 +75,8 @@ pub(super) struct Screen {
     selected: TableState,
     /// Whether the details of the selected switch are shown.
     is_open: bool,
+    /// How many lines of them are above what is shown.
+    scrolled: usize,
     events: VecDeque<v1::Event>,
     last_event: u64,
 }
@@ -86,6 +91,7 @@ impl Screen {
             order: Order::Name,
             selected: TableState::default().with_selected(Some(0)),
             is_open: false,
+            scrolled: 0,
             events: VecDeque::new(),
             last_event: 0,
         };
@@ -171,7 +177,7 @@ impl Screen {
                 return Step::Go;
             }
             KeyCode::Enter => {
-                self.is_open = !self.is_open;
+                (self.is_open, self.scrolled) = (!self.is_open, 0);
                 return Step::Look;
             }
             KeyCode::Char('s') => {
@@ -181,12 +187,24 @@ impl Screen {
             }
             KeyCode::Down | KeyCode::Char('j') => at + 1,
             KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
-            KeyCode::PageDown => at + 10,
-            KeyCode::PageUp => at.saturating_sub(10),
+            // Of the details, whose end is known when they are drawn.
+            KeyCode::PageDown if self.is_open => {
+                self.scrolled += PAGE;
+                return Step::Go;
+            }
+            KeyCode::PageUp if self.is_open => {
+                self.scrolled = self.scrolled.saturating_sub(PAGE);
+                return Step::Go;
+            }
+            KeyCode::PageDown => at + PAGE,
+            KeyCode::PageUp => at.saturating_sub(PAGE),
             KeyCode::Home => 0,
             KeyCode::End => last,
             _ => return Step::Go,
         };
+        if to.min(last) != at {
+            self.scrolled = 0;
+        }
         self.selected.select(Some(to.min(last)));
         if self.is_open { Step::Look } else { Step::Go }
     }
@@ -202,7 +220,7 @@ impl Screen {
             let n_details = (middle.width * 11 / 20).max(DETAILS.min(middle.width.saturating_sub(SWITCHES)));
             let n_details = if middle.width < BESIDE { middle.width } else { n_details };
             let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(n_details)]).areas(middle);
-            draw_details(frame, right, details);
+            draw_details(frame, right, details, &mut self.scrolled);
             self.draw_switches(frame, left);
         } else {
             self.draw_switches(frame, middle);
@@ -563,6 +581,37 @@ mod tests {
         assert_eq!(screen.details_of(), Some("s3"));
         assert!(matches!(screen.key(&press(KeyCode::Esc)), Step::Go));
         assert!(matches!(screen.key(&press(KeyCode::Char('q'))), Step::End));
+    }
+
+    #[test]
+    fn all_ports_and_drops_of_a_switch_can_be_read_in_a_low_terminal() {
+        let mut screen = loaded();
+        let counters = screen.look.details.as_mut().unwrap().counters.as_mut().unwrap();
+        counters.ports = (1..=48)
+            .map(|port| v1::PortCounters { port, device: format!("eth{port}-"), ..v1::PortCounters::default() })
+            .collect();
+        screen.key(&press(KeyCode::Enter));
+        for width in [50, 80, 120] {
+            let first = drawn(&mut screen, width);
+            assert!(first.contains("eth1-") && !first.contains("eth48-") && first.contains("PgDn"), "{first}");
+            let mut seen = first;
+            for _ in 0..20 {
+                screen.key(&press(KeyCode::PageDown));
+                seen += &drawn(&mut screen, width);
+            }
+            assert!((1..=48).all(|port| seen.contains(&format!("eth{port}-"))), "{seen}");
+            let last = drawn(&mut screen, width);
+            assert!(
+                last.contains("nothing") && !last.contains("PgDn") && last.contains("eth48-"),
+                "the end stays: {last}"
+            );
+            // One key back shows earlier lines at once: nothing beyond the end was counted.
+            screen.key(&press(KeyCode::PageUp));
+            assert!(!drawn(&mut screen, width).contains("nothing"));
+            screen.key(&press(KeyCode::Down));
+            assert!(drawn(&mut screen, width).contains("eth1-"), "another switch begins at its top");
+            screen.key(&press(KeyCode::Up));
+        }
     }
 
     #[test]
