@@ -5,11 +5,16 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 netio::tests! {
-    namespaces: [a_switch_is_configured_by_answers, a_certificate_that_is_there_is_replaced_by_force_alone],
+    namespaces: [
+        a_switch_is_configured_by_answers,
+        a_certificate_that_is_there_is_replaced_by_force_alone,
+        doctor_tells_daemons_that_are_stopped_failed_or_hung,
+    ],
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
         what_cannot_be_asked_has_to_be_said,
@@ -174,6 +179,82 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
     std::fs::write(&path, "name = 's1'\nstate_dir = '/tmp/x'\n").unwrap();
     let (bad, findings) = doctor(&path);
     assert!(bad == 6 && finds(&findings, "bad", "configuration", "controller"), "{findings:#?}");
+}
+
+/// The beginning of a script on a machine of its own, whose /etc, /run and network nobody else sees: in it, systemd seems to run, and says
+/// of every unit what the file `unit` does. `doctor CODE` and `says WORDS` check what doctor ends with and says, on standard output.
+const MACHINE: &str = r#"
+    grep -E '^(root|nobody):' /etc/passwd > passwd
+    mount -t tmpfs tmpfs /etc
+    mount -t tmpfs tmpfs /run
+    mount -t sysfs sysfs /sys
+    ip link set lo up
+    mkdir -p /run/systemd/system bin /etc/fibula/switch
+    cp passwd /etc/passwd
+    printf '#!/bin/sh\n! test -e %s/hangs || exec sleep 1000\ncat %s/unit\n' "$PWD" "$PWD" > bin/systemctl
+    chmod +x bin/systemctl
+    PATH="$PWD/bin:$PATH"
+    unit() { printf '%s\n' LoadState=loaded "$@" > unit; }
+    doctor() {
+        wanted="$1"; shift
+        code=0; "$fibula" doctor "$@" > out 2> err || code=$?
+        test "$code" = "$wanted" || { echo "doctor: $code, not $wanted"; cat out err; exit 1; }
+    }
+    says() { grep -qE -- "$1" out || { echo "no $1"; cat out; exit 1; }; }
+    until_says() { tries=0; until grep -q -- "$1" "$2"; do tries=$((tries + 1)); test $tries -lt 3000 || { cat "$2"; exit 1; }; sleep 0.02; done; }
+"#;
+
+/// Runs a script in namespaces of its own, after [`MACHINE`], in an empty directory.
+fn on_a_machine(script: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    // Other users are to get as far as the files.
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-euc"])
+        .arg(format!("{MACHINE}{script}"))
+        .env("fibula", env!("CARGO_BIN_EXE_fibula"))
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn doctor_tells_daemons_that_are_stopped_failed_or_hung() {
+    on_a_machine(
+        r#"
+        "$fibula" init controller --store "$PWD/rib.sqlite" > out
+        unit ActiveState=inactive SubState=dead Result=success ExecMainStartTimestamp=
+        doctor 0
+        says 'warning +/etc/fibula/controller.toml +service +.*was never started; systemctl enable --now fibula-controller.service'
+        "$fibula" controller --config /etc/fibula/controller.toml > log 2>&1 &
+        pid=$!
+        until_says 'listens on' log
+        unit ActiveState=active SubState=running MainPID=$pid
+        doctor 0
+        says "ok +/etc/fibula/controller.toml +service +fibula-controller.service runs, as process $pid"
+        says "ok +/etc/fibula/controller.toml +controller +runs, with 0 names"
+        says "ok .* listen +127.0.0.1:4600: the daemon listens there, as process $pid"
+        # It accepts connections, and does not answer.
+        kill -STOP $pid
+        until_says '^State:.T' /proc/$pid/status
+        doctor 6
+        says "bad .* service +process $pid is stopped by a signal .*kill -CONT $pid; systemctl status fibula-controller"
+        says 'untried .* status +not tried, because the process is stopped'
+        kill -CONT $pid
+        kill -KILL $pid
+        wait $pid || true
+        unit ActiveState=failed SubState=failed Result=signal ExecMainStatus=9
+        doctor 6
+        says 'bad .* service .*has failed \(it was ended by signal 9\); systemctl status .*; journalctl -e -u fibula-controller'
+        # What systemd has forgotten, the store still says.
+        unit ActiveState=inactive SubState=dead Result=success ExecMainStartTimestamp=
+        doctor 6
+        says 'bad .* service .*is stopped; systemctl enable --now fibula-controller.service'
+        touch hangs
+        doctor 6
+        says 'bad .* service .*does not run now; fibula controller --config .* starts it, since systemctl does not answer in time'
+        "#,
+    );
 }
 
 /// `fibula` with arguments at a terminal, on a machine with these pairs of Ethernet interfaces, with these answers to its questions:

@@ -1,24 +1,22 @@
 //! What both daemons need: addresses, certificates, room on disks; and what a running one says of itself.
 
-use super::Findings;
+use super::address::{self, reachable};
+use super::service::{Process, Service, State};
+use super::way::look_at_way;
+use super::{Findings, PATIENCE};
 use crate::machine;
 use ::controller::config::{Config as Controller, Place};
 use ::switch::daemon::config::Config as Switch;
-use api::address::{Address, socket_path};
-use api::client;
+use api::address::Address;
 use api::clock;
-use api::identity::Kind;
 use api::tls::{Files, Tls};
 use serde_json::Value;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Less than this is little on any disk.
 const LITTLE_ROOM: u64 = 1 << 30;
 /// With less than this the next write may fail.
@@ -27,7 +25,9 @@ const NO_ROOM: u64 = 64 << 20;
 const WARN_DAYS: i64 = 14;
 const DAY_S: i64 = 86_400;
 
-pub(super) async fn look_at_controller(config: &Controller, findings: &mut Findings) {
+pub(super) async fn look_at_controller(config: &Controller, service: &Service, findings: &mut Findings) {
+    let is_open = config.tls.is_none() || config.metrics_open;
+    let status = look_at_status(config.status.as_ref(), is_open, service, "127.0.0.1:4601", findings).await;
     look_at_certificate(config.tls.as_ref(), None, findings);
     match &config.store {
         Place::File(path) => look_at_room("store", path, findings),
@@ -44,13 +44,11 @@ pub(super) async fn look_at_controller(config: &Controller, findings: &mut Findi
             }
         }
     }
-    look_at_address("listen", &config.listen, findings).await;
-    let Some(at) = &config.status else {
-        findings.warn("status", "there is no status page to ask; write status = \"127.0.0.1:4601\"");
-        return;
-    };
-    look_at_address("status", at, findings).await;
-    let Some(status) = status_of(at).await else { return };
+    address::look_at("listen", &config.listen, service, findings).await;
+    if let Some(at) = &config.status {
+        address::look_at("status", at, service, findings).await;
+    }
+    let Some(status) = status else { return };
     if let Some(leader) = status["follows"].as_object() {
         findings.ok("controller", format!("runs, and follows {}", Value::from(leader.clone())));
     } else {
@@ -92,7 +90,9 @@ fn look_at_values(value_bits: u8, status: &Value, findings: &mut Findings) {
     );
 }
 
-pub(super) async fn look_at_switch(config: &Switch, findings: &mut Findings) {
+pub(super) async fn look_at_switch(config: &Switch, service: &Service, findings: &mut Findings) {
+    let is_open = config.tls.is_none() || config.metrics_open;
+    let status = look_at_status(config.status.as_ref(), is_open, service, "127.0.0.1:4602", findings).await;
     let tls = look_at_certificate(config.tls.as_ref(), Some(&config.name), findings);
     look_at_room("state_dir", &config.state_dir, findings);
     let control = config.flow.as_ref().and_then(|flow| flow.control.as_ref());
@@ -104,21 +104,19 @@ pub(super) async fn look_at_switch(config: &Switch, findings: &mut Findings) {
     ];
     for (key, address) in listeners {
         if let Some(address) = address {
-            look_at_address(key, address, findings).await;
+            address::look_at(key, address, service, findings).await;
         }
     }
-    // Without its certificate nothing is learnt from a try.
-    if tls.is_some() || config.tls.is_none() {
-        for url in config.controller.split(',').map(str::trim) {
+    for url in config.controller.split(',').map(str::trim) {
+        if tls.is_some() || config.tls.is_none() {
             look_at_way(url, tls.as_ref(), findings).await;
+        } else {
+            findings.untried("controller", format!("{url} takes the certificate, which cannot be used"));
         }
     }
-    let Some(at) = &config.status else {
-        findings.warn("status", "there is no status page to ask; write status = \"127.0.0.1:4602\"");
-        return;
-    };
-    let Some(status) = status_of(at).await else { return };
-    look_at_running_switch(&status, findings);
+    if let Some(status) = status {
+        look_at_running_switch(&status, findings);
+    }
 }
 
 fn look_at_running_switch(status: &Value, findings: &mut Findings) {
@@ -191,72 +189,44 @@ fn look_at_room(what: &str, path: &Path, findings: &mut Findings) {
     }
 }
 
-/// Whether a daemon listens there, or could.
-async fn look_at_address(key: &str, address: &Address, findings: &mut Findings) {
-    if connects(address).await {
-        findings.ok(key, format!("{address}: somebody answers there"));
-        return;
-    }
-    match address {
-        Address::Tcp(at) => match TcpListener::bind(SocketAddr::new(at.ip(), 0)).await {
-            Ok(_) => findings.ok(key, format!("{at}: free, and an address of this machine")),
-            Err(error) => findings.bad(key, format!("{at}: {error}; write an address that `ip address` lists")),
-        },
-        Address::Unix { path, .. } => match path.parent().filter(|parent| parent.is_dir()) {
-            Some(_) => findings.ok(key, format!("{address}: free")),
-            // The service makes /run/fibula.
-            None if path.starts_with("/run/fibula") => {
-                findings.ok(key, format!("{address}: the service makes its directory"))
-            }
-            None => {
-                findings.bad(key, format!("{address}: there is no such directory; make it, for the user of the daemon"))
-            }
-        },
-    }
+/// What comes of asking for the status page of a daemon of this machine.
+enum Page {
+    Says(Value),
+    /// It takes a certificate, which doctor has not.
+    WantsCertificate,
+    /// Somebody accepts connections, and says nothing.
+    Silent,
+    Nobody(io::Error),
+    /// What answers is no daemon.
+    Odd,
 }
 
-async fn connects(address: &Address) -> bool {
-    match address {
-        Address::Tcp(at) => {
-            matches!(tokio::time::timeout(PATIENCE, TcpStream::connect(reachable(*at))).await, Ok(Ok(_)))
-        }
-        Address::Unix { path, .. } => UnixStream::connect(path).await.is_ok(),
+/// Asks for it. `is_open`: no certificate is needed there even where other machines reach it.
+async fn ask(at: &Address, is_open: bool) -> Page {
+    if !is_open && at.is_remote() {
+        return Page::WantsCertificate;
     }
-}
-
-/// An address that leads to a listener on all addresses.
-fn reachable(at: SocketAddr) -> SocketAddr {
-    let local: IpAddr = if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-    if at.ip().is_unspecified() { SocketAddr::new(local, at.port()) } else { at }
-}
-
-async fn look_at_way(url: &str, tls: Option<&Arc<Tls>>, findings: &mut Findings) {
-    if let Some(path) = socket_path(url) {
-        match path {
-            Ok(path) if UnixStream::connect(&path).await.is_ok() => {
-                findings.ok("controller", format!("{url}: answers"))
-            }
-            _ => findings.bad("controller", format!("{url}: nobody answers; start the controller")),
-        }
-        return;
-    }
-    match client::connect_to(Kind::Controller, url, tls, PATIENCE).await {
-        Ok(_) => findings.ok("controller", format!("{url}: answers")),
-        Err(error) => findings.bad("controller", error.to_string().replace('\n', " ")),
-    }
-}
-
-/// What the status page of a daemon of this machine says; none if it does not answer without a certificate.
-async fn status_of(at: &Address) -> Option<Value> {
+    let connected = tokio::time::timeout(PATIENCE, async {
+        Ok(match at {
+            Address::Tcp(at) => Ok(TcpStream::connect(reachable(*at)).await?),
+            Address::Unix { path, .. } => Err(UnixStream::connect(path).await?),
+        })
+    });
+    let stream = match connected.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Page::Nobody(error),
+        Err(_) => return Page::Silent,
+    };
     let answer = tokio::time::timeout(PATIENCE, async {
-        match at {
-            Address::Tcp(at) => get(TcpStream::connect(reachable(*at)).await?).await,
-            Address::Unix { path, .. } => get(UnixStream::connect(path).await?).await,
+        match stream {
+            Ok(stream) => get(stream).await,
+            Err(stream) => get(stream).await,
         }
     });
-    let text = answer.await.ok()?.ok()?;
-    let (_, body) = text.split_once("\r\n\r\n")?;
-    serde_json::from_str(body).ok()
+    let Ok(answer) = answer.await else { return Page::Silent };
+    let text = answer.unwrap_or_default();
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).ok().filter(|value: &Value| value["version"].is_string()).map_or(Page::Odd, Page::Says)
 }
 
 async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> io::Result<String> {
@@ -267,11 +237,56 @@ async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> io::Resul
     Ok(text)
 }
 
+/// Says whether the daemon runs and answers, and returns what it says.
+async fn look_at_status(
+    at: Option<&Address>,
+    is_open: bool,
+    service: &Service,
+    default: &str,
+    findings: &mut Findings,
+) -> Option<Value> {
+    let Some(at) = at else {
+        service.look_at(false, findings);
+        findings.warn("status", format!("there is no status page to ask; write status = \"{default}\""));
+        return None;
+    };
+    if service.process().is_some_and(|process| process.is_stopped) {
+        service.look_at(false, findings);
+        findings.untried("status", "the process is stopped");
+        return None;
+    }
+    let page = ask(at, is_open).await;
+    service.look_at(matches!(page, Page::Says(_)), findings);
+    let (look, restart) = (service.look(), service.restart());
+    match (page, service.state()) {
+        (Page::Says(status), _) => return Some(status),
+        (Page::WantsCertificate, _) => findings.untried(
+            "status",
+            format!("the page at {at} takes the certificate of an operator; curl --cert cert.pem --key key.pem --cacert ca.pem https://{at}/status"),
+        ),
+        (Page::Silent, _) => findings.bad(
+            "status",
+            format!("{at}: somebody accepts connections and says nothing within {} s, as a daemon that hangs; {look}; then {restart}", PATIENCE.as_secs()),
+        ),
+        (Page::Odd, _) => findings.bad(
+            "status",
+            format!("{at}: what answers is no daemon of fibula; end it (ss -lntp shows it), or write another status"),
+        ),
+        (Page::Nobody(error), State::Runs(Process { pid, .. })) => findings.bad(
+            "status",
+            format!("{at}: process {pid} runs and does not answer there ({error}); it starts still, or was started with another status; {look}; then {restart}"),
+        ),
+        (Page::Nobody(_), _) => {}
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::doctor::Grade;
     use serde_json::json;
+    use tokio::net::TcpListener;
 
     fn grades(status: &Value) -> Vec<(String, Grade)> {
         let mut findings = Findings::default();
@@ -311,17 +326,18 @@ mod tests {
         assert_eq!((found.len(), found[0].0), (1, Grade::Warning));
         assert!(found[0].1.contains("at 2 of the connected switches up to 7 others"), "{found:?}");
     }
-
     #[tokio::test]
-    async fn addresses_are_answered_at_free_or_not_of_this_machine() {
+    async fn who_accepts_connections_and_says_nothing_hangs() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let taken = listener.local_addr().unwrap();
+        let at = Address::Tcp(listener.local_addr().unwrap());
+        let service = Service::of(std::path::Path::new("/no/such.toml"), "switch", None);
         let mut findings = Findings::default();
-        look_at_address("a", &Address::Tcp(taken), &mut findings).await;
-        // Nobody has an address of the range for documentation.
-        look_at_address("b", &Address::Tcp("192.0.2.77:4600".parse().unwrap()), &mut findings).await;
-        look_at_address("c", &Address::Unix { path: "/no/such/x.sock".into(), mode: 0o600 }, &mut findings).await;
-        let grades: Vec<_> = findings.rows.iter().map(|row| row.grade).collect();
-        assert_eq!(grades, [Grade::Ok, Grade::Bad, Grade::Bad], "{findings:?}");
+        assert_eq!(look_at_status(Some(&at), true, &service, "", &mut findings).await, None);
+        let row = findings.rows.iter().find(|row| row.what == "status").unwrap();
+        assert!(row.grade == Grade::Bad && row.finding.contains("says nothing within 3 s"), "{row:?}");
+        // Where a certificate is asked for, nothing is tried.
+        let open = Address::Tcp("192.0.2.77:4602".parse().unwrap());
+        assert_eq!(look_at_status(Some(&open), false, &service, "", &mut findings).await, None);
+        assert_eq!(findings.rows.last().unwrap().grade, Grade::Untried, "{findings:?}");
     }
 }

@@ -1,18 +1,27 @@
 //! `fibula doctor`: looks at what a controller or a switch needs on this machine, before it runs or while it does, and says
 //! what to do about what is missing. Reads only; asks daemons nothing but their `/status`.
 //!
-//! A finding is a line: `ok`, `warning` or `bad`. `bad` is what keeps a daemon from starting or from doing its work.
+//! A finding is a line: `ok`, `warning`, `bad` or `untried`. `bad` is what keeps a daemon from starting or from doing its work; `ok` is
+//! what was tried, and `untried` says why something was not. No question waits longer than [`PATIENCE`].
 
+mod address;
 mod daemon;
 mod ports;
+mod service;
+mod way;
 
 use crate::machine;
-use ::controller::config::Config as Controller;
+use ::controller::config::{Config as Controller, Place};
 use ::switch::daemon::config::Config as Switch;
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
+use service::Service;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an answer is waited for, each time: of a daemon, of systemd, of the network.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the package has configurations.
 const CONTROLLER: &str = "/etc/fibula/controller.toml";
@@ -33,6 +42,7 @@ enum Grade {
     Ok,
     Warning,
     Bad,
+    Untried,
 }
 
 /// One line.
@@ -68,6 +78,10 @@ impl Findings {
 
     fn bad(&mut self, what: impl Display, finding: impl Display) {
         self.add(Grade::Bad, what, finding);
+    }
+
+    fn untried(&mut self, what: impl Display, why: impl Display) {
+        self.add(Grade::Untried, what, format!("not tried, because {why}"));
     }
 
     fn n_bad(&self) -> usize {
@@ -121,12 +135,18 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
         match read(path) {
             Ok(Configuration::Controller(config)) => {
                 findings.ok("configuration", "is valid, of a controller");
-                runtime.block_on(daemon::look_at_controller(&config, &mut findings));
+                let lock = match &config.store {
+                    Place::File(store) => Some(service::lock_of_store(store)),
+                    Place::Etcd(_) => None,
+                };
+                let service = Service::of(path, "controller", lock.as_deref());
+                runtime.block_on(daemon::look_at_controller(&config, &service, &mut findings));
             }
             Ok(Configuration::Switch(config)) => {
                 findings.ok("configuration", format!("is valid, of the switch {}", config.name));
+                let service = Service::of(path, "switch", Some(&config.state_dir.join("lock")));
                 ports::look_at_ports(&config, &mut findings);
-                runtime.block_on(daemon::look_at_switch(&config, &mut findings));
+                runtime.block_on(daemon::look_at_switch(&config, &service, &mut findings));
             }
             Err(why) => findings.bad("configuration", why),
         }
