@@ -14,6 +14,7 @@ netio::tests! {
         a_switch_is_configured_by_answers,
         a_certificate_that_is_there_is_replaced_by_force_alone,
         doctor_tells_daemons_that_are_stopped_failed_or_hung,
+        doctor_tries_files_as_the_user_of_the_service,
     ],
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
@@ -185,12 +186,13 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
 /// of every unit what the file `unit` does. `doctor CODE` and `says WORDS` check what doctor ends with and says, on standard output.
 const MACHINE: &str = r#"
     grep -E '^(root|nobody):' /etc/passwd > passwd
+    grep -E '^(root|nogroup):' /etc/group > group
     mount -t tmpfs tmpfs /etc
     mount -t tmpfs tmpfs /run
     mount -t sysfs sysfs /sys
     ip link set lo up
     mkdir -p /run/systemd/system bin /etc/fibula/switch
-    cp passwd /etc/passwd
+    cp passwd group /etc
     printf '#!/bin/sh\n! test -e %s/hangs || exec sleep 1000\ncat %s/unit\n' "$PWD" "$PWD" > bin/systemctl
     chmod +x bin/systemctl
     PATH="$PWD/bin:$PATH"
@@ -201,6 +203,7 @@ const MACHINE: &str = r#"
         test "$code" = "$wanted" || { echo "doctor: $code, not $wanted"; cat out err; exit 1; }
     }
     says() { grep -qE -- "$1" out || { echo "no $1"; cat out; exit 1; }; }
+    lacks() { ! grep -E -- "$1" out || { echo "$1"; cat out; exit 1; }; }
     until_says() { tries=0; until grep -q -- "$1" "$2"; do tries=$((tries + 1)); test $tries -lt 3000 || { cat "$2"; exit 1; }; sleep 0.02; done; }
 "#;
 
@@ -253,6 +256,89 @@ fn doctor_tells_daemons_that_are_stopped_failed_or_hung() {
         touch hangs
         doctor 6
         says 'bad .* service .*does not run now; fibula controller --config .* starts it, since systemctl does not answer in time'
+        rm /etc/fibula/controller.toml
+        doctor 4
+        grep -q 'make one with `fibula init`' err
+        test ! -s out
+        "#,
+    );
+}
+
+fn doctor_tries_files_as_the_user_of_the_service() {
+    on_a_machine(
+        r#"
+        mount -t tmpfs tmpfs /root
+        "$fibula" pki --pki pki init > out
+        "$fibula" pki --pki pki issue switch s1 > out
+        ip link add eth1 type veth peer name eth2
+        ip link set eth1 up
+        ip link set eth2 up
+        mkdir /etc/fibula/tls
+        cp -r pki/switch/s1 /etc/fibula/tls/
+        chown -R nobody /etc/fibula/tls/s1
+        chmod 755 /etc/fibula/tls/s1
+        "$fibula" init switch --name s1 --host eth1 --controller https://127.0.0.1:4600 --tls /etc/fibula/tls/s1 > out
+        service() { unit ActiveState=inactive User=nobody AmbientCapabilities='cap_net_admin cap_net_raw' StateDirectory=fibula/switch/s1 "$@"; }
+        service ProtectHome=yes ProtectSystem=strict
+        # Nobody is at the URL.
+        doctor 6
+        says 'ok .* files +the user nobody may use all [0-9]+ that the daemon opens'
+        lacks 'private key'
+        key=/etc/fibula/tls/s1/key.pem
+        chown root $key
+        doctor 6
+        says "bad .* private key +the user nobody cannot read $key; chown nobody $key; chmod 600 $key"
+        lacks ' files +the user'
+        # The command is the one that helps.
+        $(grep -oE "chown nobody $key" out)
+        doctor 6
+        says 'ok .* files +the user nobody'
+        chmod 644 $key
+        doctor 6
+        says "warning .* private key +every user of this machine may read or write $key; chmod 600 $key"
+        chown root $key
+        chmod 640 $key
+        chgrp nogroup $key
+        doctor 6
+        lacks 'private key'
+        chown nobody:root $key
+        chmod 600 $key
+        chown root:root /etc/fibula/tls
+        chmod 700 /etc/fibula/tls
+        doctor 6
+        says 'bad .* certificate +the user nobody cannot read .*; chgrp nogroup /etc/fibula/tls; chmod g\+x /etc/fibula/tls'
+        chmod 755 /etc/fibula/tls
+        chmod 600 /etc/fibula/switch/s1.toml
+        doctor 6
+        says 'bad .* configuration +the user nobody cannot read .*; chmod a\+r /etc/fibula/switch/s1.toml'
+        chmod 644 /etc/fibula/switch/s1.toml
+        # What the unit hides.
+        cp -r pki/switch/s1 /root/
+        chmod 755 /root /root/s1
+        chown nobody /root/s1/*
+        sed -i "s,/etc/fibula/tls/s1,/root/s1," /etc/fibula/switch/s1.toml
+        doctor 6
+        says 'bad .* unit +fibula-switch@s1.service sees nothing of /root/s1 \(ProtectHome=\); it is in a home: cp -r /root/s1 /etc/fibula/tls/'
+        test "$(grep -c 'sees nothing' out)" = 1
+        sed -i "s,/root/s1,/etc/fibula/tls/s1,; s,/var/lib/fibula/switch/s1,$PWD/state," /etc/fibula/switch/s1.toml
+        mkdir -m 700 state
+        doctor 6
+        says "bad .* unit +fibula-switch@s1.service may not write in $PWD/state .*ReadWritePaths=$PWD/state"
+        service ProtectSystem=strict ReadWritePaths="$PWD/state"
+        doctor 6
+        lacks 'may not write'
+        says "bad .* state_dir +the user nobody cannot write $PWD/state; chown nobody: $PWD/state"
+        chown nobody state
+        touch state/audit.jsonl state/image
+        chmod 600 state/*
+        doctor 6
+        says "bad .* state_dir +the user nobody cannot write what is there.*chown nobody: $PWD/state/(audit.jsonl $PWD/state/image|image $PWD/state/audit.jsonl)"
+        chown nobody state/*
+        doctor 6
+        says 'ok .* files +the user nobody'
+        service User=none
+        doctor 6
+        says 'bad .* user +fibula-switch@s1.service runs as the user none, whom this machine does not have'
         "#,
     );
 }

@@ -13,14 +13,20 @@ const LISTENS: &str = "0A";
 
 /// Says whether a daemon listens there, or could.
 pub(super) async fn look_at(key: &str, address: &Address, service: &Service, findings: &mut Findings) {
-    let inodes = match address {
-        Address::Tcp(at) => listeners(*at),
-        Address::Unix { path, .. } => match UnixStream::connect(path).await {
-            Ok(_) => sockets(path),
-            Err(_) => Vec::new(),
-        },
+    let (inodes, is_taken) = match address {
+        Address::Tcp(at) => {
+            let inodes = listeners(*at);
+            let is_taken = !inodes.is_empty();
+            (inodes, is_taken)
+        }
+        // Who listens may be in another network namespace; or be too busy to accept.
+        Address::Unix { path, .. } => {
+            let inodes = sockets(path);
+            let is_taken = !inodes.is_empty() || UnixStream::connect(path).await.is_ok();
+            (inodes, is_taken)
+        }
     };
-    if inodes.is_empty() {
+    if !is_taken {
         return look_at_free(key, address, findings);
     }
     let pids = owners(&inodes);
@@ -33,9 +39,8 @@ pub(super) async fn look_at(key: &str, address: &Address, service: &Service, fin
         return;
     }
     match pids.first().copied().and_then(Process::of) {
-        None => {
-            findings.untried(key, format!("somebody listens at {address}, and only root sees who: run this as root"))
-        }
+        None => findings
+            .untried(key, format!("somebody listens at {address}, and it is not seen from here who: run this as root")),
         // A daemon without a lock or a service is known by its name alone.
         Some(Process { pid, name, .. }) if of_daemon.is_none() && service.state() == State::Unknown => {
             findings.ok(key, format!("{address}: process {pid} ({name}) listens there"));

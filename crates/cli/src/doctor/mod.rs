@@ -6,6 +6,7 @@
 
 mod address;
 mod daemon;
+mod files;
 mod ports;
 mod service;
 mod way;
@@ -14,6 +15,7 @@ use crate::machine;
 use ::controller::config::{Config as Controller, Place};
 use ::switch::daemon::config::Config as Switch;
 use command::output::{Exit, Failure, Output};
+use files::Opened;
 use serde::Serialize;
 use service::Service;
 use std::fmt::Display;
@@ -141,12 +143,14 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
                 };
                 let service = Service::of(path, "controller", lock.as_deref());
                 runtime.block_on(daemon::look_at_controller(&config, &service, &mut findings));
+                Opened::by_controller(path, &config).look_at(&service, &mut findings);
             }
             Ok(Configuration::Switch(config)) => {
                 findings.ok("configuration", format!("is valid, of the switch {}", config.name));
                 let service = Service::of(path, "switch", Some(&config.state_dir.join("lock")));
-                ports::look_at_ports(&config, &mut findings);
                 runtime.block_on(daemon::look_at_switch(&config, &service, &mut findings));
+                Opened::by_switch(path, &config).look_at(&service, &mut findings);
+                ports::look_at_ports(&config, &mut findings);
             }
             Err(why) => findings.bad("configuration", why),
         }

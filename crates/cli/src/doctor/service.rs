@@ -45,6 +45,7 @@ pub(super) struct Unit {
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) name: String,
+    pub(super) uid: u32,
     pub(super) is_stopped: bool,
 }
 
@@ -150,6 +151,8 @@ impl Unit {
 
     fn parse(name: &str, text: &str) -> Self {
         let properties = text.lines().filter_map(|line| line.split_once('='));
+        // What has never been, some versions call not available.
+        let properties = properties.filter(|(_, value)| *value != "n/a");
         let properties = properties.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect();
         Self { name: name.to_owned(), properties }
     }
@@ -227,7 +230,9 @@ impl Process {
         let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
         let is_stopped = field("State:").starts_with(['T', 't']);
-        Some(Self { pid, name: field("Name:").to_owned(), is_stopped })
+        // The real one, the effective one, and two more.
+        let uid = field("Uid:").split_whitespace().nth(1)?.parse().ok()?;
+        Some(Self { pid, name: field("Name:").to_owned(), uid, is_stopped })
     }
 }
 
@@ -302,7 +307,8 @@ mod tests {
 
     #[test]
     fn states_of_a_unit_are_told_apart_each_with_what_to_do() {
-        let never = "LoadState=loaded\nActiveState=inactive\nSubState=dead\nResult=success\nExecMainStartTimestamp=\n";
+        let never =
+            "LoadState=loaded\nActiveState=inactive\nSubState=dead\nResult=success\nExecMainStartTimestamp=n/a\n";
         for (text, has_state, grade, part) in [
             ("LoadState=loaded\nActiveState=active\nSubState=running\nMainPID=7\n", true, Grade::Ok, "process 7"),
             (

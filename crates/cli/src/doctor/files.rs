@@ -1,0 +1,392 @@
+//! Files of a daemon, tried as the user that it runs as: what root may read is no sign that a service may.
+//!
+//! A thread takes that user's identity and tries each file as a daemon would open it. Nothing is written.
+
+use super::Findings;
+use super::service::{Process, Service, Unit};
+use ::controller::config::{Config as Controller, Place};
+use ::switch::daemon::config::Config as Switch;
+use api::tls::Files;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::{Gid, Uid};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a service sees nothing of with `ProtectHome=`.
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+/// Files of a directory that are tried at most.
+const MOST_FILES: usize = 1000;
+
+/// Whoever runs a daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+/// What a daemon does with a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    /// Reads it; it is for everybody.
+    Public,
+    /// Reads it; it is for nobody else.
+    Secret,
+    /// Reads and writes it.
+    State,
+    /// Makes files in it.
+    Directory,
+}
+
+/// Files that a daemon opens.
+#[derive(Default)]
+pub(super) struct Opened {
+    files: Vec<(&'static str, PathBuf, Use)>,
+}
+
+impl Opened {
+    /// Those of a controller with this configuration.
+    pub(super) fn by_controller(path: &Path, config: &Controller) -> Self {
+        let mut opened = Self::default();
+        opened.reads("configuration", path);
+        config.tls.iter().for_each(|files| opened.tls(files));
+        let audit = config.audit_path();
+        if let Place::File(store) = &config.store {
+            let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_ours = |path: &Path| {
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                *path == audit || file.starts_with(&name)
+            };
+            opened.state("store", store.parent().unwrap_or(Path::new("")), is_ours);
+        }
+        opened.audit(&audit);
+        opened
+    }
+
+    /// Those of a switch with this configuration.
+    pub(super) fn by_switch(path: &Path, config: &Switch) -> Self {
+        let mut opened = Self::default();
+        opened.reads("configuration", path);
+        config.tls.iter().for_each(|files| opened.tls(files));
+        opened.state("state_dir", &config.state_dir, |_| true);
+        opened.audit(&config.audit_path());
+        let mut lists: Vec<&PathBuf> = config.ports.iter().filter_map(|port| port.acl.as_ref()).collect();
+        lists.dedup();
+        lists.into_iter().for_each(|list| opened.reads("acl", list));
+        if let Some(directory) = config.share.as_ref().and_then(|share| share.parent()) {
+            opened.state("share", directory, |path| Some(path) == config.share.as_deref());
+        }
+        opened
+    }
+
+    /// The record of changes, where it is not beside the state.
+    fn audit(&mut self, audit: &Path) {
+        let Some(directory) = audit.parent() else { return };
+        if !self.files.iter().any(|(_, path, kind)| *kind == Use::Directory && path == directory) {
+            self.state("audit", directory, |path| path == audit);
+        }
+    }
+
+    fn reads(&mut self, what: &'static str, path: &Path) {
+        self.files.push((what, path.to_owned(), Use::Public));
+    }
+
+    fn tls(&mut self, files: &Files) {
+        let Files { dir, cert, key, ca, crl } = files;
+        for (what, own, name) in [
+            ("certificate", cert, "cert.pem"),
+            ("private key", key, "key.pem"),
+            ("authority", ca, "ca.pem"),
+            ("revocation list", crl, "crl.pem"),
+        ] {
+            let path = own.clone().or_else(|| dir.as_ref().map(|dir| dir.join(name)));
+            let kind = if name == "key.pem" { Use::Secret } else { Use::Public };
+            self.files.extend(path.map(|path| (what, path, kind)));
+        }
+    }
+
+    /// A directory that the daemon makes files in, and those of its files that are there.
+    fn state(&mut self, what: &'static str, directory: &Path, is_ours: impl Fn(&Path) -> bool) {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        self.files.push((what, directory.to_owned(), Use::Directory));
+        let there = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let ours = there.filter(|path| path.is_file() && is_ours(path)).take(MOST_FILES);
+        self.files.extend(ours.map(|path| (what, path, Use::State)));
+    }
+
+    /// Tries them, and says which ones the user of the service cannot use.
+    pub(super) fn look_at(self, service: &Service, findings: &mut Findings) {
+        let unit = service.unit();
+        let user = match user_of(unit, service.process().as_ref()) {
+            Ok(user) => user,
+            Err(why) => return findings.bad("user", why),
+        };
+        for (_, path, _) in self.files.iter().filter(|(_, _, kind)| *kind == Use::Secret) {
+            look_at_secret(path, &user, findings);
+        }
+        // What one command mends is one finding.
+        let mut said = Vec::new();
+        let seen = |(_, path, kind): &(&str, PathBuf, Use)| match unit.and_then(|unit| sandboxed(path, *kind, unit)) {
+            None => true,
+            Some(why) if said.contains(&why) => false,
+            Some(why) => {
+                findings.bad("unit", &why);
+                said.push(why);
+                false
+            }
+        };
+        let (files, hidden): (Vec<_>, Vec<_>) = self.files.into_iter().partition(seen);
+        let (own, n, whom) = (rustix::process::geteuid().as_raw(), files.len(), user.name.clone());
+        if own != 0 && own != user.uid {
+            findings.untried(
+                "files",
+                format!("only root can try them as the user {whom}, whom the daemon runs as: sudo fibula doctor"),
+            );
+            return;
+        }
+        let denied = match tried(files, (own != user.uid).then(|| user.clone())) {
+            Ok(denied) => denied,
+            Err(error) => return findings.untried("files", format!("nobody here can become the user {whom}: {error}")),
+        };
+        // systemd gives what it makes for a unit to the user of the service when that starts.
+        let is_given = |at: &Path| unit.and_then(|unit| made_by(unit, at)).is_some_and(|owner| owner != user.uid);
+        let denied: Vec<_> = denied.into_iter().filter(|(.., at)| !is_given(at)).collect();
+        if denied.is_empty() && hidden.is_empty() {
+            findings.ok("files", format!("the user {whom} may use all {n} that the daemon opens"));
+        }
+        let is_own = |(_, path, kind, at): &Denied| *kind == Use::State && at == path;
+        let (states, others): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_own);
+        let mut commands = Vec::new();
+        for (what, path, kind, at) in others {
+            let command = mend(&path, kind, &at, &user);
+            if !commands.contains(&command) {
+                let verb = if matches!(kind, Use::Public | Use::Secret) { "read" } else { "write" };
+                findings.bad(what, format!("the user {whom} cannot {verb} {}; {command}", path.display()));
+                commands.push(command);
+            }
+        }
+        if let Some((what, ..)) = states.first() {
+            let paths: Vec<_> = states.iter().map(|(_, path, ..)| path.display().to_string()).collect();
+            let paths = paths.join(" ");
+            findings.bad(
+                what,
+                format!("the user {whom} cannot write what is there, as after a run by root; chown {whom}: {paths}"),
+            );
+        }
+    }
+}
+
+/// Who runs the daemon: the user of its unit, or of its process, or else whoever asks.
+fn user_of(unit: Option<&Unit>, process: Option<&Process>) -> Result<User, String> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (passwd, group) = (read("/etc/passwd"), read("/etc/group"));
+    if let Some(unit) = unit {
+        let name = Some(unit.get("User")).filter(|name| !name.is_empty()).unwrap_or("root");
+        let user = User::find(|fields| fields[0] == name || fields[2] == name, &passwd, &group);
+        let unit = &unit.name;
+        return user.ok_or_else(|| {
+            format!("{unit} runs as the user {name}, whom this machine does not have; systemd-sysusers makes it, or apt-get install --reinstall fibula")
+        });
+    }
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let uid = process.map_or(own.0, |process| process.uid);
+    let unnamed = || User { name: uid.to_string(), uid, gid: own.1, groups: Vec::new() };
+    Ok(User::find(|fields| fields[2].parse() == Ok(uid), &passwd, &group).unwrap_or_else(unnamed))
+}
+
+impl User {
+    /// The first of those in `/etc/passwd` that `is_it` takes, by the fields of a line.
+    fn find(is_it: impl Fn(&[&str]) -> bool, passwd: &str, group: &str) -> Option<Self> {
+        let users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let fields = users.filter(|fields| fields.len() > 3).find(|fields| is_it(fields))?;
+        let (name, uid, gid) = (fields[0].to_owned(), fields[2].parse().ok()?, fields[3].parse().ok()?);
+        let member = |line: &str| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [_, _, gid, members] = fields[..] else { return None };
+            members.split(',').any(|member| member == name).then(|| gid.parse().ok())?
+        };
+        let groups = group.lines().filter_map(member).collect();
+        Some(Self { name, uid, gid, groups })
+    }
+}
+
+type Denied = (&'static str, PathBuf, Use, PathBuf);
+
+/// What this user may not open, each with the first file or directory on the way that it is refused at.
+fn tried(files: Vec<(&'static str, PathBuf, Use)>, user: Option<User>) -> io::Result<Vec<Denied>> {
+    let work = move || {
+        if let Some(User { uid, gid, groups, .. }) = user {
+            // Of this thread alone.
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
+            rustix::thread::set_thread_groups(&groups)?;
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        let denied = files.into_iter().filter_map(|(what, path, kind)| {
+            let at = refused(&path, kind)?;
+            Some((what, path, kind, at))
+        });
+        Ok(denied.collect())
+    };
+    std::thread::spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("the thread ended")))
+}
+
+/// Where this thread is refused a file. One that is not there is none of permissions.
+fn refused(path: &Path, kind: Use) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+    above.reverse();
+    let may = |at: &Path, access| accessat(CWD, at, access, AtFlags::empty()).map_err(io::Error::from);
+    for directory in above {
+        match may(directory, Access::EXEC_OK) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Some(directory.to_owned()),
+            // The daemon makes it, and all that is missing below.
+            Err(error) if error.kind() == ErrorKind::NotFound && kind == Use::Directory => {
+                let there = directory.parent()?;
+                return may(there, Access::WRITE_OK).is_err().then_some(path);
+            }
+            Err(_) => return None,
+            Ok(()) => {}
+        }
+    }
+    let opened = match kind {
+        // Opened as a daemon opens it, but for a pipe, which would be waited for.
+        Use::Public | Use::Secret => {
+            let is_file = fs::metadata(&path).is_ok_and(|data| data.is_file());
+            if is_file { File::open(&path).map(drop) } else { may(&path, Access::READ_OK) }
+        }
+        Use::State => may(&path, Access::READ_OK | Access::WRITE_OK),
+        Use::Directory => match may(&path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+            Err(error) if error.kind() == ErrorKind::NotFound => may(path.parent()?, Access::WRITE_OK),
+            opened => opened,
+        },
+    };
+    opened.err().filter(|error| matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))?;
+    Some(path)
+}
+
+/// The command that gives a user what it is refused at `at`.
+fn mend(path: &Path, kind: Use, at: &Path, user: &User) -> String {
+    let (shown, gid) = (at.display(), user.gid);
+    let user = &user.name;
+    if HOMES.iter().any(|home| at.starts_with(home)) {
+        return elsewhere(path, kind, user);
+    }
+    if at != path && at.is_dir() {
+        let group = group_of(gid).unwrap_or_else(|| gid.to_string());
+        return format!("chgrp {group} {shown}; chmod g+x {shown}");
+    }
+    match kind {
+        Use::Public => format!("chmod a+r {shown}"),
+        Use::Secret => format!("chown {user} {shown}; chmod 600 {shown}"),
+        // A directory that is everybody's is not given away.
+        Use::State | Use::Directory if at.components().count() < 4 => {
+            format!(
+                "write a path in a directory of its own in the configuration, as in /var/lib/fibula; {shown} is for all"
+            )
+        }
+        Use::State | Use::Directory if !at.exists() => {
+            format!("mkdir -p {shown}; chown {user}: {shown}; chmod 700 {shown}")
+        }
+        Use::State | Use::Directory => format!("chown {user}: {shown}; chmod u+rwx {shown}"),
+    }
+}
+
+/// The advice for what lies in somebody's home.
+fn elsewhere(path: &Path, kind: Use, user: &str) -> String {
+    let directory = path.parent().unwrap_or(path).display();
+    match kind {
+        Use::State | Use::Directory => {
+            format!("{} is in a home: write one in /var/lib/fibula in the configuration", path.display())
+        }
+        Use::Public | Use::Secret => format!(
+            "it is in a home: cp -r {directory} /etc/fibula/tls/; chown -R {user}: /etc/fibula/tls; then name it in the configuration"
+        ),
+    }
+}
+
+/// The owner of the directory of state that systemd makes for a unit, if `path` is in it.
+fn made_by(unit: &Unit, path: &Path) -> Option<u32> {
+    let made = |directory: &str| Path::new("/var/lib").join(directory.split(':').next().unwrap_or_default());
+    let directory = unit.get("StateDirectory").split_whitespace().map(made).find(|made| path.starts_with(made))?;
+    // One that is not there is made.
+    Some(fs::metadata(directory).map_or(0, |data| data.uid()))
+}
+
+/// Whether others can read a private key.
+fn look_at_secret(path: &Path, user: &User, findings: &mut Findings) {
+    let Ok(data) = fs::metadata(path) else { return };
+    let (shown, mode, what) = (path.display(), data.mode(), "private key");
+    let owner = if data.uid() == user.uid { String::new() } else { format!("chown {} {shown}; ", user.name) };
+    let command = format!("{owner}chmod 600 {shown}");
+    if mode & 0o006 != 0 {
+        findings.warn(what, format!("every user of this machine may read or write {shown}; {command}"));
+    } else if mode & 0o060 != 0 && data.gid() != 0 && data.gid() != user.gid {
+        let group = group_of(data.gid()).unwrap_or_else(|| data.gid().to_string());
+        findings.warn(what, format!("the group {group} may read or write {shown}; {command}"));
+    }
+}
+
+fn group_of(gid: u32) -> Option<String> {
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    let mut lines = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    lines
+        .find(|fields| fields.get(2).and_then(|field| field.parse().ok()) == Some(gid))
+        .map(|fields| fields[0].to_owned())
+}
+
+/// Why the unit keeps its daemon from a file, and what to do.
+fn sandboxed(path: &Path, kind: Use, unit: &Unit) -> Option<String> {
+    let name = &unit.name;
+    let hides_homes = matches!(unit.get("ProtectHome"), "yes" | "tmpfs");
+    if hides_homes && HOMES.iter().any(|home| path.starts_with(home)) {
+        let (directory, advice) = (path.parent().unwrap_or(path).display(), elsewhere(path, kind, unit.get("User")));
+        return Some(format!("{name} sees nothing of {directory} (ProtectHome=); {advice}"));
+    }
+    let may_write = || {
+        let mut written = unit.get("ReadWritePaths").split_whitespace().map(|path| path.trim_start_matches(['-', '+']));
+        written.any(|written| path.starts_with(written)) || made_by(unit, path).is_some()
+    };
+    let is_denied = kind == Use::Directory && unit.get("ProtectSystem") == "strict" && !may_write();
+    is_denied.then(|| {
+        let shown = path.display();
+        format!("{name} may not write in {shown} (ProtectSystem=strict); mkdir -p /etc/systemd/system/{name}.d; printf '[Service]\\nReadWritePaths={shown}\\n' > /etc/systemd/system/{name}.d/paths.conf; systemctl daemon-reload")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_with_their_groups() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nfibula:x:990:991:fibula:/var/lib/fibula:/usr/sbin/nologin\n";
+        let group = "root:x:0:\nssl:x:7:www,fibula\nother:x:8:fib\n";
+        let user = User::find(|fields| fields[0] == "fibula", passwd, group).unwrap();
+        assert_eq!(user, User { name: "fibula".to_owned(), uid: 990, gid: 991, groups: vec![7] });
+        assert_eq!(User::find(|fields| fields[0] == "fib", passwd, group), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_mended_where_it_is_refused() {
+        // No group has this number.
+        let user = User { name: "fibula".to_owned(), uid: 990, gid: 4_000_000_000, groups: Vec::new() };
+        let mended = |path: &str, kind, at: &str| mend(Path::new(path), kind, Path::new(at), &user);
+        let key = "/etc/fibula/tls/s1/key.pem";
+        assert_eq!(
+            mended(key, Use::Secret, key),
+            "chown fibula /etc/fibula/tls/s1/key.pem; chmod 600 /etc/fibula/tls/s1/key.pem"
+        );
+        assert_eq!(mended(key, Use::Secret, "/usr"), "chgrp 4000000000 /usr; chmod g+x /usr");
+        // Nobody is told to open a home, or to give away what is everybody's.
+        let command = mended("/root/.config/fibula/pki/switch/s1/key.pem", Use::Secret, "/root");
+        assert!(command.contains("cp -r /root/.config/fibula/pki/switch/s1 /etc/fibula/tls/"), "{command}");
+        assert!(!command.contains("chmod"), "{command}");
+        let command = mended("/var/lib", Use::Directory, "/var/lib");
+        assert!(command.contains("a directory of its own") && !command.contains("chown"), "{command}");
+    }
+}
