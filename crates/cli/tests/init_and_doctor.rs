@@ -15,6 +15,7 @@ netio::tests! {
         a_certificate_that_is_there_is_replaced_by_force_alone,
         doctor_tells_daemons_that_are_stopped_failed_or_hung,
         doctor_tries_files_as_the_user_of_the_service,
+        doctor_says_what_the_url_of_a_controller_leads_to,
     ],
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
@@ -339,6 +340,60 @@ fn doctor_tries_files_as_the_user_of_the_service() {
         service User=none
         doctor 6
         says 'bad .* user +fibula-switch@s1.service runs as the user none, whom this machine does not have'
+        "#,
+    );
+}
+
+fn doctor_says_what_the_url_of_a_controller_leads_to() {
+    on_a_machine(
+        r#"
+        ip address add 10.9.9.9/32 dev lo
+        rmdir /run/systemd/system
+        "$fibula" pki --pki pki init > out
+        "$fibula" pki --pki pki issue switch s1 > out
+        "$fibula" pki --pki pki issue controller c1 --address 127.0.0.1 --address 10.9.9.9 > out
+        controller() { printf '%s
+' "listen = '$1'" "status = '$2'" "store = '$PWD/$3.sqlite'" "name_kind = 'mac'" 'max_names = 1000' > $3.toml; }
+        controller 127.0.0.1:4600 127.0.0.1:4601 plain
+        controller 10.9.9.9:4700 10.9.9.9:4701 tls
+        printf '%s
+' '[tls]' "dir = '$PWD/pki/controller/c1'" >> tls.toml
+        printf '%s
+' "name = 's2'" "controller = 'http://127.0.0.1:4600'" "state_dir = '$PWD/s2'" "lookup = '127.0.0.1:4800'" "status = '127.0.0.1:4802'" > s2.toml
+        "$fibula" controller --config plain.toml > plain.log 2>&1 &
+        plain=$!
+        "$fibula" controller --config tls.toml > tls.log 2>&1 &
+        "$fibula" switch --config s2.toml > s2.log 2>&1 &
+        until_says 'listens on' plain.log
+        until_says 'listens on' tls.log
+        until_says 'runs' s2.log
+        leads() {
+            printf '%s
+' "name = 's1'" "controller = '$1'" "state_dir = '$PWD/s1'" "lookup = '127.0.0.1:0'" > s1.toml
+            case "$1" in https*) printf '%s
+' '[tls]' "dir = '$PWD/pki/switch/s1'" >> s1.toml ;; *) echo 'insecure = true' >> s1.toml ;; esac
+            code=0; "$fibula" doctor --config s1.toml > out 2> err || code=$?
+            says "$2 +s1.toml +controller +$1: $3"
+            test $code = $(test "$2" = ok && echo 0 || echo 6)
+        }
+        leads http://127.0.0.1:4600 ok 'a controller answers'
+        leads https://10.9.9.9:4700 ok 'a controller answers'
+        leads http://127.0.0.1:4601 bad 'that is the status page of a controller .*; write the address of its `listen`, 127.0.0.1:4600'
+        leads https://127.0.0.1:4601 bad 'that is the status page of a controller'
+        leads https://10.9.9.9:4701 bad 'that is no listener for switches, .* its `status`'
+        leads http://10.9.9.9:4700 bad 'TLS is spoken there; write https://'
+        leads https://127.0.0.1:4600 bad 'no TLS is spoken there'
+        leads http://127.0.0.1:4802 bad 'that is the status page of a switch'
+        leads http://127.0.0.1:4800 bad '.*no controller'
+        leads http://127.0.0.1:4999 bad 'nobody listens at 127.0.0.1:4999; on its machine: systemctl start fibula-controller'
+        leads http://no-such-host.invalid:4600 bad 'the name cannot be resolved'
+        leads unix:$PWD/no.sock bad 'there is no such socket'
+        kill -STOP $plain
+        until_says '^State:.T' /proc/$plain/status
+        leads http://127.0.0.1:4600 bad 'somebody accepts connections there and says nothing within 3 s'
+        kill -CONT $plain
+        # A controller has nothing to say of who asks in vain.
+        ! grep -iE 'warn|error' plain.log | grep -v s2
         "#,
     );
 }
