@@ -367,7 +367,7 @@ workers = 1
 
 /// Interfaces that may be ports: Ethernet, and not those that this machine itself is reached by.
 fn candidates(interfaces: &[Interface]) -> Vec<Interface> {
-    interfaces.iter().filter(|interface| interface.is_ethernet && !interface.has_routes).cloned().collect()
+    interfaces.iter().filter(|interface| interface.is_free() && !interface.has_routes).cloned().collect()
 }
 
 fn no_ports(candidates: &[Interface]) -> String {
@@ -477,6 +477,8 @@ mod tests {
                 receive_queues: 1,
                 has_routes,
                 is_ethernet,
+                is_bridge: false,
+                master: None,
             }
         };
         let all = [interface("eth0", true, true), interface("eth1", false, true), interface("lo", false, false)];

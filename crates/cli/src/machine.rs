@@ -80,8 +80,41 @@ pub(crate) struct Interface {
     pub(crate) receive_queues: usize,
     /// Whether a route of this machine's own leads out of it.
     pub(crate) has_routes: bool,
-    /// Whether it can be a port: no loopback, no bridge, no tunnel without Ethernet.
+    /// Whether it carries Ethernet: no loopback, no tunnel without.
     pub(crate) is_ethernet: bool,
+    /// Whether it is a bridge of the kernel.
+    pub(crate) is_bridge: bool,
+    /// The interface that it is a part of, which takes its frames.
+    pub(crate) master: Option<Master>,
+}
+
+/// An interface that others are parts of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Master {
+    pub(crate) name: String,
+    /// What it is, with the article.
+    pub(crate) kind: &'static str,
+}
+
+impl Master {
+    fn of(directory: &Path) -> Option<Self> {
+        let name = fs::read_link(directory.join("master")).ok()?.file_name()?.to_str()?.to_owned();
+        let has = |what: &str| directory.join("master").join(what).exists();
+        let kind = match name.as_str() {
+            _ if has("bridge") => "the bridge",
+            _ if has("bonding") => "the bond",
+            "ovs-system" => "a bridge of Open vSwitch,",
+            _ => "the team or VRF",
+        };
+        Some(Self { name, kind })
+    }
+}
+
+impl Interface {
+    /// Whether it can be a port.
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_ethernet && !self.is_bridge && self.master.is_none()
+    }
 }
 
 /// All interfaces, by name.
@@ -99,10 +132,6 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
     let read = |file: &str| fs::read_to_string(directory.join(file)).map(|text| text.trim().to_owned());
     let flags = u32::from_str_radix(read("flags").ok()?.trim_start_matches("0x"), 16).ok()?;
     let queues = fs::read_dir(directory.join("queues")).into_iter().flatten().flatten();
-    // ARPHRD_ETHER; loopback has a number of its own.
-    let is_ethernet = read("type").is_ok_and(|kind| kind == "1")
-        && !directory.join("bridge").exists()
-        && !directory.join("master").exists();
     Some(Interface {
         name: name.to_owned(),
         index: read("ifindex").ok()?.parse().ok()?,
@@ -112,8 +141,31 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
         receive_queues: queues.filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-")).count(),
         has_routes: routed(&fs::read_to_string("/proc/net/route").unwrap_or_default()).contains(name)
             || routed_by_gateways(&fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default()).contains(name),
-        is_ethernet,
+        // ARPHRD_ETHER; loopback has a number of its own.
+        is_ethernet: read("type").is_ok_and(|kind| kind == "1"),
+        is_bridge: directory.join("bridge").exists(),
+        master: Master::of(&directory),
     })
+}
+
+/// The addresses of an interface, as `ip address` writes them.
+pub(crate) fn addresses(interface: &Interface) -> Vec<String> {
+    let found = netio::addresses::addresses_of(interface.index).unwrap_or_default();
+    found.into_iter().map(|(ip, prefix)| format!("{ip}/{prefix}")).collect()
+}
+
+/// The numbers of packet sockets that are bound to an interface, of those that the kernel shows.
+pub(crate) fn packet_sockets(interface: &Interface) -> Vec<u64> {
+    bound_to(&fs::read_to_string("/proc/net/packet").unwrap_or_default(), interface.index)
+}
+
+fn bound_to(table: &str, ifindex: u32) -> Vec<u64> {
+    let inode = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, _, index, _, _, _, inode, ..] = fields[..] else { return None };
+        (index.parse() == Ok(ifindex)).then(|| inode.parse().ok())?
+    };
+    table.lines().filter_map(inode).collect()
 }
 
 /// The interfaces that routes of IPv4 lead out of.
@@ -144,8 +196,31 @@ mod tests {
         assert_eq!(["6.1.0-13-amd64", "5.10", "6.18.44-fc", "odd"].map(version), [(6, 1), (5, 10), (6, 18), (0, 0)]);
         assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
         assert_eq!(chosen("always"), None);
+        let sockets = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n\
+                       ffff8881 3      3    0003   7     1 0      0      4711\nffff8882 3      3    0003   17     1 0      0      4712\n";
+        assert_eq!((bound_to(sockets, 7), bound_to(sockets, 1)), (vec![4711], vec![]));
         let table = "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\neth0\t0000000A\t00000000\n";
         assert_eq!(routed(table), HashSet::from(["eth0".to_owned()]));
+    }
+
+    #[test]
+    fn what_an_interface_is_a_part_of_is_told_by_its_master() {
+        let net = tempfile::tempdir().unwrap();
+        for directory in ["eth1", "br0/bridge", "bond0/bonding", "team0", "ovs-system"] {
+            fs::create_dir_all(net.path().join(directory)).unwrap();
+        }
+        let eth1 = net.path().join("eth1");
+        assert_eq!(Master::of(&eth1), None);
+        for (name, kind) in [
+            ("br0", "the bridge"),
+            ("bond0", "the bond"),
+            ("team0", "the team or VRF"),
+            ("ovs-system", "a bridge of Open vSwitch,"),
+        ] {
+            std::os::unix::fs::symlink(format!("../{name}"), eth1.join("master")).unwrap();
+            assert_eq!(Master::of(&eth1), Some(Master { name: name.to_owned(), kind }));
+            fs::remove_file(eth1.join("master")).unwrap();
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ netio::tests! {
         doctor_tells_daemons_that_are_stopped_failed_or_hung,
         doctor_tries_files_as_the_user_of_the_service,
         doctor_says_what_the_url_of_a_controller_leads_to,
+        doctor_says_why_an_interface_can_be_no_port,
     ],
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
@@ -394,6 +395,47 @@ fn doctor_says_what_the_url_of_a_controller_leads_to() {
         kill -CONT $plain
         # A controller has nothing to say of who asks in vain.
         ! grep -iE 'warn|error' plain.log | grep -v s2
+        "#,
+    );
+}
+
+fn doctor_says_why_an_interface_can_be_no_port() {
+    on_a_machine(
+        r#"
+        ip link add br0 type bridge
+        for i in 1 3 5 7; do
+            ip link add eth$i type veth peer name eth$((i + 1))
+            ip link set eth$i up
+            ip link set eth$((i + 1)) up
+        done
+        ip link set eth1 master br0
+        ip address add 10.1.1.1/24 dev eth3
+        ip link set eth5 down
+        ip address add 2001:db8::1/64 dev eth5
+        switch() {
+            printf '%s
+' "name = '$1'" "controller = 'http://127.0.0.1:4600'" "state_dir = '$PWD/$1'" > $1.toml
+            name=$1; shift; id=0
+            for device; do id=$((id + 1)); printf '%s
+' '[[port]]' "id = $id" "device = '$device'" "role = 'host'" >> $name.toml; done
+        }
+        switch s1 eth1 eth3 eth5 eth9 eth7 br0 eth8
+        switch s2 eth7
+        "$fibula" switch --config s2.toml > log 2>&1 &
+        pid=$!
+        until_says 'runs' log
+        doctor 6 --config s1.toml --config s2.toml
+        says 'bad +s1.toml +port 1 +eth1 is a part of the bridge br0, which takes its frames, too; ip link set eth1 nomaster'
+        says 'warning +s1.toml +port 2 +eth3 has the address 10.1.1.1/24, .*ip address flush dev eth3'
+        says 'warning +s1.toml +port 3 +eth5 has the address 2001:db8::1/64, '
+        says 'bad +s1.toml +port 3 +eth5 is down; ip link set eth5 up'
+        says 'bad +s1.toml +port 4 +there is no interface eth9; .*eth2, '
+        says "bad +s1.toml +port 5 +process $pid forwards at eth7 already"
+        says 'warning +s1.toml +port 5 +eth7 is a port in s2.toml as well'
+        says 'bad +s1.toml +port 6 +br0 is a bridge'
+        says 'ok +s1.toml +port 7 +eth8 is up'
+        # Its own process is no other one.
+        lacks ' s2.toml +port 1 +process'
         "#,
     );
 }

@@ -15,6 +15,7 @@
 //! To write a backend, read the documentation of [`Device`]: it is the guide.
 //! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes; one thread owns a device at a time; no hardware offloads.
 
+pub mod addresses;
 pub mod carrier;
 pub mod checksum;
 mod counters;

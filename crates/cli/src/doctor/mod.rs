@@ -150,7 +150,7 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
                 let service = Service::of(path, "switch", Some(&config.state_dir.join("lock")));
                 runtime.block_on(daemon::look_at_switch(&config, &service, &mut findings));
                 Opened::by_switch(path, &config).look_at(&service, &mut findings);
-                ports::look_at_ports(&config, &mut findings);
+                ports::look_at_ports(&config, &service, &others(path, paths, &config), &mut findings);
             }
             Err(why) => findings.bad("configuration", why),
         }
@@ -159,16 +159,32 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// The configurations where the package has them. The example is for nobody.
+/// The configurations where the package has them.
 fn installed() -> Vec<PathBuf> {
+    let controller = PathBuf::from(CONTROLLER);
+    controller.exists().then_some(controller).into_iter().chain(switches()).collect()
+}
+
+/// Those of switches. The example is for nobody.
+pub(crate) fn switches() -> Vec<PathBuf> {
     let switches = std::fs::read_dir(SWITCHES).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_one = |path: &PathBuf| {
         path.extension().is_some_and(|extension| extension == "toml") && !path.ends_with("example.toml")
     };
     let mut switches: Vec<PathBuf> = switches.filter(is_one).collect();
     switches.sort();
-    let controller = PathBuf::from(CONTROLLER);
-    controller.exists().then_some(controller).into_iter().chain(switches).collect()
+    switches
+}
+
+/// The configurations of other switches of this machine. One of the same switch is another version of it.
+fn others(path: &Path, paths: &[PathBuf], config: &Switch) -> Vec<(PathBuf, Switch)> {
+    let mut all = switches();
+    all.extend(paths.iter().filter(|path| !all.contains(path)).cloned().collect::<Vec<_>>());
+    let other = |other: PathBuf| match read(&other) {
+        Ok(Configuration::Switch(found)) if other != path && found.name != config.name => Some((other, *found)),
+        _ => None,
+    };
+    all.into_iter().filter_map(other).collect()
 }
 
 /// Reads a configuration of either kind: that of a switch has a `state_dir`.

@@ -1,31 +1,44 @@
 //! What a switch needs for its ports: interfaces that are there and up, trunks that take the shim, capabilities, queues.
 
 use super::Findings;
-use crate::machine::{self, BPF, Capability, Interface, NET_ADMIN, NET_RAW, PERFMON};
+use super::address::owners;
+use super::service::{Process, Service, Unit};
+use crate::machine::{self, BPF, Capability, Interface, Master, NET_ADMIN, NET_RAW, PERFMON};
 use netio::backend::af_packet::joining_offloads;
 use netio::takers::Takers;
+use std::path::PathBuf;
 use switch::daemon::config::{Config, Driver, Port, Role};
 use switch::shim;
 
 /// What AF_XDP takes, in bytes of MTU: a page holds the frame with what belongs to it.
 const LONGEST_XDP_MTU: u32 = 3502;
 
-pub(super) fn look_at_ports(config: &Config, findings: &mut Findings) {
+/// `others`: configurations of other switches of this machine, by their files.
+pub(super) fn look_at_ports(config: &Config, service: &Service, others: &[(PathBuf, Config)], findings: &mut Findings) {
     if config.ports.is_empty() {
         findings.ok("ports", "none: it answers programs alone");
         return;
     }
-    look_at_capabilities(config, findings);
+    look_at_capabilities(config, service.unit(), findings);
     let mut there = Vec::new();
     let ports = config.ports.iter().filter(|port| config.driver_of(port) != Driver::Dpdk);
     for (port, device) in ports.flat_map(|port| port.devices().map(move |device| (port, device))) {
         let what = format!("port {}", port.id);
         match machine::interface(device) {
             None => {
-                findings.bad(what, format!("there is no interface {device}; `ip link` lists those that there are"));
+                let there: Vec<String> =
+                    machine::interfaces().into_iter().filter(Interface::is_free).map(|one| one.name).collect();
+                let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+                findings.bad(
+                    what,
+                    format!(
+                        "there is no interface {device}; `ip link` lists those that there are (to be ports: {there})"
+                    ),
+                );
             }
             Some(interface) => {
                 look_at_port(config, port, &interface, findings);
+                look_at_users(&what, &interface, service, others, findings);
                 there.push((port, interface));
             }
         }
@@ -33,7 +46,38 @@ pub(super) fn look_at_ports(config: &Config, findings: &mut Findings) {
     look_at_mtus(&there, findings);
 }
 
-fn look_at_capabilities(config: &Config, findings: &mut Findings) {
+/// Whether somebody else forwards there.
+fn look_at_users(
+    what: &str,
+    interface: &Interface,
+    service: &Service,
+    others: &[(PathBuf, Config)],
+    findings: &mut Findings,
+) {
+    let name = &interface.name;
+    let own = service.process().map(|process| process.pid);
+    let users = owners(&machine::packet_sockets(interface)).into_iter().filter(|pid| Some(*pid) != own);
+    for Process { pid, .. } in users.filter_map(Process::of).filter(|process| process.name.starts_with("fibula")) {
+        findings.bad(
+            what,
+            format!("process {pid} forwards at {name} already, and every frame would be forwarded twice; systemctl status {pid}; end it, or choose another device"),
+        );
+    }
+    let has_it =
+        |(_, other): &&(PathBuf, Config)| other.ports.iter().any(|port| port.devices().any(|device| device == name));
+    for (path, _) in others.iter().filter(has_it) {
+        findings.warn(
+            what,
+            format!(
+                "{name} is a port in {} as well, and every frame would be forwarded twice; take it out of one of them",
+                path.display()
+            ),
+        );
+    }
+}
+
+/// `unit`: what runs the switch; without it, this process stands for the switch.
+fn look_at_capabilities(config: &Config, unit: Option<&Unit>, findings: &mut Findings) {
     let uses = |driver| config.ports.iter().any(|port| config.driver_of(port) == driver);
     let mut wanted: Vec<Capability> = vec![NET_RAW, NET_ADMIN];
     if uses(Driver::AfXdp) || uses(Driver::Xdp) {
@@ -43,24 +87,57 @@ fn look_at_capabilities(config: &Config, findings: &mut Findings) {
         wanted.push(PERFMON);
     }
     let names: Vec<_> = wanted.iter().map(|Capability { 1: name, .. }| *name).collect();
+    if let Some(unit) = unit.filter(|unit| !matches!(unit.get("User"), "" | "root")) {
+        let has: Vec<_> = unit.get("AmbientCapabilities").split_whitespace().map(str::to_uppercase).collect();
+        let lacking: Vec<_> = names.iter().filter(|name| !has.iter().any(|has| has == *name)).copied().collect();
+        let unit = &unit.name;
+        if lacking.is_empty() {
+            findings.ok("capabilities", format!("{unit} gives the switch what its ports take: {}", names.join(" ")));
+        } else {
+            findings.bad(
+                "capabilities",
+                format!("{unit} does not give the switch {}; install -D /usr/share/doc/fibula/examples/xdp.conf /etc/systemd/system/{unit}.d/xdp.conf; systemctl daemon-reload; systemctl restart {unit}", lacking.join(" ")),
+            );
+        }
+        return;
+    }
     let (names, lacking) = (names.join(" "), machine::lacking(&wanted).join(" "));
     if lacking.is_empty() {
-        let unit =
-            if wanted.len() > 2 { "; the service has them by /usr/share/doc/fibula/examples/xdp.conf" } else { "" };
-        findings.ok("capabilities", format!("{names}: this process has what the ports take{unit}"));
+        findings.ok("capabilities", format!("{names}: who runs this has what the ports take"));
     } else {
-        findings.warn(
-            "capabilities",
-            format!("this process lacks {lacking}, so it cannot tell; run this as root. A switch takes {names}"),
-        );
+        findings
+            .untried("capabilities", format!("this process lacks {lacking}: run this as root. A switch takes {names}"));
     }
 }
 
 fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &mut Findings) {
     let (what, name) = (format!("port {}", port.id), &interface.name);
+    if interface.is_bridge {
+        findings.bad(&what, format!("{name} is a bridge, and a switch is one itself; take the interfaces that are in it (ip link show master {name})"));
+        return;
+    }
     if !interface.is_ethernet {
         findings.bad(&what, format!("{name} is no Ethernet interface; choose another device"));
         return;
+    }
+    if let Some(Master { name: master, kind }) = &interface.master {
+        findings.bad(
+            &what,
+            format!("{name} is a part of {kind} {master}, which takes its frames, too; ip link set {name} nomaster, and take it out where this machine keeps its network"),
+        );
+        return;
+    }
+    let addresses = machine::addresses(interface).join(" ");
+    if !addresses.is_empty() {
+        findings.warn(
+            &what,
+            format!("{name} has the address {addresses}, so this machine's own stack answers there, too; ip address flush dev {name}, and take it away where this machine keeps its network, or choose another device"),
+        );
+    } else if interface.has_routes {
+        findings.warn(
+            &what,
+            format!("routes of this machine lead out of {name}, so its own stack answers there, too; take them away (ip route show dev {name}), or choose another device"),
+        );
     }
     if !interface.is_up {
         findings.bad(&what, format!("{name} is down; ip link set {name} up"));
@@ -70,12 +147,6 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
         findings.ok(&what, format!("{name} is up, with an MTU of {}", interface.mtu));
     } else {
         findings.warn(&what, format!("{name} has no carrier; plug the cable in, or see to the other end"));
-    }
-    if interface.has_routes {
-        findings.warn(
-            &what,
-            format!("routes of this machine lead out of {name}, so its own stack answers there, too; take its addresses away, or choose another device"),
-        );
     }
     match joining_offloads(name) {
         Ok(on) if on.contains(&"lro") => {
