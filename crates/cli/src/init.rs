@@ -1,7 +1,10 @@
 //! `fibula init`: writes a configuration with comments, by flags or by asking, and says what is missing on this machine.
 //!
 //! What is written is parsed as a daemon would before it replaces anything. So is a certificate; it is copied before the file that
-//! names it is written, and after it is known that this file can be.
+//! names it is written, and after it is known that this file can be. What was answered is not lost when that fails: the command that
+//! says the same by flags is printed.
+
+mod asking;
 
 use crate::atomic_file::AtomicFile;
 use crate::doctor;
@@ -14,8 +17,8 @@ use clap::ValueHint;
 use command::output::{Exit, Failure, OrExit, Output};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
 /// Where the package has certificates, and the user of its services.
@@ -34,7 +37,8 @@ pub(crate) enum Verb {
 /// Arguments of `fibula init controller`.
 #[derive(clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Where operators and switches connect, as 10.0.0.1:4600 [default: 127.0.0.1:4600, or 0.0.0.0:4600 with a certificate]
+    /// Where operators and switches connect, as 10.0.0.1:4600 [default: 127.0.0.1:4600, or 0.0.0.0:4600 with a certificate; asked
+    /// for on a terminal where neither is given]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// What a name is: mac, ipv4, ipv6, 5-tuple, teid, fixed:N or text
@@ -71,9 +75,10 @@ pub(crate) struct SwitchArgs {
     /// Make names of hosts that nobody declared
     #[arg(long)]
     learn: bool,
-    /// Where /metrics and /status are; each switch of a machine needs an address of its own
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4602")]
-    status: String,
+    /// Where /metrics and /status are; each switch of a machine needs an address of its own [default: 127.0.0.1:4602, or the next
+    /// port that no switch in /etc/fibula has]
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -90,7 +95,7 @@ struct Common {
     /// Where it is written; - is standard output [default: in /etc/fibula, where the services look]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace files that are there: the configuration, and those of a certificate
+    /// Replace files that are there: the configuration, of which a copy is kept as FILE.bak, and those of a certificate
     #[arg(long)]
     force: bool,
 }
@@ -101,28 +106,39 @@ impl Verb {
     /// [`Exit::Refused`] if there is a file already, [`Exit::Usage`] if something has to be said and nobody can be asked.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
-            Verb::Controller(args) => {
-                let text = args.text();
-                let parsed = Controller::parse(&text).map(drop).map_err(anyhow::Error::msg);
-                parsed.or_exit(Exit::Usage, "no controller would take this configuration")?;
-                args.common.write(&text, None, Path::new("/etc/fibula/controller.toml"), out)
+            Verb::Controller(mut args) => {
+                let before = args.command();
+                let done = args.make(out);
+                keep(&before, &args.command(), &done);
+                done
             }
-            Verb::Switch(args) => {
-                let args = args.completed()?;
-                let text = args.text();
-                let parsed = Switch::parse(&text).map(drop).map_err(anyhow::Error::msg);
-                parsed.or_exit(Exit::Usage, "no switch would take this configuration")?;
-                let name = args.name.as_deref().unwrap_or_default();
-                let default = Path::new("/etc/fibula/switch").join(format!("{name}.toml"));
-                args.common.write(&text, Some(name), &default, out)
+            Verb::Switch(mut args) => {
+                let before = args.command();
+                let done = args.make(out);
+                keep(&before, &args.command(), &done);
+                done
             }
         }
     }
 }
 
+/// Prints the command that says what was answered, if it came to nothing.
+fn keep(before: &str, now: &str, done: &anyhow::Result<()>) {
+    if done.is_err() && now != before {
+        eprintln!("what was answered so far, as a command:\n  {now}");
+    }
+}
+
+/// Where the configuration of a switch is by default.
+fn file_of_switch(name: &str) -> PathBuf {
+    Path::new(doctor::SWITCHES).join(format!("{name}.toml"))
+}
+
 #[derive(serde::Serialize)]
 struct WrittenRow {
     file: PathBuf,
+    /// The copy of what was there.
+    backup: Option<PathBuf>,
 }
 
 impl Common {
@@ -136,10 +152,7 @@ impl Common {
         if path == Path::new("-") {
             return command::output::write_out(text);
         }
-        if !self.force && path.symlink_metadata().is_ok() {
-            let why = format!("{} is there already; --force replaces it, --output FILE writes another", path.display());
-            return Err(Failure::new(Exit::Refused, why));
-        }
+        self.check_target(default)?;
         let copy = self.certificate.as_ref().zip(self.directory());
         if let Some((from, to)) = &copy
             && !self.force
@@ -152,11 +165,12 @@ impl Common {
             );
             return Err(Failure::new(Exit::Refused, why));
         }
-        // Where it belongs, a package has made the directory; without one it is made here.
+        // Where it belongs, a package has made the directory; without one it is made here. The user of the service is to get there.
         if let (None, Some(directory)) = (&self.output, path.parent()) {
             let why = || format!("{} cannot be made; run this as root, or give --output FILE", directory.display());
-            fs::create_dir_all(directory).or_exit(Exit::Refused, why())?;
+            make_directories(directory, 0o755, None).or_exit(Exit::Refused, why())?;
         }
+        let backup = backup(path, text)?;
         // Keys are in other files, so everybody may read this one. It gets its name when the certificate is there.
         let mut file = AtomicFile::create(path, 0o644)?;
         file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -169,8 +183,41 @@ impl Common {
             })?;
         }
         file.finish()?;
-        out.done(&WrittenRow { file: path.to_owned() }, format!("{} is written", path.display()))?;
+        if self.output.is_none() {
+            // Whatever the umask.
+            let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o644));
+        }
+        let before = backup.as_ref().map(|backup| format!("; what was there is in {}", backup.display()));
+        let sentence = format!("{} is written{}", path.display(), before.unwrap_or_default());
+        out.done(&WrittenRow { file: path.to_owned(), backup }, sentence)?;
         doctor::say_what_is_missing(path, out)
+    }
+
+    /// Whether the file may be written, before anything is asked.
+    fn check_target(&self, default: &Path) -> anyhow::Result<()> {
+        let path = self.output.as_deref().unwrap_or(default);
+        if path == Path::new("-") {
+            return Ok(());
+        }
+        if !self.force && path.symlink_metadata().is_ok() {
+            let why = format!(
+                "{} is there already; --force replaces it and keeps a copy, --output FILE writes another",
+                path.display()
+            );
+            return Err(Failure::new(Exit::Refused, why));
+        }
+        self.check_place(path.parent().unwrap_or(path))
+    }
+
+    /// Whether files can be made where they belong.
+    fn check_place(&self, directory: &Path) -> anyhow::Result<()> {
+        let there = directory.ancestors().find(|directory| directory.exists()).unwrap_or(Path::new("/"));
+        let may_write = rustix::fs::access(there, rustix::fs::Access::WRITE_OK).is_ok();
+        if self.output.is_some() || may_write {
+            return Ok(());
+        }
+        let why = format!("this user may not write in {}; run this as root, or give --output FILE", there.display());
+        Err(Failure::new(Exit::Refused, why))
     }
 
     /// Where the certificate is, or will be.
@@ -203,6 +250,44 @@ impl Common {
     }
 }
 
+/// Makes a directory, and those above it, with these permissions whatever the umask is, for this group.
+fn make_directories(directory: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
+    let missing: Vec<&Path> = directory
+        .ancestors()
+        .take_while(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+        .collect();
+    for directory in missing.into_iter().rev() {
+        match fs::DirBuilder::new().mode(mode).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => fs::set_permissions(directory, fs::Permissions::from_mode(mode))?,
+        }
+        if group.is_some() {
+            chown(directory, None, group)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps a copy of a file that is about to be replaced by other text, beside it; a copy that is there is kept, too.
+fn backup(path: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
+    let Ok(there) = fs::read(path) else { return Ok(None) };
+    if there == text.as_bytes() || !path.is_file() {
+        return Ok(None);
+    }
+    let name = |n: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if n == 1 { ".bak".to_owned() } else { format!(".bak{n}") });
+        PathBuf::from(name)
+    };
+    let copies = || (1..).map(name);
+    let is_same = |copy: &PathBuf| fs::read(copy).is_ok_and(|copy| copy == there);
+    let Some(copy) = copies().find(|copy| is_same(copy) || copy.symlink_metadata().is_err()) else { return Ok(None) };
+    if !is_same(&copy) {
+        fs::copy(path, &copy).or_exit(Exit::Refused, format!("no copy of {} can be kept", path.display()))?;
+    }
+    Ok(Some(copy))
+}
+
 /// A file of a certificate that is in `to`, and is another than in `from`.
 fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
     // The lists of authorities and of what they revoked are lost to nobody.
@@ -219,11 +304,10 @@ fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
 fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let owner = ids_of(SERVICE_USER, &passwd);
-    fs::DirBuilder::new().recursive(true).mode(0o750).create(to)?;
     // Only root puts files there; the services read them.
-    if let Some((_, group)) = owner {
-        chown(to, None, Some(group))?;
-    }
+    let group = owner.map(|(_, group)| group);
+    to.parent().map_or(Ok(()), |parent| make_directories(parent, 0o750, group))?;
+    make_directories(to, 0o750, group)?;
     for (name, mode) in [("ca.pem", 0o644), ("crl.pem", 0o644), ("cert.pem", 0o644), ("key.pem", 0o600)] {
         let text = match fs::read(from.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && name == "crl.pem" => continue,
@@ -258,6 +342,18 @@ fn quoted(text: impl AsRef<Path>) -> String {
 }
 
 impl ControllerArgs {
+    fn make(&mut self, out: &Output) -> anyhow::Result<()> {
+        let path = Path::new(doctor::CONTROLLER);
+        self.common.check_target(path)?;
+        if asking::can_ask() {
+            self.complete()?;
+        }
+        let text = self.text();
+        let parsed = Controller::parse(&text).map(drop).map_err(anyhow::Error::msg);
+        parsed.or_exit(Exit::Usage, "no controller would take this configuration")?;
+        self.common.write(&text, None, path, out)
+    }
+
     fn text(&self) -> String {
         let auto = if self.auto { "on" } else { "confirm" };
         let default = if self.common.directory().is_some() { "0.0.0.0:4600" } else { "127.0.0.1:4600" };
@@ -286,55 +382,49 @@ auto_links = "{auto}"
 }
 
 impl SwitchArgs {
-    /// With what is missing asked for, if somebody is there to answer.
-    fn completed(mut self) -> anyhow::Result<Self> {
-        let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
-        if self.name.is_none() {
-            if !is_asked {
-                return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
-            }
-            self.name = Some(ask_for("name of the switch", "s1", |name| {
-                not_of_services(name).map_or(Ok(name.to_owned()), Err)
-            })?);
-        }
+    fn make(&mut self, out: &Output) -> anyhow::Result<()> {
         if let Some(why) = self.name.as_deref().and_then(not_of_services) {
             return Err(Failure::new(Exit::Usage, why));
         }
-        if self.host.is_empty() && self.trunk.is_empty() {
-            let candidates = candidates(&machine::interfaces());
-            if !is_asked {
-                return Err(Failure::new(Exit::Usage, no_ports(&candidates)));
-            }
-            if self.controller.is_none() {
-                self.controller = Some(ask("URL of the controller", "http://127.0.0.1:4600")?);
-            }
-            for Interface { name, mtu, has_carrier, .. } in &candidates {
-                let cable = if *has_carrier { "a cable is in" } else { "no cable is in" };
-                let question = format!("{name} (MTU {mtu}, {cable}): host, trunk or no port");
-                let role = ask_for(&question, "no", |answer| match answer {
-                    "host" | "h" => Ok("host"),
-                    "trunk" | "t" => Ok("trunk"),
-                    "no" | "n" => Ok("no"),
-                    other => Err(format!("`{other}` is no answer: write host, trunk or no")),
-                })?;
-                match role {
-                    "host" => self.host.push(name.clone()),
-                    "trunk" => self.trunk.push(name.clone()),
-                    _ => {}
-                }
-            }
-            if self.host.is_empty() && self.trunk.is_empty() {
-                return Err(Failure::new(Exit::Usage, no_ports(&candidates)));
-            }
+        match &self.name {
+            Some(name) => self.common.check_target(&file_of_switch(name))?,
+            None if self.common.output.is_some() => self.common.check_target(Path::new(""))?,
+            None => self.common.check_place(Path::new(doctor::SWITCHES))?,
         }
-        Ok(self)
+        if asking::can_ask() {
+            self.complete()?;
+        }
+        self.check()?;
+        let text = self.text();
+        let parsed = Switch::parse(&text).map(drop).map_err(anyhow::Error::msg);
+        parsed.or_exit(Exit::Usage, "no switch would take this configuration")?;
+        let name = self.name.as_deref().unwrap_or_default();
+        self.common.write(&text, Some(name), &file_of_switch(name), out)
+    }
+
+    /// Whether all is said that has to be.
+    fn check(&self) -> anyhow::Result<()> {
+        let Some(name) = &self.name else {
+            return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
+        };
+        if self.host.is_empty() && self.trunk.is_empty() {
+            return Err(Failure::new(Exit::Usage, no_ports(&candidates(&machine::interfaces()))));
+        }
+        let takes_certificate = self.controller.as_deref().is_some_and(|url| url.contains("https:"));
+        if takes_certificate && self.common.directory().is_none() {
+            let why = format!(
+                "a controller at https:// takes a certificate, by TLS; give --certificate DIR, with the directory that `fibula pki issue switch {name}` makes"
+            );
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        Ok(())
     }
 
     fn text(&self) -> String {
         let name = self.name.as_deref().unwrap_or_default();
         let controller = quoted(self.controller.as_deref().unwrap_or("http://127.0.0.1:4600"));
         let state_dir = quoted(Path::new("/var/lib/fibula/switch").join(name));
-        let status = quoted(&self.status);
+        let status = quoted(self.status.clone().unwrap_or_else(|| free_status(&file_of_switch(name))));
         let learn = if self.learn { "accept" } else { "off" };
         let mut text = format!(
             r#"# A switch of fibula: man 5 switch.toml has every key.
@@ -385,31 +475,13 @@ fn not_of_services(name: &str) -> Option<String> {
     (!is_good).then(|| format!("`{name}` is no name for a service; use letters, digits and - _ ."))
 }
 
-/// Asks until there is an answer that `understand` takes.
-fn ask_for<T>(
-    question: &str,
-    default: &str,
-    mut understand: impl FnMut(&str) -> Result<T, String>,
-) -> anyhow::Result<T> {
-    loop {
-        match understand(&ask(question, default)?) {
-            Ok(answer) => return Ok(answer),
-            Err(why) => eprintln!("{why}"),
-        }
-    }
-}
-
-/// Asks on the terminal.
-fn ask(question: &str, default: &str) -> anyhow::Result<String> {
-    eprint!("{question} [{default}]: ");
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    let n_bytes = io::stdin().lock().read_line(&mut answer).context("the terminal cannot be read")?;
-    if n_bytes == 0 {
-        return Err(Failure::new(Exit::Interrupted, "nothing is written"));
-    }
-    let answer = answer.trim();
-    Ok(if answer.is_empty() { default.to_owned() } else { answer.to_owned() })
+/// The first port from 4602 on that no switch of this machine has for its status, but for the one with this file.
+fn free_status(own: &Path) -> String {
+    let others = doctor::switches().into_iter().filter(|path| path != own);
+    let taken = others.filter_map(|path| fs::read_to_string(path).ok());
+    let taken: String = taken.collect::<Vec<_>>().join("\n");
+    let is_free = |port: &u16| !['"', '\''].iter().any(|quote| taken.contains(&format!(":{port}{quote}")));
+    format!("127.0.0.1:{}", (4602..4700).find(is_free).unwrap_or(4602))
 }
 
 #[cfg(test)]
@@ -434,7 +506,7 @@ mod tests {
                 host: vec!["eth1".to_owned(), "eth2".to_owned()],
                 trunk: vec!["eth3".to_owned()],
                 learn: true,
-                status: "127.0.0.1:4603".to_owned(),
+                status: Some("127.0.0.1:4603".to_owned()),
                 common: common(tls),
             };
             args.controller = tls.map(|_| "https://10.0.0.1:4600".to_owned());

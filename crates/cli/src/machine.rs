@@ -26,6 +26,12 @@ fn effective(status: &str) -> u64 {
     line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// The name of this machine, up to its first dot.
+pub(crate) fn host_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().split('.').next()?.to_owned()).filter(|name| !name.is_empty())
+}
+
 /// The kernel's version, as (6, 1), and its whole name.
 pub(crate) fn kernel() -> ((u32, u32), String) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();

@@ -12,7 +12,9 @@ use std::process::{Command, Output, Stdio};
 netio::tests! {
     namespaces: [
         a_switch_is_configured_by_answers,
+        a_controller_is_configured_by_answers,
         a_certificate_that_is_there_is_replaced_by_force_alone,
+        what_is_written_is_for_the_service_whatever_the_umask,
         doctor_tells_daemons_that_are_stopped_failed_or_hung,
         doctor_tries_files_as_the_user_of_the_service,
         doctor_says_what_the_url_of_a_controller_leads_to,
@@ -63,8 +65,18 @@ fn a_file_that_is_there_is_replaced_by_force_alone() {
     let refused = fibula(&arguments);
     assert!(code(&refused) == 5 && String::from_utf8_lossy(&refused.stderr).contains("--force"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     assert_eq!(code(&fibula(&[&arguments[..], &["--force"]].concat())), 0);
-    assert!(std::fs::read_to_string(&path).unwrap().contains("max_names = 77"));
+    assert!(read("controller.toml").contains("max_names = 77"));
+    // What was there is kept, once.
+    assert_eq!(read("controller.toml.bak"), before);
+    let second = ["init", "controller", "--max-names", "78", "--force", "-j", "--output", text(&path)];
+    let made: Value =
+        serde_json::from_slice(fibula(&second).stdout.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    assert!(made["backup"].as_str().unwrap().ends_with("controller.toml.bak2"), "{made}");
+    assert!(read("controller.toml.bak2").contains("max_names = 77"));
+    assert_eq!(code(&fibula(&second)), 0);
+    assert!(!directory.path().join("controller.toml.bak3").exists(), "the same again is no loss");
 }
 
 fn a_certificate_that_is_there_is_replaced_by_force_alone() {
@@ -222,6 +234,29 @@ fn on_a_machine(script: &str) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+fn what_is_written_is_for_the_service_whatever_the_umask() {
+    on_a_machine(
+        r#"
+        rmdir /etc/fibula/switch /etc/fibula
+        "$fibula" pki --pki pki init > out
+        "$fibula" pki --pki pki issue switch s1 > out
+        umask 077
+        "$fibula" init controller > out
+        "$fibula" init switch --name s1 --host eth1 --controller https://127.0.0.1:4600 --certificate pki/switch/s1 > out
+        "$fibula" init switch --name s2 --host eth2 > out
+        test "$(stat -c %a /etc/fibula /etc/fibula/switch /etc/fibula/controller.toml /etc/fibula/switch/s1.toml | xargs)" = '755 755 644 644'
+        test "$(stat -c %a /etc/fibula/tls /etc/fibula/tls/s1 /etc/fibula/tls/s1/key.pem | xargs)" = '750 750 600'
+        # Each switch has a page of its own, also when its file is written anew.
+        grep -q '127.0.0.1:4602' /etc/fibula/switch/s1.toml
+        grep -q '127.0.0.1:4603' /etc/fibula/switch/s2.toml
+        "$fibula" init switch --name s1 --host eth3 --force > out
+        grep -q '127.0.0.1:4602' /etc/fibula/switch/s1.toml
+        ls /etc/fibula/switch | xargs > out
+        grep -qx 's1.toml s1.toml.bak s2.toml' out
+        "#,
+    );
 }
 
 fn doctor_tells_daemons_that_are_stopped_failed_or_hung() {
@@ -440,9 +475,10 @@ fn doctor_says_why_an_interface_can_be_no_port() {
     );
 }
 
-/// `fibula` with arguments at a terminal, on a machine with these pairs of Ethernet interfaces, with these answers to its questions:
+/// `fibula` with arguments at a terminal, on a machine with the name gate and these pairs of Ethernet interfaces, with its configuration in
+/// `home`, with these answers to its questions:
 /// its exit code, and all that the terminal showed.
-fn at_terminal(interfaces: &[[&str; 2]], arguments: &[&str], answers: &[(&str, &str)]) -> (i32, String) {
+fn at_terminal(home: &Path, interfaces: &[[&str; 2]], arguments: &[&str], answers: &[(&str, &str)]) -> (i32, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
@@ -451,10 +487,13 @@ fn at_terminal(interfaces: &[[&str; 2]], arguments: &[&str], answers: &[(&str, &
     let terminal = File::options().read(true).write(true).open(name).unwrap();
     let links: String =
         interfaces.iter().map(|[one, other]| format!("ip link add {one} type veth peer name {other}; ")).collect();
-    let script = format!("mount -t sysfs sysfs /sys; {links} exec \"$0\" \"$@\"");
+    let script = format!(
+        "mount -t sysfs sysfs /sys; mount -t tmpfs tmpfs /etc; ip link set lo up; echo gate.example.org > /proc/sys/kernel/hostname; {links} exec \"$0\" \"$@\""
+    );
     let mut child = Command::new("unshare")
-        .args(["--mount", "--net", "sh", "-ec", &script, env!("CARGO_BIN_EXE_fibula")])
+        .args(["--mount", "--net", "--uts", "sh", "-ec", &script, env!("CARGO_BIN_EXE_fibula")])
         .args(arguments)
+        .env("XDG_CONFIG_HOME", home)
         .stdin(terminal.try_clone().unwrap())
         .stdout(terminal.try_clone().unwrap())
         .stderr(terminal)
@@ -485,13 +524,16 @@ fn a_switch_is_configured_by_answers() {
     let path = directory.path().join("s1.toml");
     let arguments = ["init", "switch", "--output", text(&path)];
     let (code, shown) = at_terminal(
+        directory.path(),
         &[["eth1", "eth2"], ["eth3", "eth4"]],
         &arguments,
         &[
             // What is no answer is asked again; no answer is the default.
-            ("name of the switch [s1]", "../s7"),
-            ("name of the switch [s1]", "s7"),
-            ("URL of the controller [http://127.0.0.1:4600]", ""),
+            ("name of the switch [gate]", "../s7"),
+            ("name of the switch [gate]", ""),
+            ("[http://127.0.0.1:4600]", "10.0.0.1:4600"),
+            ("[http://127.0.0.1:4600]", "http://10.0.0.1:4600"),
+            ("[http://127.0.0.1:4600]", ""),
             ("eth1 (MTU 1500", "hosts"),
             ("eth1 (MTU 1500", "host"),
             ("eth2 (MTU 1500", "t"),
@@ -500,10 +542,12 @@ fn a_switch_is_configured_by_answers() {
         ],
     );
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("host, trunk or no"), "{shown}");
+    for why in ["no name for a service", "not a controller's URL", "is without TLS", "host, trunk or no"] {
+        assert!(shown.contains(why), "no {why}: {shown}");
+    }
     let written = std::fs::read_to_string(&path).unwrap();
     for line in [
-        "name = 's7'",
+        "name = 'gate'",
         "controller = 'http://127.0.0.1:4600'",
         "device = 'eth1'\nrole = \"host\"",
         "device = 'eth2'\nrole = \"trunk\"",
@@ -512,12 +556,63 @@ fn a_switch_is_configured_by_answers() {
     }
     assert!(!written.contains("eth3") && !written.contains("eth4"), "{written}");
 
-    // Who says no to all of them has no switch, and what was there stays.
+    // A file that is there is said before anything is asked.
+    let (code, shown) = at_terminal(directory.path(), &[["eth1", "eth2"]], &arguments, &[]);
+    assert!(code == 5 && shown.contains("--force replaces it and keeps a copy"), "{code}: {shown}");
+
+    // Who says no to all of them is asked again. Who ends it is told what was typed, and what was there stays.
     let (code, shown) = at_terminal(
+        directory.path(),
         &[["eth1", "eth2"]],
         &["init", "switch", "--force", "--output", text(&path)],
-        &[("name", "s8"), ("URL", ""), ("eth1", "no"), ("eth2", "")],
+        &[("name", "s8"), ("URL", ""), ("eth1", "no"), ("eth2", ""), ("eth1", "trunk"), ("eth2", "\u{4}")],
     );
-    assert!(code == 2 && shown.contains("a switch needs ports"), "{code}: {shown}");
+    assert!(code == 130 && shown.contains("a switch needs ports"), "{code}: {shown}");
+    let command = format!(
+        "fibula init switch --name s8 --controller http://127.0.0.1:4600 --trunk eth1 --output {} --force",
+        path.display()
+    );
+    assert!(shown.contains(&command), "no {command}: {shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+
+    // Without an interface there is nothing to ask.
+    let (code, shown) = at_terminal(directory.path(), &[], &["init", "switch", "--output", "/tmp/no-such.toml"], &[]);
+    assert!(code == 2 && shown.contains("no Ethernet interface"), "{code}: {shown}");
+}
+
+fn a_controller_is_configured_by_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("controller.toml");
+    let pki = directory.path().join("fibula/pki");
+    for arguments in
+        [&["init"][..], &["issue", "controller", "c1", "--address", "10.0.0.1"], &["issue", "switch", "s1"]]
+    {
+        assert_eq!(code(&fibula(&[&["pki", "--pki", text(&pki)], arguments].concat())), 0);
+    }
+    let (code, shown) = at_terminal(
+        directory.path(),
+        &[],
+        &["init", "controller", "--output", text(&path)],
+        &[
+            // It is nobody's address; and others reach the other one, which takes a certificate.
+            ("[127.0.0.1:4600]", "192.0.2.77:4600"),
+            ("[127.0.0.1:4600]", "0.0.0.0:4600"),
+            ("/fibula/pki/controller/c1]", "/no/such/directory"),
+            ("/fibula/pki/controller/c1]", text(&pki.join("switch/s1"))),
+            ("/fibula/pki/controller/c1]", ""),
+        ],
+    );
+    assert_eq!(code, 0, "{shown}");
+    for why in ["ip address", "cannot read the certificate", "and not of a controller"] {
+        assert!(shown.contains(why), "no {why}: {shown}");
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    for line in ["listen = \"0.0.0.0:4600\"", "dir = \"/etc/fibula/tls/c1\""] {
+        assert!(written.contains(line), "no {line} in {written}");
+    }
+    // By default nobody else reaches it, and nothing more is asked.
+    let path = directory.path().join("other.toml");
+    let (code, shown) =
+        at_terminal(directory.path(), &[], &["init", "controller", "--output", text(&path)], &[("4600]", "")]);
+    assert_eq!(code, 0, "{shown}");
 }

@@ -26,8 +26,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the package has configurations.
-const CONTROLLER: &str = "/etc/fibula/controller.toml";
-const SWITCHES: &str = "/etc/fibula/switch";
+pub(crate) const CONTROLLER: &str = "/etc/fibula/controller.toml";
+pub(crate) const SWITCHES: &str = "/etc/fibula/switch";
 
 /// Arguments of `fibula doctor`.
 #[derive(clap::Args)]
