@@ -46,9 +46,15 @@ enum Command {
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
     /// Write the configuration of a controller or of a switch, by flags or by asking
+    ///
+    /// Ends with exit code 0 when it is written, 2 if something is missing or wrong that nobody can be asked for, 4 if its directory is not
+    /// there, 5 if a file is there already or may not be written, and 130 if the answers end before the questions.
     #[command(subcommand)]
     Init(init::Verb),
     /// Look for what a controller or a switch lacks on this machine, and say what to do
+    ///
+    /// A line is ok if it was tried, a warning, bad if it keeps a daemon from its work, or untried, with the reason. Ends with exit code 0
+    /// if nothing is bad, 6 if something is, 4 if there is no configuration to look at, and 2 if it is called wrongly.
     Doctor(doctor::Args),
     /// The controller's store: check, back up, restore, repair; the controller is stopped
     #[command(subcommand)]

@@ -24,6 +24,7 @@ netio::tests! {
         a_file_that_is_there_is_replaced_by_force_alone,
         what_cannot_be_asked_has_to_be_said,
         doctor_says_what_is_bad_and_fails_for_it,
+        doctor_ends_as_its_help_says,
     ]
 }
 
@@ -194,6 +195,22 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
     std::fs::write(&path, "name = 's1'\nstate_dir = '/tmp/x'\n").unwrap();
     let (bad, findings) = doctor(&path);
     assert!(bad == 6 && finds(&findings, "bad", "configuration", "controller"), "{findings:#?}");
+}
+
+fn doctor_ends_as_its_help_says() {
+    let help = String::from_utf8(fibula(&["doctor", "--help"]).stdout).unwrap();
+    for words in ["0 if nothing is bad", "6 if something is", "4 if there is no configuration", "2 if it is called"] {
+        let help: Vec<&str> = help.split_whitespace().collect();
+        assert!(help.join(" ").contains(words), "no {words}: {help:?}");
+    }
+    let wrong = fibula(&["doctor", "--no-such"]);
+    assert!(code(&wrong) == 2 && wrong.stdout.is_empty(), "{wrong:?}");
+    // Rows are on standard output, and why it fails is not.
+    let (code, findings) = doctor(Path::new("/no/such.toml"));
+    assert!(code == 6 && finds(&findings, "bad", "configuration", "`fibula init` writes one"), "{findings:#?}");
+    let stderr = fibula(&["doctor", "-j", "--config", "/no/such.toml"]).stderr;
+    let error: Value = serde_json::from_slice(&stderr).unwrap();
+    assert!(error["exit"] == 6 && error["error"] == "1 finding is bad", "{error}");
 }
 
 /// The beginning of a script on a machine of its own, whose /etc, /run and network nobody else sees: in it, systemd seems to run, and says

@@ -189,7 +189,13 @@ fn others(path: &Path, paths: &[PathBuf], config: &Switch) -> Vec<(PathBuf, Swit
 
 /// Reads a configuration of either kind: that of a switch has a `state_dir`.
 fn read(path: &Path) -> Result<Configuration, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::NotFound => "`fibula init` writes one",
+            _ => "run this as root, or see to its permissions",
+        };
+        format!("cannot be read: {error}; {advice}")
+    })?;
     let is_of_switch = toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("state_dir"));
     let first_line = |error: String| error.trim().replace('\n', " ");
     if is_of_switch {
