@@ -338,7 +338,7 @@ impl Northbound for North {
     type WatchStream = StreamOf<v1::Event>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Answer<Self::WatchStream> {
-        self.events(request.into_inner(), None)
+        self.events(request.into_inner(), std::future::pending())
     }
 
     async fn accept_switches(&self, request: Request<v1::AcceptSwitchesRequest>) -> Answer<v1::Changed> {

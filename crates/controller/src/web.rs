@@ -38,7 +38,7 @@ use tonic::{Code, Request, Status};
 /// How old the answer about the network may be.
 const NETWORK_FOR: Duration = Duration::from_secs(1);
 
-/// How long a page gets events before it has to ask again: then it is looked again whether it may.
+/// How long a page gets events before it has to ask again.
 const EVENTS_FOR: Duration = Duration::from_secs(600);
 
 /// Bytes of a change.
@@ -413,12 +413,14 @@ struct EventsQuery {
 
 async fn events(
     State(web): State<Shown>,
+    Extension(peer): Extension<Peer>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refused> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let ask = v1::WatchRequest { after: last.unwrap_or(query.after), ..v1::WatchRequest::default() };
-    let stream = web.north()?.events(ask, Some(EVENTS_FOR))?.into_inner();
+    let until = async move { _ = tokio::time::timeout(EVENTS_FOR, peer.until_withdrawn()).await };
+    let stream = web.north()?.events(ask, until)?.into_inner();
     let events = stream.filter_map(Result::ok).map(|event| {
         let data = json!({
             "seq": event.sequence, "at_ms": event.at_ms, "kind": event.kind, "level": event.level,

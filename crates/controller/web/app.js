@@ -80,6 +80,8 @@ function strip() {
   load.update(total.map((each) => (each ? each.bytes_s : null)));
 }
 
+// A browser tells the user why a connection fails, and the page never.
+const UNKNOWN = location.protocol === "https:" ? " Or your certificate no longer lets you in: if you load the page again, the browser says which." : "";
 const PHASES = { first: "connecting", live: "live", lost: "connection lost", refused: "refused" };
 function phase() {
   say($("phase-text"), feed.phase === "live" && !feed.streaming ? "live, no events" : PHASES[feed.phase]);
@@ -92,8 +94,8 @@ function phase() {
 
 function banners() {
   const all = [];
-  if (feed.phase === "lost") all.push({ key: "lost", level: "bad", title: "Connection to the controller lost, trying again.", text: `${feed.reason}${feed.network ? ` What you see is ${span((Date.now() - feed.lost_ms) / 1000)} old.` : ""} Switches go on forwarding meanwhile.`, button: true });
-  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in.", text: `${feed.reason} The page asks again every 10 seconds.` });
+  if (feed.phase === "lost") all.push({ key: "lost", level: "bad", title: "Connection to the controller lost, trying again.", text: `${feed.reason}${feed.network ? ` What you see is ${span((Date.now() - feed.lost_ms) / 1000)} old.` : ""} Switches go on forwarding meanwhile.${UNKNOWN}`, button: true });
+  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in.", text: `${feed.reason}${/[.!?]$/.test(feed.reason) ? "" : "."} Nothing of the network is shown any more. The page asks again every 10 seconds; with another certificate, load it again.`, button: true });
   const network = feed.network;
   if (network?.follows) all.push({ key: "follows", level: "info", title: "This controller follows another one.", text: `${short(network.follows, 120)} leads: changes are made there.` });
   if (network?.drained) all.push({ key: "drained", level: "info", title: "This controller is drained.", text: "Switches are served by the others. fibula controller resume takes it back into service." });

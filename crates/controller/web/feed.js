@@ -79,8 +79,13 @@ let asked_at = -Infinity;
 let failures = 0;
 let last_up = null;
 
+/** Nothing stays of what is no longer to be seen. */
 function refused(error) {
   stream?.abort();
+  Object.assign(feed, { network: null, events: [], n_events: 0, total: [] });
+  feed.rates.clear();
+  feed.behind.clear();
+  last_id = null;
   phase("refused", error.message);
 }
 
@@ -125,6 +130,9 @@ async function poll() {
     failures += 1;
     if (error.unauthorised) {
       refused(error);
+      later(REFUSED_MS);
+    } else if (feed.phase === "refused") {
+      // Who is refused gets no connection any more, and no browser tells a page why: only an answer says that this is over.
       later(REFUSED_MS);
     } else {
       stream?.abort();

@@ -91,7 +91,8 @@ impl Gate {
         let Some(peer) = peer else { return Err(Status::internal("the connection has no peer")) };
         let Some(status) = refusal(peer, needs(path)) else { return Ok(()) };
         let (from, reason) = (peer.address(), status.message());
-        self.turn_away(&Attempt { turned: Turned::Role, peer: Some(peer), from, what: path, reason });
+        let turned = if peer.withdrawn().is_some() { Turned::Handshake } else { Turned::Role };
+        self.turn_away(&Attempt { turned, peer: Some(peer), from, what: path, reason });
         Err(status)
     }
 }

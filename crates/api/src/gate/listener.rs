@@ -4,7 +4,7 @@ use super::{Attempt, Gate, Peer, Turned, Who};
 use crate::address::{Address, Origin};
 use crate::limits::{self, Guarded, RequestLayer};
 use crate::socket::Socket;
-use crate::tls::{Connection, Tls, explain_client};
+use crate::tls::{Connection, Spoken, Tls, explain_client};
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
 use std::io;
@@ -30,7 +30,7 @@ pub(super) enum Wire {
     Local,
     Tls {
         tls: Arc<Tls>,
-        web: bool,
+        spoken: Spoken,
     },
 }
 
@@ -82,11 +82,11 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
                     return;
                 }
             }
-            Wire::Tls { tls, web } => {
+            Wire::Tls { tls, spoken } => {
                 let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-                let (tls, web, gate, ready) = (Arc::clone(tls), *web, gate.clone(), ready.clone());
+                let (tls, spoken, gate, ready) = (Arc::clone(tls), *spoken, gate.clone(), ready.clone());
                 tokio::spawn(async move {
-                    if let Some(connection) = shake_hands(&tls, stream, from, web, &gate).await {
+                    if let Some(connection) = shake_hands(&tls, stream, from, spoken, &gate).await {
                         drop(permit);
                         let _ = ready.send(connection).await;
                     }
@@ -100,10 +100,10 @@ async fn shake_hands(
     tls: &Tls,
     stream: Guarded<Socket>,
     from: Origin,
-    web: bool,
+    spoken: Spoken,
     gate: &Weak<Gate>,
 ) -> Option<Connection> {
-    let reason = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream, from, web)).await {
+    let reason = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream, from, spoken)).await {
         Ok(Ok(connection)) => return Some(connection),
         Ok(Err(error)) => explain_client(&error),
         Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),

@@ -17,11 +17,12 @@ use crate::identity::{Identity, Kind};
 use crate::limits::Guard;
 use crate::status::{MetricsText, plain};
 use crate::throttle::Throttle;
-use crate::tls::Tls;
+use crate::tls::{Spoken, Tls};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tokio::sync::watch;
 use tonic::Status;
 
 /// How often the log repeats that a listener is open to everybody.
@@ -60,13 +61,46 @@ impl Who {
 }
 
 /// The other end of a connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer(Arc<(Who, Origin)>);
+#[derive(Clone, Debug)]
+pub struct Peer(Arc<End>);
+
+#[derive(Debug)]
+struct End {
+    who: Who,
+    from: Origin,
+    /// Why its certificate is no longer valid.
+    withdrawn: watch::Sender<Option<String>>,
+}
+
+impl PartialEq for Peer {
+    /// The same one from the same place.
+    fn eq(&self, other: &Self) -> bool {
+        (self.who(), self.address()) == (other.who(), other.address())
+    }
+}
+
+impl Eq for Peer {}
 
 impl Peer {
     /// Who, and from where.
     pub fn new(who: Who, from: Origin) -> Self {
-        Self(Arc::new((who, from)))
+        Self(Arc::new(End { who, from, withdrawn: watch::Sender::new(None) }))
+    }
+
+    /// Its certificate is no longer valid: from now on it is refused everything.
+    pub(crate) fn withdraw(&self, reason: &str) {
+        self.0.withdrawn.send_replace(Some(reason.to_owned()));
+    }
+
+    /// Why its certificate is no longer valid; `None`: it is, or there is none.
+    pub fn withdrawn(&self) -> Option<String> {
+        self.0.withdrawn.borrow().clone()
+    }
+
+    /// Returns when its certificate is no longer valid: what it is told all the time ends then.
+    pub async fn until_withdrawn(&self) {
+        // The sender lives as long as this does.
+        let _ = self.0.withdrawn.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Who made a request.
@@ -78,12 +112,12 @@ impl Peer {
 
     /// Who it is.
     pub fn who(&self) -> &Who {
-        &self.0.0
+        &self.0.who
     }
 
     /// Where it connects from.
     pub fn address(&self) -> Origin {
-        self.0.1
+        self.0.from
     }
 
     /// The name in its certificate; `uid:NUMBER`, `loopback` or `anyone` without one.
@@ -213,19 +247,23 @@ impl Gate {
     /// When the address cannot be bound.
     pub async fn listen(self: &Arc<Self>, address: &Address, web: bool) -> std::io::Result<Listener> {
         let wire = match (&self.tls, address) {
-            (Some(tls), Address::Tcp(_)) => listener::Wire::Tls { tls: Arc::clone(tls), web },
+            (Some(tls), Address::Tcp(_)) => {
+                listener::Wire::Tls { tls: Arc::clone(tls), spoken: if web { Spoken::Web } else { Spoken::Grpc } }
+            }
             _ => self.plain_wire(address),
         };
         Listener::bind(address, wire, self).await
     }
 
-    /// A listener for pages that are read only. With certificates it asks for one, unless other machines cannot reach
-    /// the address, or `open`.
+    /// A listener for pages. With certificates it asks for one, unless other machines cannot reach the address, or `open`. One
+    /// whose certificate is withdrawn is told so for some seconds before the connection ends.
     /// # Errors
     /// When the address cannot be bound.
     pub async fn listen_for_pages(self: &Arc<Self>, address: &Address, open: bool) -> std::io::Result<Listener> {
         let wire = match &self.tls {
-            Some(tls) if !open && address.is_remote() => listener::Wire::Tls { tls: Arc::clone(tls), web: true },
+            Some(tls) if !open && address.is_remote() => {
+                listener::Wire::Tls { tls: Arc::clone(tls), spoken: Spoken::Pages }
+            }
             Some(_) if address.is_remote() => listener::Wire::Plain(Who::Anyone),
             _ => self.plain_wire(address),
         };
@@ -314,6 +352,12 @@ pub fn check_address(key: &str, address: &Address, has_tls: bool, insecure: bool
 
 /// What is refused to somebody, and what would help.
 fn refusal(peer: &Peer, needs: Needs) -> Option<Status> {
+    if let Some(reason) = peer.withdrawn() {
+        return Some(Status::permission_denied(format!(
+            "the certificate of {} is no longer valid: {reason}; `fibula pki issue` issues another one",
+            peer.title()
+        )));
+    }
     let (role, is_enough) = match (peer.who(), needs) {
         (Who::User { .. } | Who::Loopback | Who::Anyone, _) => return None,
         (Who::Unnamed { reason }, _) => {

@@ -1,6 +1,6 @@
 //! One connection, plain or with TLS, and the list of those that a reload may have to end.
 
-use super::{Foreign, Loaded, Tls, advice::advise};
+use super::{FAREWELL, Foreign, Loaded, Tls, advice::advise};
 use crate::address::Origin;
 use crate::clock::unix_seconds;
 use crate::gate::{Peer, Who};
@@ -19,7 +19,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, CertificateError};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tonic::transport::Uri;
 use tonic::transport::server::Connected;
@@ -31,6 +33,17 @@ const LINGER_BYTES: u64 = 64 << 10;
 
 /// The first byte of an alert of TLS, which is none of HTTP/2: its first frame is shorter than 2^20 bytes.
 const TLS_ALERT: u8 = 0x15;
+
+/// What is spoken at a listener with TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoken {
+    /// gRPC alone.
+    Grpc,
+    /// HTTP/1.1 as well.
+    Web,
+    /// The same, and whoever is withdrawn is told so.
+    Pages,
+}
 
 /// A connection with TLS that is open.
 pub(crate) struct Live {
@@ -49,7 +62,7 @@ impl Live {
             Some(name) => loaded.servers.verify_server_cert(first, rest, name, &[], now).map(drop),
             None => loaded.clients.verify_client_cert(first, rest, now).map(drop),
         };
-        checked.map_err(|error| error.to_string())
+        checked.map_err(|error| why_invalid(&error))
     }
 }
 
@@ -66,6 +79,7 @@ impl Tls {
                 Ok(()) => live.push(connection),
                 Err(reason) => {
                     tracing::warn!(peer = %connection.peer, reason, "the certificate is no longer valid; the connection ends");
+                    connection.peer.withdraw(&reason);
                     let _ = connection.end.send(());
                 }
             }
@@ -89,10 +103,10 @@ impl Tls {
         ended
     }
 
-    /// The server's side of a handshake. `web`: the peer may speak HTTP/1.1.
-    pub(crate) async fn accept(&self, stream: Guarded<Socket>, from: Origin, web: bool) -> io::Result<Connection> {
+    /// The server's side of a handshake.
+    pub(crate) async fn accept(&self, stream: Guarded<Socket>, from: Origin, spoken: Spoken) -> io::Result<Connection> {
         let loaded = self.current();
-        let config = if web { &loaded.web } else { &loaded.grpc };
+        let config = if spoken == Spoken::Grpc { &loaded.grpc } else { &loaded.web };
         let accepted = TlsAcceptor::from(Arc::clone(config)).accept(stream).into_fallible().await;
         let stream = match accepted {
             Ok(stream) => stream,
@@ -109,7 +123,8 @@ impl Tls {
         };
         let peer = Peer::new(who, from);
         let ended = self.enlist(&loaded, |end| Live { chain, server: None, peer: peer.clone(), end });
-        Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Ended::By(ended) })
+        let farewell = (spoken == Spoken::Pages).then_some(FAREWELL);
+        Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Ended::By(ended, farewell) })
     }
 
     /// Connects to a server whose certificate must be valid, name the host of `uri`, and be one of `kind`.
@@ -132,7 +147,7 @@ impl Tls {
         };
         let peer = Peer::new(Who::Certificate { identity, serial }, address.into());
         let ended = self.enlist(&loaded, |end| Live { chain, server: Some(name), peer: peer.clone(), end });
-        Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Ended::By(ended) }))
+        Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Ended::By(ended, None) }))
     }
 }
 
@@ -212,7 +227,9 @@ pub struct Connection {
 enum Ended {
     /// Nobody reads files again for it: it has none, or a command let go of them once it was connected.
     Never,
-    By(oneshot::Receiver<()>),
+    /// And how long it stays for those who ask why.
+    By(oneshot::Receiver<()>, Option<Duration>),
+    Soon(Pin<Box<Sleep>>),
     Already,
 }
 
@@ -232,18 +249,27 @@ impl Connection {
         &self.peer
     }
 
-    /// An error once the connection is ended by a reload.
+    /// An error once the connection is ended by a reload. Whoever only writes is to find out, too: a peer that sends the next
+    /// request early has the server read nothing until a stream has ended.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Ended::By(ended) = &mut self.ended {
+        if let Ended::By(ended, farewell) = &mut self.ended {
             match pin!(ended).poll(cx) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(())) => self.ended = Ended::Already,
+                Poll::Ready(Ok(())) => {
+                    let soon = |farewell| Ended::Soon(Box::pin(sleep_until(Instant::now() + farewell)));
+                    self.ended = farewell.map_or(Ended::Already, soon);
+                }
                 Poll::Ready(Err(_)) => self.ended = Ended::Never,
             }
         }
+        if let Ended::Soon(until) = &mut self.ended
+            && until.as_mut().poll(cx).is_ready()
+        {
+            self.ended = Ended::Already;
+        }
         match self.ended {
             Ended::Already => Err(io::Error::new(ErrorKind::ConnectionAborted, "the certificate is no longer valid")),
-            Ended::Never | Ended::By(_) => Ok(()),
+            Ended::Never | Ended::By(..) | Ended::Soon(_) => Ok(()),
         }
     }
 }
@@ -278,6 +304,17 @@ impl AsyncRead for Connection {
     }
 }
 
+/// Why a certificate is not valid, as one says it.
+fn why_invalid(error: &rustls::Error) -> String {
+    let rustls::Error::InvalidCertificate(why) = error else { return error.to_string() };
+    match why {
+        CertificateError::Revoked => "it is revoked".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
+        CertificateError::UnknownIssuer => "its authority is no longer trusted".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 /// The errors of TLS with advice: behind gRPC only their text is left.
 fn advised(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), advise(error.to_string()))
@@ -285,6 +322,7 @@ fn advised(error: io::Error) -> io::Error {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -298,6 +336,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),

@@ -6,7 +6,8 @@
 //! certificate names the address that it connected to.
 //!
 //! The files are read again when one of them changes, and used if a start would use them. Then, and once a minute, every open
-//! connection is checked against what is valid by now, and ended if its certificate no longer is.
+//! connection is checked against what is valid by now, and ended if its certificate no longer is. A browser cannot tell a page
+//! why a connection ended: so one of a listener for pages stays for [`FAREWELL`], in which every request is refused with the reason.
 
 mod advice;
 mod connection;
@@ -15,7 +16,7 @@ mod kit;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
-pub(crate) use connection::{connect_foreign, connect_plain, connect_unix, refusal};
+pub(crate) use connection::{Spoken, connect_foreign, connect_plain, connect_unix, refusal};
 #[cfg(feature = "kit")]
 pub use kit::certificate_of;
 
@@ -46,6 +47,8 @@ use tokio_rustls::rustls::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often open connections are checked even if no file changes: a certificate may have expired.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// How long a page can still ask why it is refused: it asks every 2 s.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// A certificate that expires within this is a reason for a warning, once a day.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);

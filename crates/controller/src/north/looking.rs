@@ -20,9 +20,6 @@ use tonic::{Response, Status};
 /// Names that are read at a time in search of those of a host: meanwhile the writer does nothing else.
 const SCAN_NAMES: usize = 20_000;
 
-/// As good as without an end.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-
 /// Events that may wait for one reader.
 const EVENTS_AHEAD: usize = 16;
 
@@ -164,8 +161,12 @@ impl North {
         Some(v1::Load { a_to_b, b_to_a })
     }
 
-    /// The events that are kept, and then others as they come: for so long, or until nobody reads them.
-    pub(crate) fn events(&self, request: v1::WatchRequest, lasting: Option<Duration>) -> Answer<StreamOf<v1::Event>> {
+    /// The events that are kept, and then others as they come: until then, or until nobody reads them.
+    pub(crate) fn events(
+        &self,
+        request: v1::WatchRequest,
+        until: impl Future<Output = ()> + Send + 'static,
+    ) -> Answer<StreamOf<v1::Event>> {
         let v1::WatchRequest { after, kinds, once } = request;
         if let Some(kind) = kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             let why = format!("there are no events of kind `{}`; there are {}", clip(kind), KINDS.join(", "));
@@ -173,8 +174,7 @@ impl North {
         }
         let (events, answers) = mpsc::channel(EVENTS_AHEAD);
         let shared = Arc::clone(&self.shared);
-        let end = tokio::time::Instant::now() + lasting.unwrap_or(FOR_EVER);
-        tokio::spawn(async move {
+        let tell = async move {
             let (mut after, mut news) = (after, shared.events.subscribe());
             loop {
                 news.mark_unchanged();
@@ -195,8 +195,13 @@ impl North {
                 tokio::select! {
                     changed = news.changed() => if changed.is_err() { return },
                     () = events.closed() => return,
-                    () = tokio::time::sleep_until(end) => return,
                 }
+            }
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = until => {}
+                () = tell => {}
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))

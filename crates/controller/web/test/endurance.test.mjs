@@ -49,18 +49,30 @@ test("a stream that breaks goes on where it was", async () => {
 
 test("a certificate that was revoked is said, and the page asks seldom from then on", async () => {
   await withMock({}, async (mock, url) => {
-    await withPage(url, { expect: /status of 403/ }, async (page) => {
+    await withPage(url, { expect: /status of 403|ERR_CONNECTION_REFUSED/ }, async (page) => {
       let asked = 0;
       page.on("request", (request) => { if (request.url().includes("/ui/")) asked += 1; });
       mock.refusing = 403;
       await page.waitForSelector("html[data-phase=refused]");
       assert.match(await page.locator(".banner").innerText(), /certificate no longer[\s\S]*revoked/);
       await picture(page, "refused");
+      const shown = () => page.evaluate(() => ["#main", "#strip", "#query"].filter((each) => document.querySelector(each).checkVisibility()));
+      assert.deepEqual(await shown(), [], "what may no longer be seen");
       asked = 0;
       await page.waitForTimeout(5000); // the time in which it must not ask
       assert.ok(asked <= 1, `${asked} questions in 5 s`);
+      // Who is refused gets no connection any more: that is no reason to say that the controller is away.
+      await mock.leave();
+      await page.getByRole("button", { name: "Try now" }).click();
+      await page.waitForFunction(() => performance.getEntriesByType("resource").filter((each) => each.name.endsWith("/ui/network")).at(-1).responseStatus === 0);
+      assert.equal(await page.evaluate(() => document.documentElement.dataset.phase), "refused");
+      assert.deepEqual(await shown(), []);
       mock.refusing = 0;
-      await page.waitForSelector("html[data-phase=live]", { timeout: 15_000 });
+      await mock.comeBack();
+      await page.getByRole("button", { name: "Try now" }).click();
+      await page.waitForSelector("html[data-phase=live]");
+      await page.waitForSelector(".graph .switch");
+      assert.deepEqual(await shown(), ["#main", "#strip", "#query"]);
     });
   });
 });

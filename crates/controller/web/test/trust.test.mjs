@@ -109,9 +109,15 @@ test("a role that is withdrawn while the page is open is said, and nothing is ch
     await page.waitForSelector("html[data-phase=live]");
     fibula("pki", "revoke", "operator", "will");
     copyFileSync(own("pki", "crl.pem"), own("pki", "controller", "c1", "crl.pem"));
-    await page.waitForFunction(() => document.documentElement.dataset.phase !== "live", null, { timeout: 20_000 });
-    await page.waitForSelector(".banner");
+    await page.waitForSelector("html[data-phase=refused]", { timeout: 10_000 });
+    assert.match(await page.locator(".banner").innerText(), /certificate no longer lets you in[\s\S]*operator will \(writer\)[\s\S]*revoked/);
+    assert.ok(!(await page.locator("#main").isVisible()), "what it may no longer see");
     await picture(page, "withdrawn");
+    // The connection is closed soon after, and the page goes on saying why.
+    await page.waitForFunction(async () => {
+      try { await fetch("/ui/network", { cache: "no-store" }); return false; } catch { return true; }
+    }, null, { timeout: 20_000, polling: 500 });
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.phase), "refused");
     const outcome = await page.evaluate(async () => {
       try {
         return (await fetch("/ui/act", { method: "POST", headers: { "content-type": "application/json", "x-fibula": "1" }, body: JSON.stringify({ do: "link.drain", end: { switch: "s1", port: 1 } }) })).status;
