@@ -44,6 +44,41 @@ fn every_metric_of_alerts_and_dashboard_exists() {
     }
 }
 
+/// What promtool says of the tests of the alerts in a directory, and whether it is content; none where there is none.
+fn promtool(directory: &Path) -> Option<(bool, String)> {
+    let tests = ["test", "rules", "fibula_test.yml"];
+    let output = Command::new("promtool").args(tests).current_dir(directory).output().ok()?;
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Some((output.status.success(), said.concat()))
+}
+
+#[test]
+fn alerts_fire_when_they_should() {
+    let alerts = root().join("contrib/prometheus");
+    let Some((is_content, said)) = promtool(&alerts) else {
+        eprintln!("there is no promtool here (package prometheus): the alerts are not tested");
+        return;
+    };
+    assert!(is_content, "{said}");
+
+    // What it would say of alerts that forget that each of several controllers serves a part of the switches.
+    let directory = tempfile::tempdir().unwrap();
+    let rules = std::fs::read_to_string(alerts.join("fibula.yml")).unwrap();
+    std::fs::copy(alerts.join("fibula_test.yml"), directory.path().join("fibula_test.yml")).unwrap();
+    for (right, wrong) in [
+        (
+            "expr: max by (switch) (fibula_switch_connected{switch!=\"\"})",
+            "expr: fibula_switch_connected{switch!=\"\"}",
+        ),
+        ("expr: fibula_switch_connected{switch=\"\"} == 0", "expr: fibula_switch_connected == 0"),
+    ] {
+        assert!(rules.contains(right), "{right}");
+        std::fs::write(directory.path().join("fibula.yml"), rules.replace(right, wrong)).unwrap();
+        let (is_content, said) = promtool(directory.path()).unwrap();
+        assert!(!is_content, "{wrong}: {said}");
+    }
+}
+
 #[test]
 fn the_dashboard_is_whole() {
     let text = std::fs::read_to_string(root().join("contrib/grafana/fibula.json")).unwrap();

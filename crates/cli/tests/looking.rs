@@ -116,6 +116,53 @@ impl Network {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_is_away_is_counted_as_away_and_falls_behind() {
+    let mut network = Network::new(1).await;
+    for name in ["s2", "s3"] {
+        network.done(&["switch", "add", name]);
+    }
+    let attach = |url: String| {
+        let shared = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let about: Arc<dyn agent::About> = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        tokio::spawn(agent::run("s2".to_owned(), url, None, shared, about))
+    };
+    let s2 = attach(network.site.url.clone());
+    let client = network.client.clone();
+    eventually("both in step", async || in_step(&client).await == 2).await;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", network.pages);
+    // Connected, in step, versions that it lacks, seconds since it was in step.
+    let all = |network: &Network, switch: &str| {
+        let (_, _, text) = network.ask(&request);
+        ["connected", "in_step", "waiting_messages", "behind_seconds"].map(|metric| {
+            let start = format!("fibula_switch_{metric}{{switch=\"{switch}\"}} ");
+            let samples: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+            assert_eq!(samples.len(), 1, "{start}: {text}");
+            samples[0].parse::<u64>().unwrap()
+        })
+    };
+    assert_eq!((all(&network, "s1"), all(&network, "s2")), ([1, 1, 0, 0], [1, 1, 0, 0]));
+    assert_eq!(all(&network, "s3")[..2], [0, 0], "it was never here");
+
+    s2.abort();
+    eventually("s2 is away", async || all(&network, "s2")[0] == 0).await;
+    let [_, in_step_now, lacks, _] = all(&network, "s2");
+    assert_eq!(in_step_now, 0);
+    for i in 1..=3 {
+        let names = vec![record(i, "h1")];
+        network.client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    }
+    assert!(all(&network, "s2")[2] >= lacks + 3, "three transactions after {lacks}: {:?}", all(&network, "s2"));
+    eventually("the time goes on", async || all(&network, "s2")[3] >= 2).await;
+    eventually("s1 follows", async || all(&network, "s1") == [1, 1, 0, 0]).await;
+
+    let _s2 = attach(network.site.url.clone());
+    eventually("s2 is back", async || all(&network, "s2") == [1, 1, 0, 0]).await;
+    network.done(&["switch", "del", "s3"]);
+    let (_, _, text) = network.ask(&request);
+    assert!(!text.contains("switch=\"s3\""), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_happens_is_told_to_commands_and_pages_and_numbers_go_on() {
     let mut network = Network::new(3).await;
     let events = network.events();

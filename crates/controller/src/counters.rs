@@ -32,7 +32,7 @@ struct Last {
     rates: Option<Rates>,
     /// A message whose acknowledgement is waited for, and when it was sent: one at a time.
     asked: Option<(u64, Instant)>,
-    /// When the switch was last found in step, or attached.
+    /// When the switch was last found in step, or became known.
     in_step_at: Option<Instant>,
 }
 
@@ -137,7 +137,12 @@ impl Said {
         Some(now.saturating_duration_since(at))
     }
 
-    /// How long the switch has not been in step, as far as it was looked: since it was found in step, or attached.
+    /// The switch was here before, and was last found in step at that time.
+    pub(crate) fn set_in_step_at(&self, at: Instant) {
+        self.lock().in_step_at = Some(at);
+    }
+
+    /// How long the switch has not been in step, as far as it was looked: since it was found in step, or became known.
     pub(crate) fn behind(&self, is_in_step: bool, now: Instant) -> Duration {
         let mut last = self.lock();
         if is_in_step {

@@ -12,6 +12,7 @@
 //! Limits: one controller at a time commits to a store (the lock of its file, or a lease in etcd); the RIB is in memory.
 
 mod audit;
+mod away;
 mod backup;
 pub mod change;
 pub mod config;

@@ -1,5 +1,6 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
+use crate::away::{Absent, Away};
 use crate::change::Refusal;
 use crate::events::{Events, Level};
 use crate::groups;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) newcomers: Newcomers,
     /// Switches that say the same name.
     pub(crate) twins: Twins,
+    /// Switches that are not connected.
+    pub(crate) away: Away,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -141,6 +144,7 @@ impl Shared {
             draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
             twins: Twins::default(),
+            away: Away::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),
@@ -232,11 +236,30 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a session; ends an earlier one of the same switch.
+    /// Adds a session; ends an earlier one of the same switch. It has been behind for as long as the switch has.
     pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
-        if let Some((_, before)) = self.lock().insert(session.node(), (name.to_owned(), Arc::clone(session))) {
+        let before = self.lock().insert(session.node(), (name.to_owned(), Arc::clone(session)));
+        if let Some((name, before)) = before {
+            self.leave(name, &before);
             before.end();
         }
+        if let Some(at) = self.away.in_step_at(session.node()) {
+            session.said().set_in_step_at(at);
+        }
+    }
+
+    /// What is told of a switch whose session ends.
+    fn leave(&self, name: String, session: &Arc<Session>) {
+        let was_in_step = !session.is_parked()
+            && session.serves_all_made()
+            && self.made.load(Acquire) >= self.committed.load(Acquire);
+        let last = state_of(name, session, was_in_step, 0);
+        self.away.leave(&last, self.transactions.load(Relaxed), api::seam::now());
+    }
+
+    /// The switches that are known and not among `connected`.
+    pub(crate) fn absent(&self, connected: &[Connected]) -> Vec<Absent> {
+        self.away.absent(connected, self.transactions.load(Relaxed), api::seam::now())
     }
 
     /// Removes a session, unless another has replaced it.
@@ -244,8 +267,10 @@ impl Shared {
         let mut sessions = self.lock();
         let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session))
             || mistaken(Mistake::DetachRemovesNewer);
-        if is_current {
-            sessions.remove(&session.node());
+        let removed = if is_current { sessions.remove(&session.node()) } else { None };
+        drop(sessions);
+        if let Some((name, session)) = removed {
+            self.leave(name, &session);
         }
         is_current
     }
@@ -284,22 +309,28 @@ impl Shared {
         let all_made = self.made.load(Acquire) >= committed || mistaken(Mistake::StatusIgnoresMaking);
         let state = |(name, session, told): (String, Arc<Session>, bool)| {
             let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
-            let (sent_messages, acked_messages, sent_bytes) = session.progress();
-            let cannot_follow = session.stuck();
-            let in_step = in_step && cannot_follow.is_none();
-            let behind = session.said().behind(in_step, api::seam::now());
-            Connected {
-                node: session.node(),
-                name,
-                sent_messages,
-                acked_messages,
-                sent_bytes,
-                in_step,
-                cannot_follow,
-                behind,
-                sharing: sharing.get(&session.node()).map_or(0, |n| *n as u64),
-            }
+            let sharing = sharing.get(&session.node()).map_or(0, |n| *n as u64);
+            state_of(name, &session, in_step, sharing)
         };
         sessions.into_iter().map(state).collect()
+    }
+}
+
+/// What is told of a switch with a session; `in_step`: as far as it can follow at all.
+fn state_of(name: String, session: &Session, in_step: bool, sharing: u64) -> Connected {
+    let (sent_messages, acked_messages, sent_bytes) = session.progress();
+    let cannot_follow = session.stuck();
+    let in_step = in_step && cannot_follow.is_none();
+    let behind = session.said().behind(in_step, api::seam::now());
+    Connected {
+        node: session.node(),
+        name,
+        sent_messages,
+        acked_messages,
+        sent_bytes,
+        in_step,
+        cannot_follow,
+        behind,
+        sharing,
     }
 }

@@ -1,5 +1,6 @@
 //! The controller's `/metrics` and `/status`.
 
+use crate::away::Absent;
 use crate::learning::Counts;
 use crate::shared::{Connected, Shared};
 use crate::telemetry::Telemetry;
@@ -66,8 +67,14 @@ impl StatusSource for Page {
         let shared = &self.shared;
         let read = |value: &AtomicU64| plain(value.load(Relaxed));
         let connected = shared.connected();
+        let absent = shared.absent(&connected);
         let each = |value: fn(&Connected) -> u64| -> Vec<(String, u64)> {
             connected.iter().map(|c| (format!("switch=\"{}\"", c.name), value(c))).collect()
+        };
+        // Of every switch, so that one that goes away is seen to be away, and not missing.
+        let all = |here: fn(&Connected) -> u64, away: fn(&Absent) -> u64| -> Vec<(String, u64)> {
+            let away = absent.iter().map(|a| (format!("switch=\"{}\"", a.name), away(a)));
+            each(here).into_iter().chain(away).collect()
         };
         let mut text = MetricsText::default();
         let follows = u64::from(shared.leader().is_some());
@@ -110,18 +117,19 @@ impl StatusSource for Page {
         text.counter("fibula_changes_too_fast_total", "Changes refused by the rates of a tenant.", too_fast);
         let delayed = read(&shared.reports_delayed);
         text.counter("fibula_reports_delayed_total", "Reports of switches that had to wait for their turn.", delayed);
-        text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
+        let is_here = "1: the switch is connected to this controller.";
+        text.gauge("fibula_switch_connected", is_here, all(|_| 1, |_| 0));
+        let is_in_step = "1: has everything that is committed; 0 also of one that is not connected here.";
+        text.gauge("fibula_switch_in_step", is_in_step, all(|c| c.in_step.into(), |_| 0));
         let cannot = "1: cannot hold what it should, and serves what it has.";
         text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));
         let behind =
-            "Seconds since the switch was found in step, or attached, as far as it was looked; 0: it is in step.";
-        text.gauge("fibula_switch_behind_seconds", behind, each(|c| c.behind.as_secs()));
-        let waiting = "Messages that the switch has not acknowledged yet: how many versions it is behind.";
-        text.gauge(
-            "fibula_switch_waiting_messages",
-            waiting,
-            each(|c| c.sent_messages.saturating_sub(c.acked_messages)),
-        );
+            "Seconds since the switch was found in step, or became known, as far as it was looked; 0: it is in step.";
+        text.gauge("fibula_switch_behind_seconds", behind, all(|c| c.behind.as_secs(), |a| a.behind.as_secs()));
+        let waiting = "Messages that the switch has not acknowledged yet: how many versions it is behind. Of one that is not \
+                       connected here, those at its end, and the transactions since.";
+        let unacknowledged = |c: &Connected| c.sent_messages.saturating_sub(c.acked_messages);
+        text.gauge("fibula_switch_waiting_messages", waiting, all(unacknowledged, |a| a.lacks));
         let sharing = "Destinations without a value of their own in its FIB (port mode): they heal and spread less.";
         text.gauge("fibula_switch_sharing_destinations", sharing, each(|c| c.sharing));
         let times = "From a message to a switch to its acknowledgement, for one message of each switch at a time.";

@@ -683,6 +683,7 @@ impl Writer {
         let sizes = &self.shared.sizes;
         sizes.names.store(network.rib().len() as u64, Relaxed);
         sizes.switches.store(network.topology().nodes().count() as u64, Relaxed);
+        self.shared.away.set_known(network.topology(), self.shared.transactions.load(Relaxed), now());
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
         sizes.learnt.store(hosts.learnt.len() as u64, Relaxed);

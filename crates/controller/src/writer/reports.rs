@@ -297,8 +297,10 @@ impl Writer {
 
     pub(super) fn detach(&mut self, session: &Arc<Session>) {
         session.end();
+        // Before its answer is given up: that it waited for one says that it was not in step.
+        let is_current = self.shared.remove_session(session);
         self.give_up(session);
-        if self.shared.remove_session(session) {
+        if is_current {
             self.parked.remove(&session.node());
             self.unanswered.retain(|(waiting, _)| !Arc::ptr_eq(waiting, session));
             self.state.network.detach(session.node());
