@@ -2,15 +2,16 @@
 
 use command::output::{Exit, Failure};
 use rustix::fs::{AtFlags, CWD, linkat};
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// A new file that replaces the old one only when it is complete. Until then it has no name where the file system
 /// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever interrupts writing, the old
-/// file stays. Links are followed. If the path is a device or a pipe, it is written in place.
+/// file stays. Links are followed, also where they lead to no file yet. A device, a pipe and our own output (`/dev/stdout`) are
+/// written in place. A file that is replaced keeps its permissions and its owner, where the owner can be kept.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: File,
@@ -45,15 +46,16 @@ impl AtomicFile {
     /// [`Exit::NotFound`] if the directory does not exist, [`Exit::Refused`] if it may not be written.
     pub(crate) fn create(path: &Path, mode: u32) -> anyhow::Result<AtomicFile> {
         let cannot = |error| cannot_write(path, &error);
-        let (path, is_plain) = match std::fs::metadata(path) {
-            Ok(data) if data.is_file() => (std::fs::canonicalize(path).map_err(cannot)?, true),
-            Ok(data) => (path.to_owned(), data.is_dir()),
-            Err(_) => (path.to_owned(), true),
-        };
-        if !is_plain {
-            let file = File::options().write(true).open(&path).map_err(cannot)?;
-            return Ok(AtomicFile { file, temporary: path.clone(), path, state: State::InPlace });
+        let in_place =
+            |file| AtomicFile { file, temporary: path.to_owned(), path: path.to_owned(), state: State::InPlace };
+        if let Some(open) = own_output(path) {
+            return open.map(in_place).map_err(cannot);
         }
+        let before = std::fs::metadata(path).ok();
+        if before.as_ref().is_some_and(|data| !data.is_file() && !data.is_dir()) {
+            return File::options().write(true).open(path).map(in_place).map_err(cannot);
+        }
+        let path = end_of_links(path);
         let name = path.file_name().filter(|_| !path.is_dir());
         let name = name.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is no file name", path.display())))?;
         let mut temporary = name.to_os_string();
@@ -68,7 +70,11 @@ impl AtomicFile {
                 (named.map_err(cannot)?, State::Named)
             }
         };
-        Ok(AtomicFile { file, path, temporary, state })
+        let file = AtomicFile { file, path, temporary, state };
+        if let Some(before) = before {
+            keep(&file.file, &before).map_err(|error| cannot_write(&file.path, &error))?;
+        }
+        Ok(file)
     }
 
     /// Moves the file into place once it is on disk.
@@ -110,6 +116,43 @@ impl Drop for AtomicFile {
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// What this process writes to already, if the path says so. The file behind it is not to be replaced: whoever reads it has the
+/// old one.
+fn own_output(path: &Path) -> Option<io::Result<File>> {
+    let is = |number: u32, name: &str| {
+        let names = [format!("/dev/{name}"), format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")];
+        names.iter().any(|name| path == Path::new(name))
+    };
+    let output = match () {
+        () if is(1, "stdout") => io::stdout().as_fd().try_clone_to_owned(),
+        () if is(2, "stderr") => io::stderr().as_fd().try_clone_to_owned(),
+        () => return None,
+    };
+    Some(output.map(File::from))
+}
+
+/// Where a path leads, whether or not there is a file.
+fn end_of_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.with_file_name(to);
+    }
+    path
+}
+
+/// Gives a new file the owner and the permissions of the one that it replaces. What another owner or group might do, this one is
+/// not to do: without the owner the permissions stay as they are.
+fn keep(file: &File, before: &Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    let is_other = (now.uid(), now.gid()) != (before.uid(), before.gid());
+    if is_other && fchown(file, Some(before.uid()), Some(before.gid())).is_err() {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(before.mode() & 0o777))
 }
 
 /// Refuses to write what is built over the list that it is built from.

@@ -4,6 +4,7 @@ mod offline;
 
 use offline::{Dir, fibula};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 fn ok(arguments: &[&str], stdin: &str) -> String {
@@ -107,6 +108,36 @@ fn list_is_not_overwritten_by_its_own_fib_and_a_device_stays_one() {
     ok(&["build", &list, "--out", &null], "");
     assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
     assert_eq!(dir.count(), 4, "nothing is left beside them");
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions_and_a_link_that_leads_nowhere_gets_a_file() {
+    let dir = Dir::new();
+    let list = dir.file("list.csv", "02:00:00:00:00:01,1\n");
+    let (link, fib) = (dir.path("link"), dir.path("later.fib"));
+    std::os::unix::fs::symlink("later.fib", &link).unwrap();
+    let mode = || fs::metadata(&fib).unwrap().permissions().mode() & 0o777;
+    for expected in [0o600, 0o640] {
+        ok(&["build", &list, "--out", &link], "");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !fs::symlink_metadata(&fib).unwrap().is_symlink());
+        assert_eq!(mode(), expected);
+        fs::set_permissions(&fib, fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    assert_eq!(dir.count(), 3, "nothing is left beside them");
+
+    // Our own output goes on where it is, if it is a file as well.
+    let log = dir.file("log", "before\n");
+    let inode = fs::metadata(&log).unwrap().ino();
+    let output = fs::File::options().append(true).open(&log).unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_fibula"))
+        .args(["fib", "build", &list, "--out", "/dev/stdout"])
+        .stdout(output)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let (said, built) = (fs::read(&log).unwrap(), fs::read(&fib).unwrap());
+    assert!(said.starts_with(b"before\n") && said[7..].starts_with(&built[..8]), "{said:?}");
+    assert_eq!(fs::metadata(&log).unwrap().ino(), inode);
 }
 
 #[test]
