@@ -1,5 +1,5 @@
 // The page: its views by the part of the address behind #, the figures on top, and what is said when the controller is away.
-import { announce, networkView } from "./attention.js";
+import { announce, concerns, networkView } from "./attention.js";
 import { h, put, say, sync } from "./dom.js";
 import { eventsView } from "./events.js";
 import { begin, feed, linkState, on, retry, switchState } from "./feed.js";
@@ -47,10 +47,18 @@ function go(first = false) {
       if (heading) { put(heading, "tabindex", "-1"); heading.focus({ preventScroll: true }); }
     }
   }
-  document.title = `${view.title} – fibula`;
+  title();
   if (name !== "name" && document.activeElement !== $("query")) $("query").value = name === "names" ? (params.q ?? "") : "";
   const parent = PARENTS[name] ?? name;
   for (const link of $("nav").children) put(link, "aria-current", link.getAttribute("href") === `#/${parent}` ? (parent === name ? "page" : "true") : null);
+}
+
+/** Of a page among others one sees the title alone. */
+function title() {
+  const state = { lost: "(connection lost) ", refused: "(refused) " }[feed.phase];
+  const urgent = feed.network ? concerns(feed.network, feed.behind, Date.now()).filter((each) => each.level !== "info").length : 0;
+  const text = `${state ?? (urgent > 0 ? `(${count(urgent)}) ` : "")}${view.title} – fibula`;
+  if (document.title !== text) document.title = text;
 }
 
 function figure(term) {
@@ -89,6 +97,7 @@ function phase() {
   put($("phase"), "title", feed.network?.who ? `as ${short(feed.network.who, 60)}` : null);
   put(document.documentElement, "data-phase", feed.phase);
   banners();
+  title();
   view?.phase?.();
 }
 
@@ -126,6 +135,7 @@ on("phase", phase);
 on("events", (fresh) => view?.events?.(fresh));
 on("network", () => {
   strip();
+  title();
   banners();
   if (!view?.full) graph.update();
   view?.update();

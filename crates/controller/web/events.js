@@ -1,7 +1,7 @@
 // What happened, newest first: at most the last 1,000 events, by kind, and a pause that keeps the list still while one reads.
 import { h, put, say, sync } from "./dom.js";
 import { MAX_EVENTS, feed } from "./feed.js";
-import { clock, count, exactly, plural, time } from "./units.js";
+import { clock, count, exactly, plural, time, zone } from "./units.js";
 
 const KINDS = [["link", "Links"], ["switch", "Switches"], ["host", "Hosts"], ["names", "Names"], ["controller", "Controller"]];
 const SIGNS = { bad: "✕", warning: "!", info: "·", good: "✓" };
@@ -35,7 +35,7 @@ export function eventsView(panel, params) {
     });
     return h("label", null, box, text);
   }));
-  panel.append(h("section", null, h("div", { class: "head" }, h("h1", null, "Events"), tally, pause), filters, more, none, list));
+  panel.append(h("section", null, h("div", { class: "head" }, h("h1", null, "Events"), tally, pause), filters, h("p", { class: "note" }, `Times are in the zone of this browser: ${zone()}.`), more, none, list));
 
   pause.addEventListener("click", () => {
     frozen = frozen ? null : { events: feed.events, at: feed.n_events };

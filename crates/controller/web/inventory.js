@@ -1,5 +1,5 @@
 // All switches and links as tables: the drawing in words, and quicker than it where there are hundreds.
-import { h, linkTo, put, say, sync, table, wide } from "./dom.js";
+import { h, linkTo, put, route, say, sync, table, wide } from "./dom.js";
 import { endOf, feed, keyOf, linkState, LINK_WORDS, switchState, SWITCH_WORDS } from "./feed.js";
 import { bits, bytes, count, rate, short } from "./units.js";
 import { chip, LEVELS, SIGN } from "./switch.js";
@@ -24,12 +24,17 @@ export function inventoryView(panel, params) {
   const links = part("Links", [["State"], ["From"], ["To"], ["There", "num"], ["Back", "num"], ["Cost", "num aside"], ["Weight", "num aside"]]);
   panel.append(h("div", { class: "head bar" }, h("h1", null, "Switches and links"), h("label", { class: "hidden", for: "filter" }, "Filter by name"), filter, h("label", { for: "only" }, only, "only what is not in order")), switches.node, links.node);
   for (const [key, each] of [["switches", switches], ["links", links]]) each.more.addEventListener("click", () => { most = { ...most, [key]: most[key] + 500 }; draw(); });
-  filter.addEventListener("input", () => draw());
-  only.addEventListener("change", () => draw());
+  // In the address, so that one who looks at a switch and comes back finds what he had chosen.
+  const choose = () => {
+    history.replaceState(null, "", route("inventory", { filter: filter.value, only: only.checked ? "attention" : "" }));
+    draw();
+  };
+  filter.addEventListener("input", choose);
+  only.addEventListener("change", choose);
 
   function fillRows({ body, tally, more }, all, limit, keyFor, classes, write) {
     const shown = all.slice(0, limit);
-    say(tally, shown.length < all.length ? `${count(shown.length)} of ${count(all.length)}` : count(all.length));
+    say(tally, shown.length < all.length ? `the first ${count(shown.length)} of ${count(all.length)}` : all.length === 0 && (filter.value || only.checked) ? "none of these" : count(all.length));
     more.hidden = shown.length === all.length;
     sync(body, shown, keyFor, () => { const cells = classes.map((cls) => h("td", { class: cls })); return { node: h("tr", null, cells), cells, key: "" }; }, write);
   }

@@ -42,7 +42,8 @@ export function namesView(panel, params) {
   function draw(names, more, took_ms) {
     const took = Number.isFinite(took_ms) ? `, in ${took_ms < 0.1 ? "under 0.1" : took_ms < 10 ? took_ms.toFixed(1) : Math.round(took_ms)} ms` : "";
     const what = shown.host !== undefined ? `at host ${short(shown.host, 60)}` : shown.q ? `that ${names.length === 1 && !more ? "begins" : "begin"} with ${short(shown.q, 60)}` : "in order";
-    say(status, names.length === 0 ? `No names ${what}.` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
+    if (shown.host === undefined && shown.q) say(title, names.length === 0 ? "No name found" : "Names found");
+    say(status, names.length === 0 ? `No names ${what}.${shown.q ? " A search goes by how a name begins; hosts and addresses that are no names are not searched." : ""}` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
     box.hidden = names.length === 0;
     sync(body, names, (each) => JSON.stringify([each.name, each.tenant]), (each) => {
       const host = h("td"); const at = h("td"); const ip = h("td", { class: "aside mono" }); const learnt = h("td", { class: "aside" });

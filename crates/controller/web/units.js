@@ -2,7 +2,8 @@
 import { h, say } from "./dom.js";
 
 const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
-const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+const zoned = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", timeZoneName: "shortOffset" });
 const clocks = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 export const count = (n) => whole.format(n ?? 0);
@@ -35,6 +36,13 @@ export function span(seconds) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 172_800) return `${Math.floor(seconds / 3600)} h`;
   return `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** Where the clock of this browser is, and how far that is from UTC: "Europe/Berlin, GMT+1". */
+export function zone() {
+  const { timeZone } = zoned.resolvedOptions();
+  const offset = zoned.formatToParts(now()).find((part) => part.type === "timeZoneName").value;
+  return ["UTC", "GMT"].includes(timeZone) ? timeZone : `${timeZone}, ${offset}`;
 }
 
 let skew_ms = 0;

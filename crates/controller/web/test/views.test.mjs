@@ -213,6 +213,60 @@ test("the keyboard alone reaches everything, and one sees where it is", async ()
   });
 });
 
+test("the title says how much is wrong, and the focus is seen on what a key brings up", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      await page.waitForFunction(() => document.title === "Network – fibula");
+      mock.cut(5);
+      await page.waitForFunction(() => document.title === "(1) Network – fibula");
+      mock.pending = [{ name: "s9", version: "", address: "", first_ms: 0, last_ms: 0 }];
+      await page.locator("#nav a", { hasText: "Events" }).focus();
+      await page.keyboard.press("Enter");
+      await page.waitForFunction(() => document.title === "(2) Events – fibula");
+      // Moved by the page, but after a key: whoever sees the page is to see where he is.
+      assert.equal(await page.evaluate(() => document.activeElement.textContent), "Events");
+      assert.notEqual(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), "none");
+      await page.keyboard.press("Tab");
+      await page.locator("#skip").focus();
+      await page.keyboard.press("Enter");
+      assert.equal(await page.evaluate(() => `${document.activeElement.id} ${getComputedStyle(document.activeElement).outlineStyle}`), "main solid");
+    });
+  });
+});
+
+test("times have their zone, a search that finds nothing says so, and what was chosen in a list is in its address", async () => {
+  await withMock({}, async (mock, url) => {
+    mock.tell("switch", "n".repeat(200), "x".repeat(400), "warning");
+    for (const [timezoneId, said] of [["Europe/Berlin", /browser: Europe\/Berlin, GMT\+[12]\./], ["UTC", /browser: UTC\./]]) {
+      await withPage(url, { timezoneId }, async (page) => {
+        await visit(page, url, "#/events");
+        assert.match(await page.locator("#panel").innerText(), said);
+        assert.match(await page.locator(".event .clock").first().getAttribute("title"), timezoneId === "UTC" ? /UTC/ : /CES?T|GMT\+[12]/);
+        await fits(page, "a long event");
+      });
+    }
+    await withPage(url, {}, async (page) => {
+      await page.locator("#query").fill("zz");
+      await page.waitForFunction(() => document.querySelector("#panel h1").textContent === "No name found");
+      assert.match(await page.locator("#panel .note").innerText(), /No names that begin with zz\. A search goes by how a name begins/);
+      await page.locator("#query").fill("02");
+      await page.waitForFunction(() => document.querySelector("#panel h1").textContent === "Names found");
+      await visit(page, url, "#/inventory");
+      await page.locator("#filter").fill("denver");
+      await page.locator("#only").check();
+      assert.match(await page.locator("#panel").innerText(), /Switches\s+none of these/);
+      assert.match(page.url(), /#\/inventory\?filter=denver&only=attention$/);
+      await page.locator("#only").uncheck();
+      await page.locator("tbody a", { hasText: "denver" }).first().click();
+      await page.waitForSelector(".drops");
+      await page.goBack();
+      await page.waitForSelector("#filter");
+      assert.equal(await page.locator("#filter").inputValue(), "denver");
+      assert.equal(await page.locator("table").first().locator("tbody tr").count(), 1);
+    });
+  });
+});
+
 test("a theme that was chosen stays, whatever the system's", async () => {
   await withMock({}, async (mock, url) => {
     await withPage(url, { colorScheme: "light" }, async (page) => {
