@@ -1,5 +1,8 @@
 """FIBs give every name its action, from any form of names, and from files of either side."""
 
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -193,6 +196,51 @@ class Files(unittest.TestCase):
         with self.assertRaises(FileNotFoundError):
             fib().save(self.dir / "none" / "x.fib")
         self.assertEqual([path.name for path in self.dir.iterdir()], ["x.fib"])
+
+    def test_what_is_no_plain_file_is_written_to_and_links_and_permissions_stay(self):
+        table = fib()
+        data, path, link = table.to_bytes(), self.dir / "x.fib", self.dir / "link"
+        # A link that leads nowhere yet, then one that leads to a file that others may read.
+        link.symlink_to("x.fib")
+        for mode in (0o600, 0o640):
+            table.save(link)
+            self.assertTrue(link.is_symlink() and not path.is_symlink())
+            self.assertEqual((path.read_bytes(), path.stat().st_mode & 0o777), (data, mode))
+            path.chmod(0o640)
+        if os.geteuid() == 0:
+            os.chown(path, 1234, 2345)
+            table.save(path)
+            self.assertEqual((path.stat().st_uid, path.stat().st_gid), (1234, 2345))
+        # Instead of /dev/null, which root must not lose.
+        null = self.dir / "null"
+        null.symlink_to("/dev/null")
+        table.save(null)
+        self.assertTrue(null.is_symlink() and null.is_char_device())
+        # A pipe has a reader, who gets all of it.
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        read = []
+        reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+        reader.start()
+        table.save(pipe)
+        reader.join()
+        self.assertEqual(read, [data])
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual({each.name for each in self.dir.iterdir()}, {"x.fib", "link", "null", "pipe"})
+
+    def test_the_own_output_goes_on_where_it_is(self):
+        path, program = self.dir / "x.fib", self.dir / "output"
+        fib().save(path)
+        code = f"import fibula; print('before'); fibula.Fib.load({str(path)!r}).save('/dev/stdout'); print('after')"
+        for of_file in (False, True):
+            with self.subTest(of_file=of_file):
+                if of_file:
+                    with open(program, "wb") as out:
+                        subprocess.run([sys.executable, "-c", code], check=True, stdout=out)
+                    said = program.read_bytes()
+                else:
+                    said = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE).stdout
+                self.assertEqual(said, b"before\n" + path.read_bytes() + b"after\n")
 
 
 class Refusals(unittest.TestCase):
