@@ -99,6 +99,67 @@ class Plain(unittest.IsolatedAsyncioTestCase):
             await names.import_(wrong, batch=10)
         self.assertEqual((stopped.exception.committed, (await controller.status()).names), (30, 30))
 
+    async def test_events_are_told_in_order_and_go_on_after_a_number(self):
+        controller = await self.connected()
+        told = [event async for event in controller.events(once=True)]
+        self.assertEqual([event.sequence for event in told], sorted(event.sequence for event in told))
+        last = (await controller.status()).last_event
+        self.assertEqual(told[-1].sequence, last)
+        self.assertEqual({event.level for event in told} - {"good", "info", "warning", "bad"}, set())
+        links = [event.subject async for event in controller.events(kinds=["link"], once=True)]
+        self.assertEqual(links, ["s1:9 – s2:9", "s2:8 – s3:8"])
+        self.assertEqual([event async for event in controller.events(after=last, once=True)], [])
+
+        # What comes later comes, and whoever has heard enough leaves.
+        heard = controller.events(after=last)
+        waiting = asyncio.ensure_future(heard.__anext__())
+        await controller.switches.add("s4")
+        event = await asyncio.wait_for(waiting, 60)
+        self.assertEqual((event.kind, event.subject, event.missed), ("switch", "s4", 0))
+        self.assertGreater(event.sequence, last)
+        await heard.aclose()
+        with self.assertRaisesRegex(client.BadRequest, "no events of kind `weather`"):
+            [event async for event in controller.events(kinds=["weather"], once=True)]
+        with self.assertRaisesRegex(TypeError, "one kind where several belong"):
+            [event async for event in controller.events(kinds="link")]
+
+        # A controller that goes away breaks them.
+        heard = controller.events(after=event.sequence)
+        waiting = asyncio.ensure_future(heard.__anext__())
+        await controller.status()
+        self.site.process.kill()
+        with self.assertRaises(client.Unreachable):
+            await asyncio.wait_for(waiting, 60)
+
+    async def test_a_name_is_traced_from_one_switch_or_from_all(self):
+        controller = await self.connected()
+        mac = "02:00:00:00:00:01"
+        await controller.names.put([(mac, "h1")])
+        traced = await controller.trace(mac, start="s2")
+        self.assertEqual((traced.record.name, traced.record.host, traced.at), (mac, "h1", End("s1", 1)))
+        (way,) = traced.paths
+        self.assertEqual((way.start, way.end, [hop.switch for hop in way.hops]), ("s2", "delivered", ["s2", "s1"]))
+        self.assertEqual([hop.port for hop in way.hops], [9, 1])
+        self.assertIn(way.sentence, run("trace", mac, "--from", "s2", "--controller", self.site.url))
+        self.assertEqual([way.start for way in (await controller.trace(mac)).paths], ["s1", "s2", "s3"])
+        nowhere = await controller.trace("02:00:00:00:00:02", start="s1")
+        self.assertEqual((nowhere.record, nowhere.at, nowhere.paths[0].end), (None, None, "dropped"))
+        with self.assertRaisesRegex(client.NotThere, "no switch `s9`"):
+            await controller.trace(mac, start="s9")
+
+    async def test_what_is_logged_is_shown_and_changed(self):
+        controller = await self.connected()
+        before = await controller.log()
+        changed = await controller.log("info,h2=warn")
+        self.assertEqual((changed.filter, changed.before), ("info,h2=warn", before.filter))
+        self.assertEqual((await controller.log()).filter, "info,h2=warn")
+        with self.assertRaisesRegex(client.BadRequest, "`degub`"):
+            await controller.log("degub")
+        with self.assertRaisesRegex(client.Refused, "`s1` is not connected"):
+            await controller.switches.log("s1")
+        with self.assertRaisesRegex(client.NotThere, "no switch `s9`"):
+            await controller.switches.log("s9", "debug")
+
     async def test_wrong_calls_are_said_before_anything_is_sent(self):
         controller = await self.connected()
         cases = [

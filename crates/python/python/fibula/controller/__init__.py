@@ -1,19 +1,19 @@
-"""An asyncio client of a controller: status, names, switches, hosts, links.
+"""An asyncio client of a controller: status, names, switches, hosts, links, events.
 
 >>> async with Controller("http://127.0.0.1:4600") as controller:   # doctest: +SKIP
 ...     await controller.names.put([Name("02:00:00:00:00:01", "h1")])
 
 It needs grpcio and protobuf: `pip install 'fibula[controller]'`. What a controller refuses is a `ControllerError` with its
 sentence. With https the certificate of the server is checked as the command `fibula` does it: against the authority and the host
-of the URL, and that its holder is a controller. Limits: a stream (`export`, `import_`) that breaks because the controller came
-back with another certificate is not begun again; the next request that is no stream checks that one, and all go on.
+of the URL, and that its holder is a controller. Limits: a stream (`export`, `import_`, `events`) that breaks because the controller
+came back with another certificate is not begun again; the next request that is no stream checks that one, and all go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Optional, Union
 
 from . import errors, records, server, wire
@@ -23,10 +23,13 @@ from .records import (
     Changed,
     Drained,
     End,
+    Event,
+    Hop,
     Host,
     Hosts,
     Link,
     Links,
+    LogState,
     MemoryPart,
     MemoryUse,
     Name,
@@ -35,8 +38,10 @@ from .records import (
     Status,
     Switch,
     Switches,
+    Traced,
     Verified,
     VerifiedPart,
+    Way,
 )
 
 #: Where the command looks for a controller, too.
@@ -210,6 +215,51 @@ class Controller:
         """Chooses another hash key, and sends every switch a new table."""
         return await self._change("Rekey", "RekeyRequest")
 
+    async def events(
+        self, *, after: int = 0, kinds: Iterable[str] = (), once: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """What happens, as it happens: the events that are kept (the last 1,000), and then others as they come.
+
+        `after`: only those after this number; the status has the last one so far. `kinds`: only these of link, switch, host,
+        names, controller. `once`: end after the events that there are. Raises `Unreachable` when the connection breaks: ask
+        again after the number of the last event, and what came meanwhile follows.
+        """
+        if isinstance(kinds, str):
+            raise TypeError(f"one kind where several belong: give [{kinds!r}]")
+        stream = self._stream("Watch", wire.message("WatchRequest", after=after, kinds=list(kinds), once=once))
+        try:
+            async for message in stream:
+                yield records.of(Event, message)
+        finally:
+            await stream.aclose()
+
+    async def trace(self, name: str, *, start: str = "") -> Traced:
+        """Which switches a frame to `name` passes that enters at the switch `start`, and where it ends.
+
+        Without `start`: the end of the way from every switch with hosts.
+        """
+        return records.of(Traced, await self._ask("Trace", "TraceRequest", name=name, **{"from": start}))
+
+    async def log(self, filter: Optional[str] = None) -> LogState:
+        """What the controller logs. With `filter`, such as "info" or "info,h2=warn", it logs by that until it starts again."""
+        return await self._log("", filter)
+
+    async def _log(self, switch: str, filter: Optional[str]) -> LogState:
+        if filter is None:
+            return records.of(LogState, await self._ask("GetLog", "GetLogRequest", switch=switch))
+        return records.of(LogState, await self._ask("SetLog", "SetLogRequest", switch=switch, filter=filter))
+
+    async def _stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
+        """The messages of a stream. Whoever reads no more is to close it."""
+        stream = self._call(method)(request)
+        try:
+            async for message in stream:
+                yield message
+        except wire.grpc.aio.AioRpcError as error:
+            raise errors.of(error, self.url) from None
+        finally:
+            stream.cancel()
+
     async def set_drained(self, drained: bool) -> int:
         """Whether this controller serves switches; returns how many were connected."""
         return int((await self._ask("SetDrained", "SetDrainedRequest", drained=drained)).switches)
@@ -271,15 +321,13 @@ class Names:
 
     async def export(self) -> AsyncIterator[Name]:
         """Every name, as one stream: faster than `list` for many."""
-        stream = self._controller._call("ExportNames")(wire.message("ExportNamesRequest"))
+        stream = self._controller._stream("ExportNames", wire.message("ExportNamesRequest"))
         try:
             async for batch in stream:
                 for message in batch.names:
                     yield records.of(Name, message)
-        except wire.grpc.aio.AioRpcError as error:
-            raise errors.of(error, self._controller.url) from None
         finally:
-            stream.cancel()
+            await stream.aclose()
 
     async def import_(
         self, names: Union[Iterable[Named], AsyncIterable[Named]], *, batch: int = 10_000
@@ -385,6 +433,10 @@ class SwitchSet:
         """Has a switch compute its digests again from its memory, beside the controller's."""
         return records.of(Verified, await self._controller._ask("VerifySwitch", "VerifySwitchRequest", name=name))
 
+    async def log(self, name: str, filter: Optional[str] = None) -> LogState:
+        """What a connected switch logs. With `filter` it logs by that until it starts again."""
+        return await self._controller._log(name, filter)
+
     async def drain(self, name: str, *, undo: bool = False) -> Drained:
         """Takes all paths of others off a switch without losing a frame, or lets them lead through it again."""
         return records.of(
@@ -480,11 +532,14 @@ __all__ = [
     "Credentials",
     "Drained",
     "End",
+    "Event",
+    "Hop",
     "Host",
     "Hosts",
     "ImportStopped",
     "Link",
     "Links",
+    "LogState",
     "MemoryPart",
     "MemoryUse",
     "Name",
@@ -496,7 +551,9 @@ __all__ = [
     "Status",
     "Switch",
     "Switches",
+    "Traced",
     "Unreachable",
     "Verified",
     "VerifiedPart",
+    "Way",
 ]

@@ -208,6 +208,61 @@ class Status:
     leader: str
     drained: bool
     position: Optional[int]
+    #: The number of the last event; 0: the controller is of an earlier version.
+    last_event: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. `kind`: link, switch, host, names, controller; `level`: good, info, warning, bad.
+
+    Numbers go up, also when the controller starts again. Of kind `gap`: `missed` events in between are no longer kept.
+    """
+
+    sequence: int
+    at_ms: int
+    kind: str
+    level: str
+    subject: str
+    text: str
+    missed: int = 0
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What a switch does with a frame, and the port by which it leaves."""
+
+    switch: str
+    does: str
+    port: Optional[int]
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of a frame that enters at the switch `start`. `end`: delivered, dropped, loops; `sentence` says why."""
+
+    start: str = dataclasses.field(metadata={"named": "from"})
+    hops: tuple[Hop, ...]
+    end: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Where a name is (`None`: nowhere), and the ways of frames to it."""
+
+    record: Optional[Name]
+    at: Optional[End]
+    paths: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What a daemon logs, as FIBULA_LOG says it; with what it started; after a change, what it was before."""
+
+    filter: str
+    at_start: str
+    before: str
 
 
 #: Records inside others, by the name of the field that holds them.
@@ -217,6 +272,7 @@ _INSIDE: dict[str, type[Any]] = {
     "b": End,
     "memory": MemoryUse,
     "pending": PendingSwitch,
+    "record": Name,
     "unknown": SeenHost,
 }
 #: Lists of records, by the record that has them and their field.
@@ -226,21 +282,24 @@ _LISTS: dict[tuple[type[Any], str], type[Any]] = {
     (Links, "links"): Link,
     (MemoryUse, "parts"): MemoryPart,
     (Switches, "switches"): Switch,
+    (Traced, "paths"): Way,
     (Verified, "parts"): VerifiedPart,
+    (Way, "hops"): Hop,
 }
 
 
 def of(record: type[R], message: Any) -> R:
-    """The record of a message. Its fields are the message's, of the same names."""
+    """The record of a message. Its fields are the message's, of the same names but for words that Python keeps to itself."""
     values = {}
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
-        described = message.DESCRIPTOR.fields_by_name[field.name]
-        value = getattr(message, field.name)
+        name = field.metadata.get("named", field.name)
+        described = message.DESCRIPTOR.fields_by_name[name]
+        value = getattr(message, name)
         inside = _LISTS.get((record, field.name)) or _INSIDE.get(field.name)
         is_list = isinstance(value, (list, tuple)) or hasattr(value, "append")
         if is_list:
             value = tuple(of(inside, item) if inside else item for item in value)
-        elif described.has_presence and not message.HasField(field.name):
+        elif described.has_presence and not message.HasField(name):
             value = None
         elif inside:
             value = of(inside, value)
