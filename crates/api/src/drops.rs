@@ -1,7 +1,7 @@
 //! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
 
 /// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
-pub const REASONS: [(&str, &str); 49] = [
+pub const REASONS: [(&str, &str); 50] = [
     ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
     (
         "truncated",
@@ -79,6 +79,10 @@ pub const REASONS: [(&str, &str); 49] = [
     (
         "broadcast",
         "A broadcast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. ARP requests are answered where they come in.",
+    ),
+    (
+        "link_local",
+        "A frame for the other end of its cable alone came from a host port: LACP, spanning tree or the like of a device, or a hello, a question or another frame of a switch. If a trunk leads to a host port, `fibula link list` says so.",
     ),
     (
         "multicast",

@@ -159,6 +159,22 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     assert_eq!(list.troubles, [trouble]);
     one.send(trunks(&[(2, "several", true, Some(("s9", 1))), (8, "foreign", true, Some(("x", 1)))])).await;
     eventually("both troubles are told", async || links(&client).await.1.troubles.len() == 2).await;
+
+    // Trunks that lead to host ports, as hellos there say; hosts may have made them up.
+    let at_hosts = [(4, "host_port", false, Some(("s3", 6))), (5, "host_port", false, Some(("x\u{7}", 1)))];
+    one.send(trunks(&at_hosts)).await;
+    eventually("they are told", async || {
+        links(&client).await.1.troubles.len() == 2 && links(&client).await.1.troubles[0].contains("host port")
+    })
+    .await;
+    let (cut, list) = links(&client).await;
+    let known =
+        "s3:6, a trunk, leads to host port s1:4: make s1:4 a trunk in its switch.toml, or plug the cable elsewhere";
+    let unknown =
+        "host port s1:5 hears a trunk of a switch that calls itself x\u{fffd}:1, and no such switch was added";
+    assert_eq!((cut[0], list.found, list.troubles), (true, vec![], vec![known.to_owned(), unknown.to_owned()]));
+    one.send(trunks(&[])).await;
+    eventually("they are told no more", async || links(&client).await.1.troubles.is_empty()).await;
 }
 
 /// What a switch says that its names want: all the same group.

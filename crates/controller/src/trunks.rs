@@ -3,6 +3,8 @@
 //! A link is cut as soon as one of its switches says that it is down, or sees another neighbour there. It is whole again when
 //! one of them says that it is up, which it is only if both hear each other, and none that it is down. What is not known
 //! changes nothing: reports are lost with this process, and what followed from them is in the store.
+//!
+//! Switches also say at which of their host ports they hear a trunk. That is told, and changes nothing: a host may have made it up.
 
 use crate::config::Auto;
 use api::v1::SeenTrunk;
@@ -117,6 +119,17 @@ impl Trunks {
                     return Some(format!(
                         "{at} hears no switch, and a device that calls itself {device} is there: a cable leads elsewhere, or hellos are off"
                     ));
+                }
+                "host_port" => {
+                    let is_known = neighbour.is_some_and(|other| topology.node_by_name(&other.switch).is_some());
+                    return Some(match is_known {
+                        true => format!(
+                            "{there}, a trunk, leads to host port {at}: make {at} a trunk in its switch.toml, or plug the cable elsewhere"
+                        ),
+                        false => format!(
+                            "host port {at} hears a trunk of a switch that calls itself {there}, and no such switch was added"
+                        ),
+                    });
                 }
                 "one_way" => return Some(format!("{at} hears {there}, which does not hear it: one direction fails")),
                 _ => {}

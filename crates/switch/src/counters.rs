@@ -80,6 +80,8 @@ drop_reasons! {
     GroupRate = "group_rate",
     /// A broadcast from a trunk, or one that is not an ARP request and that nobody is to hear.
     Broadcast = "broadcast",
+    /// From a host port: a frame that is for the other end of its cable alone, such as a hello of a switch, or one between switches.
+    LinkLocal = "link_local",
     /// A multicast from a trunk, or one that is not a neighbour solicitation and that nobody is to hear.
     Multicast = "multicast",
     /// An ARP request for an address of no known host, or a malformed one.

@@ -22,6 +22,7 @@
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
+use crate::links::local::is_for_one_link;
 use crate::parse::{ARP, IPV4, IPV6, Network, ether_type, is_tagged, network};
 use crate::plane::{Mac, Neighbours};
 use crate::subscriptions::{Subscriptions, Timing};
@@ -290,11 +291,6 @@ impl Gate {
 /// claims an address.
 pub fn may_be_copied(frame: &[u8], type_at: usize) -> bool {
     !is_for_one_link(frame) && is_no_claim(frame, type_at)
-}
-
-/// Whether no bridge may forward it (IEEE 802.1Q, table 8-1): spanning tree, LLDP (which is read before), LACP, pause frames.
-fn is_for_one_link(frame: &[u8]) -> bool {
-    frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10)
 }
 
 /// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it; or

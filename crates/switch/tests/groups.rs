@@ -69,7 +69,7 @@ fn what_comes_from_a_trunk_or_a_stranger_and_what_is_for_one_link_is_dropped_as_
     let mut rig = rig();
     rig.assert_dropped(TRUNK_8, &with_shim(&from(3, ALL), 9), DropReason::Broadcast);
     rig.assert_dropped(HOST_2, &from(1, ALL), DropReason::SourceMac);
-    rig.assert_dropped(HOST_1, &from(1, [1, 0x80, 0xc2, 0, 0, 0]), DropReason::Multicast);
+    rig.assert_dropped(HOST_1, &from(1, [1, 0x80, 0xc2, 0, 0, 0]), DropReason::LinkLocal);
     rig.monitor.groups().set([(7, vec![mac_bytes(2)])]);
     rig.assert_dropped(HOST_1, &from(1, ALL), DropReason::Broadcast);
     rig.monitor.groups().set([]);

@@ -286,6 +286,29 @@ fn a_third_switch_on_a_cable_and_a_cable_back_are_told() {
             assert!(began.elapsed() < PATIENCE, "{:#}", looped.json());
         }
         looped.stop();
+        // A trunk that leads to the host port of s1.
+        let mut stray = Daemon::new({
+            let mut config = triangle.daemons[2].config.clone();
+            config.name = "s6".to_owned();
+            config.state_dir = config.state_dir.join("fourth");
+            config.ports.retain(|port| port.id == PortId(11));
+            config.ports[0].device = "host1".to_owned();
+            config
+        });
+        let told = || {
+            let page = triangle.daemons[0].json();
+            let port = page["ports"].as_array().unwrap().iter().find(|port| port["id"] == HOST_1).unwrap();
+            (port["link"]["state"].as_str() == Some("host_port"), port["link"]["neighbour"].as_str() == Some("s6:11"))
+        };
+        while told() != (true, true) {
+            assert!(began.elapsed() < PATIENCE, "{:#}", triangle.daemons[0].json());
+        }
+        let metrics = triangle.daemons[0].page("/metrics");
+        let dropped =
+            metrics.lines().find_map(|line| line.strip_prefix("fibula_frames_dropped_total{reason=\"link_local\"} "));
+        assert!(dropped.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
+        assert!(!metrics.contains("state=\"host_port\""), "it is no trunk");
+        stray.stop();
         triangle.stop();
     });
 }

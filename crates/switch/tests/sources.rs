@@ -12,9 +12,12 @@ use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
 use fibula_switch::flow::rules::Rules;
 use fibula_switch::flow::{self, Flows};
+use fibula_switch::links::Hello;
 use fibula_switch::links::lldp::{Ear, Own};
 use fibula_switch::source::CheckSource;
+use fibula_switch::subscriptions::{Timing, query};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -449,9 +452,9 @@ fn a_stranger_who_says_lldp_is_heard_and_neither_learnt_nor_taken_for_a_forger()
         let (switch, device) = ("foreign".to_owned(), "eth1".to_owned());
         let own = Own { switch, source: mac_bytes(99), port: PortId(1), role: "host", device, address: None };
         let lldp = own.encode(121, None);
-        // Where nobody listens it is a frame as others are.
-        rig.assert_dropped(HOST_1, &from(97, lldp.clone()), DropReason::SourceMac);
-        assert_eq!(noted(&rig), [(mac_bytes(97).to_vec(), None)]);
+        // Where nobody listens it is for the other end of the cable all the same.
+        rig.assert_dropped(HOST_1, &from(97, lldp.clone()), DropReason::LinkLocal);
+        assert_eq!(noted(&rig), []);
         rig.monitor.links().lldp().listen(vec![(0, Ear::new(Default::default(), Instant::now()))]);
         // Beside forged and true frames, in bursts of all sizes.
         let (forged, good) = (between(98, VICTIM), to(VICTIM, from(HOST, udp4(b"x", 9))));
@@ -473,6 +476,77 @@ fn a_stranger_who_says_lldp_is_heard_and_neither_learnt_nor_taken_for_a_forger()
         rig.assert_dropped(HOST_1, &other, DropReason::SourceMac);
         let mut other = lldp;
         other[12..14].copy_from_slice(&[8, 0]);
-        rig.assert_dropped(HOST_1, &other, DropReason::SourceMac);
+        rig.assert_dropped(HOST_1, &other, DropReason::LinkLocal);
     }
+}
+
+/// What a switch sends at its own ports, if a cable of it leads to a host port of this one.
+fn of_a_switch() -> Vec<Vec<u8>> {
+    let hello = |switch: &str| Hello {
+        switch: switch.to_owned(),
+        port: PortId(6),
+        session: 0x77,
+        hears: None,
+        cluster: 0,
+        interval_ms: 100,
+        multiplier: 3,
+    };
+    let to_group = |last, ether| ethernet([1, 0x80, 0xc2, 0, 0, last], mac_bytes(96), ether, &[1, 1]);
+    let mut frames = vec![hello("s1").encode(), to_group(2, 0x8809), to_group(0, 0x0027), to_group(1, 0x8808)];
+    frames.extend(query::general(Timing::new(30)));
+    frames.push(query::of_group("239.1.2.3".parse().unwrap(), Timing::new(30)));
+    // A host's frame, on its way between switches.
+    frames.push(with_shim(&from(95, udp4(b"x", 9)), 60));
+    frames
+}
+
+#[test]
+fn what_a_switch_says_at_a_host_port_is_dropped_and_tells_nobodys_place() {
+    for check in [CheckSource::Mac, CheckSource::MacAndIp] {
+        let mut rig = rig(check);
+        for frame in of_a_switch() {
+            rig.assert_dropped(HOST_1, &frame, DropReason::LinkLocal);
+            assert_eq!(noted(&rig), [], "{check:?}: {frame:02x?}");
+        }
+        let strays = rig.monitor.links().take_strays();
+        assert!(matches!(&strays[..], [(0, hello)] if hello.switch == "s1" && hello.port == PortId(6)), "{strays:?}");
+        // Beside a stranger, who is noted, and a true frame, which leaves.
+        let (stranger, good) = (from(77, udp4(b"x", 9)), to(VICTIM, from(HOST, udp4(b"x", 9))));
+        of_a_switch().iter().chain([&stranger, &good]).for_each(|frame| rig.send(HOST_1, frame));
+        assert_eq!(rig.run(), [(HOST_2, good)]);
+        assert_eq!(noted(&rig), [(mac_bytes(77).to_vec(), None)]);
+    }
+}
+
+#[test]
+fn what_a_switch_says_is_copied_for_nobody_though_its_source_is_a_name() {
+    for check in [CheckSource::Off, CheckSource::Mac] {
+        let mut rig = rig(check);
+        let sources: Vec<[u8; 6]> =
+            of_a_switch().iter().map(|frame| <[u8; 6]>::try_from(&frame[6..12]).unwrap()).collect();
+        for source in &sources {
+            rig.add(&Name::from_bytes(NameKind::Mac, source).unwrap(), 1);
+        }
+        let names = sources.into_iter().chain([mac_bytes(HOST), mac_bytes(VICTIM)]);
+        rig.monitor.groups().set([(0, names.collect::<BTreeSet<_>>().into_iter().collect())]);
+        let multicasts = of_a_switch().into_iter().filter(|frame| frame[0] & 1 != 0);
+        multicasts.for_each(|frame| rig.assert_dropped(HOST_1, &frame, DropReason::LinkLocal));
+        assert_eq!(rig.monitor.links().take_strays().len(), 1);
+        let broadcast = ethernet([0xff; 6], mac_bytes(HOST), 0x88b7, b"x");
+        assert!(!rig.exchange(HOST_1, &broadcast).is_empty(), "others are");
+    }
+}
+
+/// A host that names a group of one link gains nothing: no flow begins, and no frame leaves.
+#[test]
+fn nothing_begins_with_a_forged_packet_to_a_group_of_one_link() {
+    let rules = Rules { rules: vec![], accept_others: true };
+    let flows = Flows::new(flow::Settings { rules, max_flows: 1000, ..flow::Settings::default() }, 1).unwrap();
+    let mut rig = rig_with(CheckSource::Mac, &Settings { flows: Some(flows.clone()), ..Settings::default() });
+    for group in [[1, 0x80, 0xc2, 0, 0, 2], [0x03, b'f', b'i', b'b', b'u', b'l']] {
+        let mut forged = from(77, udp4(b"x", 9));
+        forged[..6].copy_from_slice(&group);
+        rig.assert_dropped(HOST_1, &forged, DropReason::LinkLocal);
+    }
+    assert_eq!(flows.occupancy().flows, 0);
 }

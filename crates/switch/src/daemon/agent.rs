@@ -145,8 +145,8 @@ pub struct Shared<T: Tables> {
     n_waiting: AtomicU32,
     /// The network that the replica is of; 0: not known yet.
     cluster: AtomicU64,
-    /// What is seen at the trunks; empty until they are watched.
-    trunks: watch::Sender<Vec<Trunk>>,
+    /// What is seen at the trunks; none until that was said.
+    trunks: watch::Sender<Option<Vec<Trunk>>>,
     /// Who hears what hosts say to everybody, and what hosts here want of that.
     groups: Arc<Groups>,
     subscriptions: watch::Sender<Subscriptions>,
@@ -169,7 +169,7 @@ impl<T: Tables> Shared<T> {
             unsaved: AtomicBool::new(false),
             n_waiting: AtomicU32::new(0),
             cluster: AtomicU64::new(cluster),
-            trunks: watch::Sender::new(Vec::new()),
+            trunks: watch::Sender::new(None),
             groups,
             subscriptions: watch::Sender::new(Subscriptions::default()),
         })
@@ -197,12 +197,12 @@ impl<T: Tables> Shared<T> {
 
     /// What is seen at the trunks.
     pub fn trunks(&self) -> Vec<Trunk> {
-        self.trunks.borrow().clone()
+        self.trunks.borrow().clone().unwrap_or_default()
     }
 
     /// Says what is seen at the trunks, to the controller as well.
     pub fn set_trunks(&self, trunks: Vec<Trunk>) {
-        self.trunks.send_replace(trunks);
+        self.trunks.send_replace(Some(trunks));
     }
 
     /// The replica, locked: hold it shortly, messages wait meanwhile.
@@ -359,9 +359,8 @@ async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Ar
     let mut leader = ToLeader::new(controllers, tls.cloned(), 2 * SHORT.connect);
     let mut pause = FIRST_PAUSE;
     loop {
-        let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
-        let is_told = seen.is_empty() || {
-            let report = Some(TrunkReport { trunks: seen });
+        let report = report_of(&mut trunks);
+        let is_told = report.is_none() || {
             let request = SeeTrunksRequest { switch: switch.to_owned(), report, process: process() };
             let ask = |mut client: Client| {
                 let request = request.clone();
@@ -555,10 +554,8 @@ async fn session<T: Tables>(
         let next = tokio::select! {
             () = &mut home => return Err(StreamError::Home),
             Ok(()) = trunks.changed() => {
-                let seen: Vec<_> = trunks.borrow_and_update().iter().map(seen).collect();
-                if !seen.is_empty() {
-                    let trunks = Body::Trunks(TrunkReport { trunks: seen });
-                    to_controller.send(wrap(trunks)).await.map_err(|_| StreamError::Closed)?;
+                if let Some(report) = report_of(&mut trunks) {
+                    to_controller.send(wrap(Body::Trunks(report))).await.map_err(|_| StreamError::Closed)?;
                 }
                 continue;
             }
@@ -628,6 +625,12 @@ async fn session<T: Tables>(
         };
         to_controller.send(wrap(answer)).await.map_err(|_| StreamError::Closed)?;
     }
+}
+
+/// What is seen at the trunks, as the controller is told of it.
+fn report_of(trunks: &mut watch::Receiver<Option<Vec<Trunk>>>) -> Option<TrunkReport> {
+    let trunks = trunks.borrow_and_update();
+    trunks.as_ref().map(|trunks| TrunkReport { trunks: trunks.iter().map(seen).collect() })
 }
 
 /// A trunk, as the controller is told of it.

@@ -5,13 +5,14 @@ use super::agent::Shared;
 use super::bundles;
 use super::config::Config;
 use super::lldp::Stations;
+use super::strays::Strays;
 use crate::dataplane::Dataplane;
 use crate::kernel::Kernel;
 use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
 use crate::plane::PlaneWriter;
 use fib::action::PortId;
 use netio::carrier::Carriers;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -75,6 +76,7 @@ pub(super) struct Keeper {
     bundles: Vec<bundles::Watched>,
     /// Host ports: the index and the device of each, and whether that had a carrier when it was last said.
     hosts: Vec<(u8, String, bool)>,
+    strays: Strays,
     links: Arc<Links>,
     plane: Weak<Dataplane>,
     kernel: Option<Arc<Kernel>>,
@@ -106,11 +108,12 @@ impl Keeper {
         let bundles = bundles::watch(config, plane.monitor().bundles(), own, now);
         let is_one = |index: u8| bundles.iter().all(|bundle| bundle.index() != index);
         let trunks: Vec<Watched> = plane.monitor().trunks().filter(|(index, ..)| is_one(*index)).map(trunk).collect();
-        let host_ports: BTreeSet<u8> = plane.monitor().host_ports().map(|(index, ..)| index).collect();
+        let host_ports: BTreeMap<u8, PortId> =
+            plane.monitor().host_ports().map(|(index, id, _)| (index, id)).collect();
         let single = plane.monitor().ports().filter(|(index, ..)| is_one(*index));
         let single = single.map(|(index, _, device)| (index, device.to_owned()));
         let members = bundles.iter().flat_map(|one| one.devices().map(|device| (one.index(), device.to_owned())));
-        let hosts = single.chain(members).filter(|(index, _)| host_ports.contains(index));
+        let hosts = single.chain(members).filter(|(index, _)| host_ports.contains_key(index));
         let hosts = hosts.map(|(index, device)| (index, device, true)).collect();
         if timing.interval_ms > 0 {
             let tally = |trunk: &Watched| (trunk.index, Arc::clone(trunk.session.tally()));
@@ -136,6 +139,7 @@ impl Keeper {
             trunks,
             bundles,
             hosts,
+            strays: Strays::new(host_ports),
             links,
             plane,
             kernel,
@@ -153,9 +157,8 @@ impl Keeper {
     /// # Errors
     /// The error of the operating system.
     pub(super) fn start(self) -> io::Result<()> {
-        // Hosts are asked again what they want when their cables are plugged in.
-        let follows_hosts = !self.hosts.is_empty() && self.shared.groups().subscriptions().is_some();
-        if self.trunks.is_empty() && self.bundles.is_empty() && self.lldp.is_empty() && !follows_hosts {
+        // At host ports hellos are listened for, and hosts are asked again what they want when their cables are plugged in.
+        if self.trunks.is_empty() && self.bundles.is_empty() && self.lldp.is_empty() && self.hosts.is_empty() {
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -210,7 +213,9 @@ impl Keeper {
             self.listen(now, &mut news);
             self.lldp.listen(now);
             self.lldp.show();
-            let devices_changed = self.follow_devices(now);
+            let mut others_changed = self.follow_devices(now);
+            let (cluster, strays) = (self.shared.cluster(), self.links.take_strays());
+            others_changed |= self.strays.follow(&self.switch, cluster, strays, now);
             for trunk in &mut self.trunks {
                 news.note(trunk.index, trunk.session.judge(now));
             }
@@ -219,7 +224,7 @@ impl Keeper {
                     news.note(bundle.index(), Event::Changed);
                 }
             }
-            if !news.changed.is_empty() || devices_changed {
+            if !news.changed.is_empty() || others_changed {
                 self.act(&news.changed);
             }
             self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
@@ -328,6 +333,7 @@ impl Keeper {
         for trunk in trunks.iter_mut().filter(|trunk| trunk.state == LinkState::Silent) {
             trunk.device = self.devices.iter().find(|(port, _)| *port == trunk.port).map(|(_, device)| device.clone());
         }
+        trunks.extend(self.strays.trunks());
         self.shared.set_trunks(trunks);
         let changed_bundles = self.bundles.iter().filter(|bundle| changed.contains(&bundle.index()));
         for trunk in those().map(told).chain(changed_bundles.filter_map(bundles::Watched::trunk)) {

@@ -25,6 +25,7 @@ mod lookup;
 mod ports;
 pub mod saved;
 mod status;
+mod strays;
 mod subscriptions;
 
 pub use lookup::threads as lookup_threads;

@@ -378,7 +378,8 @@ impl StatusSource for Page {
             by_trunk(Tally::lost),
         );
         let trunks = self.shared.trunks();
-        let linked = plane.ports.iter().filter_map(|port| {
+        let of_trunks = plane.ports.iter().filter(|port| port.role == Role::Trunk);
+        let linked = of_trunks.filter_map(|port| {
             let trunk = trunks.iter().find(|trunk| trunk.port == port.id)?;
             Some((format!("{},state=\"{}\"", label(port), trunk.state.name()), (!trunk.is_down).into()))
         });

@@ -9,18 +9,22 @@
 //! the path of other frames: a worker meets a hello where it would drop a multicast, and it looks for hellos to send and for
 //! trunks that went down, or have other members, by one load each a burst.
 //!
-//! The keeper (`daemon::links`) owns the sessions, so they need no lock. It also keeps what is said and heard in LLDP ([`lldp`]).
+//! The keeper (`daemon::links`) owns the sessions, so they need no lock. It also keeps what is said and heard in LLDP ([`lldp`]), and
+//! which hellos came at host ports ([`local`]).
 
 pub mod hello;
 pub mod lldp;
+pub mod local;
 mod session;
 
 pub use hello::Hello;
 pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
 use lldp::Desk;
+use local::Strays;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Hellos that wait for the keeper; of a flood the others are dropped.
@@ -42,6 +46,7 @@ pub struct Links {
     /// Of each trunk that is watched by hellos: the index of its port, and its hellos.
     tallies: Mutex<Vec<(u8, Arc<Tally>)>>,
     lldp: Desk,
+    strays: Strays,
 }
 
 /// Hellos that came, with the indices of their ports.
@@ -63,6 +68,7 @@ impl Default for Links {
             is_sending: AtomicBool::default(),
             tallies: Mutex::default(),
             lldp: Desk::default(),
+            strays: Strays::default(),
         }
     }
 }
@@ -142,6 +148,24 @@ impl Links {
             self.heard.notify_one();
         }
         listens
+    }
+
+    /// A worker received a frame to a group address at a port that is no trunk. Whether the keeper has it, if it is [for one link
+    /// alone](local::is_for_one_link); none: it is something else.
+    #[cold]
+    pub(crate) fn hear_at_host(&self, index: u8, frame: &[u8], has_waited: bool) -> Option<bool> {
+        if !local::is_for_one_link(frame) {
+            return None;
+        }
+        if !has_waited {
+            self.strays.hear(index, frame, Instant::now());
+        }
+        Some(lldp::is_lldp(frame) && self.hear_lldp(index, frame, has_waited))
+    }
+
+    /// The last hello of each host port at which one came since, with the indices of the ports.
+    pub fn take_strays(&self) -> Vec<(u8, Hello)> {
+        self.strays.take()
     }
 
     /// Waits until hellos came, or LLDP.

@@ -84,6 +84,8 @@ pub enum LinkState {
     Unwatched,
     /// No member of the bundle can be used, or fewer than it must have.
     Unbundled,
+    /// It is no trunk: a trunk of another switch leads to a host port.
+    HostPort,
 }
 
 impl LinkState {
@@ -100,6 +102,7 @@ impl LinkState {
             Self::Foreign => "foreign",
             Self::Unwatched => "unwatched",
             Self::Unbundled => "unbundled",
+            Self::HostPort => "host_port",
         }
     }
 }
@@ -239,7 +242,7 @@ impl Session {
     /// Whether frames should take an alternate.
     pub fn is_down(&self) -> bool {
         match self.state {
-            LinkState::Up | LinkState::Unwatched => false,
+            LinkState::Up | LinkState::Unwatched | LinkState::HostPort => false,
             LinkState::Silent | LinkState::OneWay | LinkState::Settling => {
                 holds(Rule::GoneIsDown) && (self.was_up || !holds(Rule::NeverUpIsNotDown))
             }

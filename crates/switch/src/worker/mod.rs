@@ -538,8 +538,8 @@ impl<T: Table> Worker<T> {
                     };
                 }
                 if frame[0] & 1 != 0 {
-                    if lldp::is_lldp(frame) && self.shared.links.hear_lldp(entry as u8, frame, self.work.has_waited) {
-                        return Ok(Parsed::Hello);
+                    if let Some(heard) = self.shared.links.hear_at_host(entry as u8, frame, self.work.has_waited) {
+                        return if heard { Ok(Parsed::Hello) } else { Err(DropReason::LinkLocal) };
                     }
                     let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
                     let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);

@@ -14,7 +14,7 @@ use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
 use crate::learn::{Claim, may_claim_address};
-use crate::links::lldp;
+use crate::links::{lldp, local};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, Tables, ip_source, source};
 use crate::table::Table;
@@ -131,10 +131,14 @@ impl<T: Table> Worker<T> {
             return;
         }
         let Some(plane) = &self.work.plane else { return };
-        let (here, mut wrong, reasons) = self.judge(plane, checked);
+        let (here, mut wrong, mut reasons) = self.judge(plane, checked);
+        let mut strangers = wrong;
         if wrong != 0 {
-            // Of foreign switches: whoever they are, nobody is to learn them as hosts.
-            wrong &= !self.heard_as_lldp(wrong);
+            // Of switches: whoever they are, nobody is to learn them, or hosts behind them, as hosts here.
+            let (heard, of_switches) = self.hear_switches(wrong);
+            (wrong, strangers) = (wrong & !heard, wrong & !of_switches);
+            self.work.sources.more &= !of_switches;
+            ones(of_switches).for_each(|i| reasons[i] = DropReason::LinkLocal);
         }
         let Sources { version, unknown, names, .. } = &self.work.sources;
         // True ones from the first that was not known on. Whoever makes up sources hides none of them.
@@ -159,24 +163,35 @@ impl<T: Table> Worker<T> {
             }
         }
         let entry = self.work.entry;
-        if self.ports[entry].learns && !self.work.has_waited && (wrong | self.work.sources.more) != 0 {
-            self.note_sources(wrong);
+        if self.ports[entry].learns && !self.work.has_waited && (strangers | self.work.sources.more) != 0 {
+            self.note_sources(strangers);
         }
         if wrong != 0 {
             self.refuse(wrong, &reasons);
         }
     }
 
-    /// Those of the frames that are read as LLDP, and go no further.
+    /// Those of the frames that are read as LLDP and go no further, and all that are of switches. Of others than LLDP it is kept here
+    /// what they say: no flow, nor anything else, is to begin with a frame whose source is not known.
     #[cold]
-    fn heard_as_lldp(&self, frames: u32) -> u32 {
-        let Work { burst, entry, .. } = &*self.work;
-        let is_heard = self.shared.links.lldp().listens(*entry as u8);
-        ones(frames).filter(|i| is_heard && lldp::is_lldp(burst[*i].frame())).fold(0, |all, i| all | 1 << i)
+    fn hear_switches(&self, frames: u32) -> (u32, u32) {
+        let Work { burst, entry, has_waited, .. } = &*self.work;
+        let (links, index) = (&self.shared.links, *entry as u8);
+        let listens = links.lldp().listens(index);
+        let (mut heard, mut all) = (0, 0);
+        for i in ones(frames).filter(|i| local::is_of_switch(burst[*i].frame())) {
+            all |= 1 << i;
+            if listens && lldp::is_lldp(burst[i].frame()) {
+                heard |= 1 << i;
+            } else {
+                links.hear_at_host(index, burst[i].frame(), *has_waited);
+            }
+        }
+        (heard, all)
     }
 
-    /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong`, and those that say
-    /// more than a source.
+    /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong` of hosts, and those that
+    /// say more than a source.
     #[cold]
     fn note_sources(&self, wrong: u32) {
         let Some(Ok(field)) = self.work.plane.as_ref().map(|plane| &plane.field) else { return };

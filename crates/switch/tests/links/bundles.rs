@@ -302,7 +302,7 @@ pub(crate) fn a_member_that_is_cut_moves_its_flows_and_no_other() {
         forged[6..12].copy_from_slice(&mac_bytes(1));
         send(&mut open("host1"), &forged);
         let began = Instant::now();
-        let dropped = || pair.daemons[0].json()["drops"]["multicast"].as_u64().unwrap_or(0);
+        let dropped = || pair.daemons[0].json()["drops"]["link_local"].as_u64().unwrap_or(0);
         while dropped() == 0 {
             assert!(began.elapsed() < PATIENCE, "{:#}", pair.daemons[0].json()["drops"]);
         }

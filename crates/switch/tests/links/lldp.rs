@@ -159,12 +159,12 @@ pub(crate) fn forged_lldp_changes_what_is_shown_and_nothing_else() {
         ip("link set host1 down");
         wait_for(&triangle.daemons[0], 1, "it is gone", |port| port["neighbours"] == Value::Array(vec![]));
 
-        // With LLDP off it is a multicast, of a stranger.
+        // With LLDP off it is for the other end of the cable, as other multicasts of one link are.
         ip("link set host1 up");
         restart(&mut triangle, 1, |config| config.links.lldp = Lldp::Off);
         let mut host = open("host1");
         let began = Instant::now();
-        while s1(&triangle)["drops"]["source_mac"].as_u64().unwrap_or(0) == 0 {
+        while s1(&triangle)["drops"]["link_local"].as_u64().unwrap_or(0) == 0 {
             send(&mut host, &good);
             assert!(began.elapsed() < PATIENCE, "{:#}", s1(&triangle)["drops"]);
         }
