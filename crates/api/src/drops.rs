@@ -1,7 +1,7 @@
 //! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
 
 /// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
-pub const REASONS: [(&str, &str); 50] = [
+pub const REASONS: [(&str, &str); 52] = [
     ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
     (
         "truncated",
@@ -71,7 +71,18 @@ pub const REASONS: [(&str, &str); 50] = [
         "The port of exit takes no more: more is sent to it than it carries, or its device is up and has no carrier. Look at its cable.",
     ),
     ("tx_refused", "The port of exit cannot send so long a frame. Raise the MTU of trunks by the 4 bytes of the shim."),
-    ("dhcp", "A host sent DHCP for another host, or more of it than its port may."),
+    (
+        "dhcp",
+        "A host asked for an address in the name of another MAC address, or sent DHCP that is malformed. Where a relay or a server is, write `dhcp_trusted = true` at its port in switch.toml.",
+    ),
+    (
+        "dhcp_rate",
+        "A port sent more DHCP requests than it may (`dhcp_requests_per_second` in switch.toml): somebody takes addresses, or many hosts came at one time and will ask again.",
+    ),
+    (
+        "dhcp_server",
+        "A host answered a DHCP client, and no server is to be at its port: find out who it is. If it is a server, name it as `dhcp_server` or write `dhcp_trusted = true` at its port in switch.toml.",
+    ),
     (
         "group_rate",
         "A host sent more to everybody than its port may (`group_frames_per_second` in switch.toml), or its tenant than is copied in a second: look for a storm.",

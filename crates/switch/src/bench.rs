@@ -23,6 +23,7 @@ mod ports;
 use crate::acl::AccessList;
 use crate::counters::Counts;
 use crate::dataplane::{BuildError, Monitor, PortSpec, Settings, build};
+use crate::dhcp;
 use crate::flow::rules::{Rule, Rules};
 use crate::flow::{self, Flows};
 use crate::groups::FRAMES_PER_SECOND;
@@ -229,7 +230,7 @@ fn forward<T: Table + 'static>(
             check_source: load.check_source,
             learns: load.watched,
             notes_true: load.forgets,
-            dhcp: None,
+            dhcp: dhcp::Settings::default(),
             group_frames_per_second: FRAMES_PER_SECOND,
             bundle: None,
             driver: "memory".to_owned().into(),

@@ -74,8 +74,12 @@ drop_reasons! {
     TxFull = "tx_full",
     /// The port of exit cannot send such a frame (longer than its MTU).
     TxRefused = "tx_refused",
-    /// A broadcast of DHCP that speaks for another host than its sender, or one more than the port may send.
+    /// A broadcast of DHCP that speaks for another host than its sender, or is malformed.
     Dhcp = "dhcp",
+    /// A request of DHCP to everybody, and more than the port may send.
+    DhcpRate = "dhcp_rate",
+    /// An answer of DHCP to everybody, from a port where no server is to be.
+    DhcpServer = "dhcp_server",
     /// To everybody, and more than the port may send, or its copies more than its tenant may have.
     GroupRate = "group_rate",
     /// A broadcast from a trunk, or one that is not an ARP request and that nobody is to hear.

@@ -7,7 +7,7 @@ use crate::acl::{AccessList, AclCounters, AclStatus, PortAcl};
 use crate::alien;
 use crate::bundle::{Bundle, MemberStatus};
 use crate::counters::{Counts, WorkerCounters};
-use crate::dhcp::Dhcp;
+use crate::dhcp::{self, Dhcp};
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, KernelStatus};
 use crate::learn::{self, Learner};
 use crate::links::Links;
 use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
+use crate::plane::{Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
@@ -100,8 +100,8 @@ pub struct PortSpec {
     pub learns: bool,
     /// Whether those that are names there are noted as well, in each [period](crate::learn::Learner::begin_period).
     pub notes_true: bool,
-    /// The DHCP server that its hosts may ask, if it is a host port and names are MAC addresses.
-    pub dhcp: Option<Mac>,
+    /// What its hosts may do with DHCP, if it is a host port and names are MAC addresses.
+    pub dhcp: dhcp::Settings,
     /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port and connections are not
     /// tracked; 0: none.
     pub group_frames_per_second: u32,
@@ -129,7 +129,7 @@ impl PortSpec {
             check_source: CheckSource::Off,
             learns: false,
             notes_true: false,
-            dhcp: None,
+            dhcp: dhcp::Settings::default(),
             group_frames_per_second: groups::FRAMES_PER_SECOND,
             bundle: None,
             driver,
@@ -276,7 +276,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
             let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
             let notes = port.notes_true.then(Notes::new);
-            let dhcp = port.dhcp.filter(|_| port.role == Role::Host).map(Dhcp::new);
+            let dhcp = (port.role == Role::Host).then(|| Dhcp::new(port.dhcp));
             let may_speak = port.role == Role::Host && settings.flows.is_none();
             let group_gate = Gate::new(if may_speak { port.group_frames_per_second } else { 0 });
             queue.push(Port {

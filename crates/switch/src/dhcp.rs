@@ -1,13 +1,22 @@
 //! DHCP without broadcast: what a client says to everybody goes to the server alone, and what the server says to everybody goes
-//! to the client that it is for.
+//! to the client that it is for. Where no server is configured it is a broadcast as others are, and checked all the same.
 //!
 //! Both are known by name, so only the Ethernet destination is replaced, and the frame is forwarded like any other: no address
 //! of a relay, no state. The server sees the client's broadcast as it was sent, to its own MAC address; every server takes that.
-//! Other hosts see nothing of it, so no stranger can answer. A broadcast in the name of another MAC address, or one too many, is
-//! dropped. What a client sends to the server's own address, and how else it calls itself there, is between the two.
+//! Other hosts see nothing of it, so no stranger can answer.
 //!
-//! Sources: RFC 951, RFC 2131 (sections 2, 4.1). Limits: IPv4; names must be MAC addresses; a relay's own messages are unicast
-//! and go their way.
+//! | to everybody, from a host port | at a port that is trusted | at another |
+//! |---|---|---|
+//! | a request in the name of another MAC address | goes on: of a relay | `dhcp` |
+//! | a request, and the port has sent as many as it may | goes on | `dhcp_rate` |
+//! | an answer | goes on | `dhcp_server`, unless it is from the server that is configured, or nobody said what is trusted |
+//! | anything else at these ports | `dhcp` | `dhcp` |
+//!
+//! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. What a client sends to the server's own address,
+//! and how else it calls itself there, is between the two: an access list can forbid it.
+//!
+//! Sources: RFC 951, RFC 2131 (sections 2, 4.1), RFC 8415 (7.2). Limits: names must be MAC addresses; a relay's own messages are unicast
+//! and go their way. Cost: none for frames to one.
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
@@ -16,27 +25,62 @@ use crate::plane::Mac;
 use netio::Packet;
 use std::time::Instant;
 
-/// Broadcasts of clients that a port may send a second, and at once. A client sends some four to get an address.
-pub const REQUESTS_PER_SECOND: u32 = 50;
+/// Requests to everybody that a port may send a second, with each worker, unless it is configured otherwise. A client sends some four to
+/// get an address.
+pub const REQUESTS_PER_SECOND: u32 = 10;
+/// And at once, for each of these: so all behind an access point may come back at one time.
+pub const BURST: u32 = 5;
 
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 const SERVER: [u8; 2] = 67_u16.to_be_bytes();
 const CLIENT: [u8; 2] = 68_u16.to_be_bytes();
+const SERVER_V6: [u8; 2] = 547_u16.to_be_bytes();
+
+/// What hosts of a port may do with DHCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The server that they may ask; none: whoever hears what they say to everybody.
+    pub server: Option<Mac>,
+    /// Whether a server or a relay is there, which speaks for others. None: nobody said it, and whoever is there may answer.
+    pub trusted: Option<bool>,
+    /// Requests to everybody a second, with each worker; 0: none.
+    pub requests_per_second: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { server: None, trusted: None, requests_per_second: REQUESTS_PER_SECOND }
+    }
+}
 
 /// A port whose hosts may ask a server.
 #[derive(Debug)]
 pub(crate) struct Dhcp {
-    server: Mac,
+    settings: Settings,
     budget: Budget,
 }
 
+/// What a message to everybody is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Message {
+    /// Of a client, by its MAC address.
+    Request(Mac),
+    /// For a client.
+    Answer(Mac),
+    /// Of a client of DHCPv6.
+    RequestV6,
+    /// At one of these ports, and neither.
+    Neither,
+}
+
 impl Dhcp {
-    pub(crate) fn new(server: Mac) -> Self {
-        Self { server, budget: Budget::full(REQUESTS_PER_SECOND, Instant::now()) }
+    pub(crate) fn new(settings: Settings) -> Self {
+        let most = settings.requests_per_second.saturating_mul(BURST);
+        Self { settings, budget: Budget::with_burst(settings.requests_per_second, most, Instant::now()) }
     }
 
-    /// Gives a broadcast of DHCP the destination that it is for. None: it is something else.
+    /// Gives a broadcast of DHCP the destination that it is for, if there is one. None: it is something else, or for whoever hears it.
     #[cold]
     pub(crate) fn direct(
         &mut self,
@@ -44,35 +88,61 @@ impl Dhcp {
         type_at: usize,
         now: Instant,
     ) -> Option<Result<(), DropReason>> {
-        let to = destination(packet.frame(), type_at, self.server)?;
-        let to = to.and_then(|to| {
-            let may = to != self.server || self.budget.take(now);
-            if may { Ok(to) } else { Err(DropReason::Dhcp) }
-        });
-        Some(to.map(|to| packet.frame_mut()[..6].copy_from_slice(&to)))
+        let frame = packet.frame();
+        let (message, source) = (read(frame, type_at)?, frame.get(6..12)?);
+        let to = match self.judge(message, source.try_into().ok()?, now) {
+            Ok(to) => to?,
+            Err(reason) => return Some(Err(reason)),
+        };
+        packet.frame_mut()[..6].copy_from_slice(&to);
+        Some(Ok(()))
+    }
+
+    /// The only one that it is for, if there is one.
+    fn judge(&mut self, message: Message, source: Mac, now: Instant) -> Result<Option<Mac>, DropReason> {
+        let Settings { server, trusted, .. } = self.settings;
+        let is_trusted = trusted == Some(true);
+        let mut may_ask = |now| if is_trusted || self.budget.take(now) { Ok(()) } else { Err(DropReason::DhcpRate) };
+        match message {
+            Message::Neither => Err(DropReason::Dhcp),
+            Message::Request(client) if client != source && !is_trusted => Err(DropReason::Dhcp),
+            Message::Request(_) => may_ask(now).map(|()| server),
+            Message::RequestV6 => may_ask(now).map(|()| None),
+            Message::Answer(client) => {
+                let may_answer = match (server, trusted) {
+                    (_, Some(true)) => true,
+                    (Some(server), _) => server == source,
+                    (None, said) => said.is_none(),
+                };
+                let is_led = server.is_some().then_some(client);
+                if may_answer { Ok(is_led) } else { Err(DropReason::DhcpServer) }
+            }
+        }
     }
 }
 
-/// Who a broadcast of DHCP is for.
+/// What a frame to everybody is, if it is of DHCP.
 /// ```text
 ///  0 operation: 1 of a client, 2 of a server | 1 hardware type | 2 length of its addresses | 28 the client's MAC address
 /// ```
-fn destination(frame: &[u8], type_at: usize, server: Mac) -> Option<Result<Mac, DropReason>> {
-    let Ok(ip @ Network::V4(_)) = network(frame, type_at) else { return None };
+fn read(frame: &[u8], type_at: usize) -> Option<Message> {
+    let ip = network(frame, type_at).ok()?;
     let transport = ip.transport().ok().filter(|transport| transport.protocol == UDP && !transport.later_fragment)?;
     let header = transport.payload.get(..UDP_HEADER)?;
     let (from, to) = (&header[..2], &header[2..4]);
+    if let Network::V6(_) = ip {
+        return (to == SERVER_V6).then_some(Message::RequestV6);
+    }
     let (is_of_client, is_of_server) = (to == SERVER, from == SERVER && to == CLIENT);
     if !(is_of_client || is_of_server) {
         return None;
     }
     let message = &transport.payload[UDP_HEADER..];
-    let source: Mac = frame.get(6..12)?.try_into().ok()?;
     let client = message.get(28..34).and_then(|mac| Mac::try_from(mac).ok()).filter(|mac| mac[0] & 1 == 0);
     Some(match (message.get(..3), client) {
-        (Some([1, 1, 6]), Some(client)) if is_of_client && client == source => Ok(server),
-        (Some([2, 1, 6]), Some(client)) if !is_of_client && source == server => Ok(client),
-        _ => Err(DropReason::Dhcp),
+        (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client),
+        (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
+        _ => Message::Neither,
     })
 }
 
@@ -103,37 +173,105 @@ mod tests {
         frame
     }
 
+    const OTHER: Mac = [2, 0, 0, 0, 0, 7];
+
+    /// What becomes of a frame, and its destination then.
+    fn sent(dhcp: &mut Dhcp, frame: &[u8], now: Instant) -> (Option<Result<(), DropReason>>, Mac) {
+        let mut packet = Packet::from_frame(frame);
+        let done = dhcp.direct(&mut packet, shim::AT, now);
+        (done, packet.frame().first_chunk().copied().unwrap_or_default())
+    }
+
     #[test]
     fn each_side_is_led_to_the_other_and_nobody_speaks_for_others() {
-        let to = |frame: &[u8]| destination(frame, shim::AT, SERVER_MAC);
-        let request = frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC);
-        assert_eq!(to(&request), Some(Ok(SERVER_MAC)));
-        assert_eq!(to(&frame(SERVER_MAC, [SERVER, CLIENT], 2, CLIENT_MAC)), Some(Ok(CLIENT_MAC)));
-        let wrong = Some(Err(DropReason::Dhcp));
-        let other = [2, 0, 0, 0, 0, 7];
-        assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, SERVER], 1, other)), wrong, "in the name of another client");
-        assert_eq!(to(&frame(other, [SERVER, CLIENT], 2, CLIENT_MAC)), wrong, "a stranger that answers");
-        assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, SERVER], 2, CLIENT_MAC)), wrong, "an answer to the server");
-        assert_eq!(to(&frame(SERVER_MAC, [SERVER, CLIENT], 2, [0xff; 6])), wrong, "a client that is everybody");
-        assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, [0, 53]], 1, CLIENT_MAC)), None, "something else");
-        for len in 0..request.len() {
-            let cut = to(&request[..len]);
-            assert!(cut.is_none() || cut == wrong || cut == Some(Ok(SERVER_MAC)), "{len}");
+        let now = Instant::now();
+        let settings = Settings { server: Some(SERVER_MAC), requests_per_second: 1000, ..Settings::default() };
+        for trusted in [None, Some(false)] {
+            let mut dhcp = Dhcp::new(Settings { trusted, ..settings });
+            let mut to = |frame: &[u8]| match sent(&mut dhcp, frame, now) {
+                (Some(done), to) => Some(done.map(|()| to)),
+                (None, _) => None,
+            };
+            let request = frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC);
+            assert_eq!(to(&request), Some(Ok(SERVER_MAC)));
+            assert_eq!(to(&frame(SERVER_MAC, [SERVER, CLIENT], 2, CLIENT_MAC)), Some(Ok(CLIENT_MAC)));
+            let wrong = Some(Err(DropReason::Dhcp));
+            assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, SERVER], 1, OTHER)), wrong, "in the name of another client");
+            let stranger = frame(OTHER, [SERVER, CLIENT], 2, CLIENT_MAC);
+            assert_eq!(to(&stranger), Some(Err(DropReason::DhcpServer)), "a stranger that answers");
+            assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, SERVER], 2, CLIENT_MAC)), wrong, "an answer to the server");
+            assert_eq!(to(&frame(SERVER_MAC, [SERVER, CLIENT], 2, [0xff; 6])), wrong, "a client that is everybody");
+            assert_eq!(to(&frame(CLIENT_MAC, [CLIENT, [0, 53]], 1, CLIENT_MAC)), None, "something else");
+            for len in 0..request.len() {
+                let cut = to(&request[..len]);
+                assert!(cut.is_none() || cut == wrong || cut == Some(Ok(SERVER_MAC)), "{len}");
+            }
         }
+    }
+
+    #[test]
+    fn without_a_server_it_is_checked_and_goes_to_whoever_hears_it() {
+        let now = Instant::now();
+        let answer = frame(OTHER, [SERVER, CLIENT], 2, CLIENT_MAC);
+        let forged = frame(CLIENT_MAC, [CLIENT, SERVER], 1, OTHER);
+        let refused = |reason| (Some(Err(reason)), [0xff; 6]);
+        let goes_on = (None, [0xff; 6]);
+        for trusted in [None, Some(false)] {
+            let mut dhcp = Dhcp::new(Settings { trusted, ..Settings::default() });
+            assert_eq!(sent(&mut dhcp, &frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC), now), goes_on);
+            assert_eq!(sent(&mut dhcp, &forged, now), refused(DropReason::Dhcp));
+            let answered = if trusted.is_none() { goes_on } else { refused(DropReason::DhcpServer) };
+            assert_eq!(sent(&mut dhcp, &answer, now), answered, "{trusted:?}");
+        }
+    }
+
+    #[test]
+    fn where_a_relay_is_trusted_it_speaks_for_others_as_often_as_it_likes() {
+        let now = Instant::now();
+        for server in [None, Some(SERVER_MAC)] {
+            let settings = Settings { server, trusted: Some(true), requests_per_second: 0 };
+            let mut dhcp = Dhcp::new(settings);
+            let expected = |to| server.map_or((None, [0xff; 6]), |_| (Some(Ok(())), to));
+            for _ in 0..100 {
+                let relayed = frame(OTHER, [SERVER, SERVER], 1, CLIENT_MAC);
+                assert_eq!(sent(&mut dhcp, &relayed, now), expected(SERVER_MAC));
+            }
+            let answer = frame(OTHER, [SERVER, CLIENT], 2, CLIENT_MAC);
+            assert_eq!(sent(&mut dhcp, &answer, now), expected(CLIENT_MAC));
+        }
+    }
+
+    /// A solicitation of DHCPv6.
+    fn solicitation() -> Vec<u8> {
+        let mut frame =
+            [&[0x33, 0x33, 0, 1, 0, 2][..], &CLIENT_MAC, &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, UDP, 1]].concat();
+        frame.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        frame.extend([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2]);
+        frame.extend([2, 34, 2, 35, 0, 12, 0, 0, 1, 0, 0, 1]);
+        frame
     }
 
     #[test]
     fn a_port_asks_as_often_as_it_may() {
         let now = Instant::now();
-        let mut dhcp = Dhcp::new(SERVER_MAC);
-        let mut sends = |source, ports, operation| {
-            let mut packet = Packet::from_frame(&frame(source, ports, operation, CLIENT_MAC));
-            (dhcp.direct(&mut packet, shim::AT, now), <[u8; 6]>::try_from(&packet.frame()[..6]).unwrap())
-        };
-        for _ in 0..REQUESTS_PER_SECOND {
-            assert_eq!(sends(CLIENT_MAC, [CLIENT, SERVER], 1), (Some(Ok(())), SERVER_MAC));
+        let second = std::time::Duration::from_secs(1);
+        let mut dhcp = Dhcp::new(Settings { server: Some(SERVER_MAC), ..Settings::default() });
+        let mut sends =
+            |source, ports, operation, at| sent(&mut dhcp, &frame(source, ports, operation, CLIENT_MAC), at);
+        for _ in 0..REQUESTS_PER_SECOND * BURST {
+            assert_eq!(sends(CLIENT_MAC, [CLIENT, SERVER], 1, now), (Some(Ok(())), SERVER_MAC));
         }
-        assert_eq!(sends(CLIENT_MAC, [CLIENT, SERVER], 1), (Some(Err(DropReason::Dhcp)), [0xff; 6]));
-        assert_eq!(sends(SERVER_MAC, [SERVER, CLIENT], 2), (Some(Ok(())), CLIENT_MAC), "answers are not counted");
+        let too_many = (Some(Err(DropReason::DhcpRate)), [0xff; 6]);
+        assert_eq!(sends(CLIENT_MAC, [CLIENT, SERVER], 1, now), too_many);
+        assert_eq!(sends(SERVER_MAC, [SERVER, CLIENT], 2, now), (Some(Ok(())), CLIENT_MAC), "answers are not counted");
+        let asked = (0..100).filter(|_| sends(CLIENT_MAC, [CLIENT, SERVER], 1, now + second).0 == Some(Ok(())));
+        assert_eq!(asked.count(), REQUESTS_PER_SECOND as usize);
+
+        // Both protocols together.
+        let mut dhcp = Dhcp::new(Settings { requests_per_second: 1, ..Settings::default() });
+        let got: Vec<_> = (0..=BURST).map(|_| sent(&mut dhcp, &solicitation(), now).0).collect();
+        assert_eq!(got[..BURST as usize], [None; BURST as usize]);
+        assert_eq!(got.last(), Some(&Some(Err(DropReason::DhcpRate))));
+        assert_eq!(sent(&mut dhcp, &frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC), now), too_many);
     }
 }

@@ -76,6 +76,28 @@ fn what_comes_from_a_trunk_or_a_stranger_and_what_is_for_one_link_is_dropped_as_
     rig.assert_dropped(HOST_2, &from(2, MDNS), DropReason::Multicast);
 }
 
+/// A request of DHCP from `source` to everybody, for the client of this name.
+fn dhcp(source: u64, client: u64) -> Vec<u8> {
+    let mut message = [&[1, 1, 6, 0][..], &[0; 24], &mac_bytes(client)].concat();
+    message.resize(300, 0);
+    let mut frame = vec![];
+    let headers = PacketBuilder::ethernet2(mac_bytes(source), ALL).ipv4([0; 4], [255; 4], 64);
+    headers.udp(68, 67).write(&mut frame, &message).unwrap();
+    frame
+}
+
+#[test]
+fn a_host_asks_for_no_address_of_another_and_not_for_ever() {
+    let mut rig = rig();
+    rig.assert_dropped(HOST_1, &dhcp(1, 77), DropReason::Dhcp);
+    assert_eq!(rig.exchange(HOST_1, &dhcp(1, 1)).len(), 2, "each other name of the tenant hears it");
+    while rig.counts().dropped(DropReason::DhcpRate) == 0 {
+        rig.exchange(HOST_1, &dhcp(1, 1));
+        assert_eq!(rig.counts().dropped(DropReason::GroupRate), 0, "it may send no more of these than that");
+    }
+    assert_eq!(rig.exchange(HOST_2, &dhcp(2, 2)).len(), 3, "another port may");
+}
+
 #[test]
 fn a_question_for_a_known_address_is_answered_and_one_for_another_is_heard() {
     let mut rig = rig();

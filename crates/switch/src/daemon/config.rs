@@ -10,6 +10,7 @@ use super::ports;
 use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
 use crate::bundle;
+use crate::dhcp;
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
@@ -105,6 +106,11 @@ pub struct Config {
     /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
+    /// Whether servers or relays of DHCP are at host ports, unless a port says otherwise. If nobody says it, hosts may answer.
+    pub dhcp_trusted: Option<bool>,
+    /// Requests of DHCP to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none.
+    #[serde(default = "default_dhcp_requests")]
+    pub dhcp_requests_per_second: u32,
     /// Frames to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none. Who hears them is the
     /// controller's to say.
     #[serde(default = "default_group_frames")]
@@ -151,6 +157,10 @@ pub struct Port {
     /// The MAC address of the DHCP server that its hosts may ask; as at the other ports if absent. For host ports only.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
+    /// Whether a server or a relay of DHCP is there; as at the other ports if absent. For host ports only.
+    pub dhcp_trusted: Option<bool>,
+    /// Requests of DHCP to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
+    pub dhcp_requests_per_second: Option<u32>,
     /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub group_frames_per_second: Option<u32>,
     /// What it does with LLDP; as the other ports if absent.
@@ -167,6 +177,10 @@ pub struct Port {
 
 fn default_group_frames() -> u32 {
     FRAMES_PER_SECOND
+}
+
+fn default_dhcp_requests() -> u32 {
+    dhcp::REQUESTS_PER_SECOND
 }
 
 fn default_learn_max() -> u32 {
@@ -296,9 +310,14 @@ impl Config {
             if port.learn.is_some_and(|learn| learn != Learn::Off) && port.role != Role::Host {
                 return Err(format!("port {} has learn, which is for ports with role = \"host\"; remove it", port.id));
             }
-            if port.dhcp_server.is_some() && port.role != Role::Host {
+            let of_dhcp = [
+                ("dhcp_server", port.dhcp_server.is_some()),
+                ("dhcp_trusted", port.dhcp_trusted.is_some()),
+                ("dhcp_requests_per_second", port.dhcp_requests_per_second.is_some()),
+            ];
+            if let Some((key, _)) = of_dhcp.into_iter().find(|(_, is_there)| *is_there && port.role != Role::Host) {
                 let id = port.id;
-                return Err(format!("port {id} has dhcp_server, which is for ports with role = \"host\"; remove it"));
+                return Err(format!("port {id} has {key}, which is for ports with role = \"host\"; remove it"));
             }
             if port.group_frames_per_second.is_some() && port.role != Role::Host {
                 return Err(format!(
@@ -454,9 +473,13 @@ impl Config {
         if self.learn_at(port) == Learn::Off { 0 } else { port.learn_forget_s.unwrap_or(self.learn_forget_s) }
     }
 
-    /// The DHCP server that the hosts of a port may ask.
-    pub fn dhcp_server_at(&self, port: &Port) -> Option<Mac> {
-        port.dhcp_server.or(self.dhcp_server).filter(|_| port.role == Role::Host)
+    /// What the hosts of a port may do with DHCP.
+    pub fn dhcp_at(&self, port: &Port) -> dhcp::Settings {
+        dhcp::Settings {
+            server: port.dhcp_server.or(self.dhcp_server),
+            trusted: port.dhcp_trusted.or(self.dhcp_trusted),
+            requests_per_second: port.dhcp_requests_per_second.unwrap_or(self.dhcp_requests_per_second),
+        }
     }
 
     /// Frames to everybody that the hosts of a port may send a second.

@@ -80,7 +80,7 @@ pub(super) fn open(
             check_source,
             learns,
             notes_true: config.learn_forget_at(port) > 0,
-            dhcp: config.dhcp_server_at(port),
+            dhcp: config.dhcp_at(port),
             group_frames_per_second: config.group_frames_at(port),
             bundle,
             driver,

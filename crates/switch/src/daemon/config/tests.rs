@@ -30,6 +30,28 @@ fn sources_are_checked_as_the_switch_or_the_port_says() {
 }
 
 #[test]
+fn what_hosts_may_do_with_dhcp_is_as_the_switch_or_the_port_says() {
+    let port = |id, role, rest| format!("[[port]]\nid = {id}\ndevice = 'eth{id}'\nrole = '{role}'\n{rest}");
+    let ports = [port(1, "host", ""), port(2, "host", "dhcp_trusted = true\ndhcp_requests_per_second = 0\n")].concat();
+    let of = |text: &str| {
+        let config = Config::parse(&format!("{GOOD}{text}{ports}")).unwrap();
+        config.ports.iter().map(|port| config.dhcp_at(port)).collect::<Vec<_>>()
+    };
+    let at_2 = dhcp::Settings { trusted: Some(true), requests_per_second: 0, ..dhcp::Settings::default() };
+    assert_eq!(of(""), [dhcp::Settings::default(), at_2]);
+    let server = Some([2, 0, 0, 0, 0, 0x63]);
+    let all = "dhcp_trusted = false\ndhcp_requests_per_second = 3\ndhcp_server = '02:00:00:00:00:63'\n";
+    let at_1 = dhcp::Settings { server, trusted: Some(false), requests_per_second: 3 };
+    assert_eq!(of(all), [at_1, dhcp::Settings { server, ..at_2 }]);
+    for key in ["dhcp_server = '02:00:00:00:00:63'", "dhcp_trusted = true", "dhcp_requests_per_second = 3"] {
+        let trunk = format!("{GOOD}[[port]]\nid = 1\ndevice = 'eth1'\nrole = 'trunk'\n{key}\n");
+        let message = Config::parse(&trunk).unwrap_err();
+        let key = key.split(' ').next().unwrap();
+        assert!(message.contains(&format!("port 1 has {key}, which is for ports with role = \"host\"")), "{message}");
+    }
+}
+
+#[test]
 fn frames_to_unknown_names_go_where_the_file_says() {
     let ports = format!("{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n");
     let read = |text: &str| Config::parse(&format!("{GOOD}{text}{ports}")).and_then(|config| config.aliens());
