@@ -9,13 +9,14 @@ use crate::dataplane::Dataplane;
 use crate::groups::{Groups, Snooping, Told, Wanted};
 use crate::plane::{LocalNames, Mac, PlaneWriter};
 use crate::subscriptions::query::{self, ROBUSTNESS};
-use crate::subscriptions::{ByName, Timing};
+use crate::subscriptions::{self as table, ByName, Timing, Why};
 use api::groups::{bytes_of, from_bytes};
 use api::tls::Tls;
 use api::v1;
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::{Exact, Tables};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -37,6 +38,9 @@ const PORTS_AT_ONCE: usize = 32;
 /// How often each of several controllers is told, and how long it may take.
 const REFRESH: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is said at most of a port that its reports are not taken, for the same reason.
+const SAID_AGAIN: Duration = Duration::from_secs(600);
+
 /// After a try in vain, and between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -103,6 +107,43 @@ pub(super) struct Keeper {
     up: BTreeSet<u8>,
     /// The version of the table that was said.
     said: Option<u64>,
+    refusals: Refusals,
+}
+
+/// Which ports were said to have reports that are not taken, and why.
+#[derive(Debug, Default)]
+struct Refusals {
+    said: BTreeMap<(u8, Why), Instant>,
+    n: u64,
+}
+
+impl Refusals {
+    /// Which of these are to be said now: each once in a while.
+    fn news(&mut self, refused: Vec<(u8, Why)>, now: Instant) -> Vec<(u8, Why)> {
+        self.said.retain(|_, at| now.saturating_duration_since(*at) < SAID_AGAIN);
+        let is_new = |one: &(u8, Why)| match self.said.entry(*one) {
+            Entry::Vacant(place) => {
+                place.insert(now);
+                true
+            }
+            Entry::Occupied(_) => false,
+        };
+        refused.into_iter().filter(is_new).collect()
+    }
+
+    /// Says of them.
+    fn say(&mut self, subscriptions: &table::Subscriptions, ports: &[(u8, PortId, bool)], now: Instant) {
+        let news = self.news(subscriptions.take_refusals(), now);
+        if news.is_empty() {
+            return;
+        }
+        let all = subscriptions.counts().refused;
+        let refused = all - std::mem::replace(&mut self.n, all);
+        for (index, why) in news {
+            let Some((_, port, _)) = ports.iter().find(|(other, ..)| *other == index) else { continue };
+            tracing::warn!(%port, refused, "reports of multicast groups are not taken: {}", why.advice());
+        }
+    }
 }
 
 impl Keeper {
@@ -127,6 +168,7 @@ impl Keeper {
             places: HashMap::new(),
             up: BTreeSet::new(),
             said: None,
+            refusals: Refusals::default(),
             shared,
         };
         keeper.shared.set_subscriptions(keeper.message(ByName::new()));
@@ -176,6 +218,7 @@ impl Keeper {
         }
         // A name that came since has its place already, and may have said what it wants.
         let is_known = !self.is_behind();
+        self.refusals.say(subscriptions, &ports, now);
         subscriptions.sweep(now, |name, port| !is_known || self.places.get(name) == Some(&port));
 
         let mut frames = Vec::new();
@@ -474,6 +517,16 @@ mod tests {
         assert_eq!(querier.due(timing, at(1000)).len(), PORTS_AT_ONCE);
         let n: usize = (0..10).map(|_| querier.due(timing, at(1001)).len()).sum();
         assert_eq!(n, 200 - PORTS_AT_ONCE, "all have their turn, and none twice");
+    }
+
+    #[test]
+    fn that_reports_are_not_taken_is_said_once_in_a_while_for_each_port_and_reason() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let mut news = |refused: &[(u8, Why)], at| refusals.news(refused.to_vec(), start + Duration::from_secs(at));
+        assert_eq!(news(&[(3, Why::Full), (3, Why::Often)], 0), [(3, Why::Full), (3, Why::Often)]);
+        let n: usize = (0..599).map(|at| news(&[(3, Why::Full), (3, Why::Often)], at).len()).sum();
+        assert_eq!((n, news(&[(4, Why::Full)], 599)), (0, vec![(4, Why::Full)]));
+        assert_eq!(news(&[(3, Why::Full), (4, Why::Full)], 601), [(3, Why::Full)]);
     }
 
     #[test]

@@ -92,9 +92,57 @@ impl Limits {
 /// Besides the time that a host has to answer: until the question left, and the answer came.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// Why a report is not taken: the port said too much, or the name has as many groups as it may.
+/// A report is not taken, all or in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused;
+
+/// Why reports of a port are not taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Why {
+    /// A name, or the port, has as many groups as it may.
+    Full,
+    /// The port says more, or changes more, than it may.
+    Often,
+    /// They are in a wrong form.
+    Malformed,
+}
+
+impl Why {
+    const ALL: [Self; 3] = [Self::Full, Self::Often, Self::Malformed];
+
+    /// What an operator can do.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Full => {
+                "a name, or the port, has as many groups as it may: look for a host that joins without end, or raise groups_per_name or \
+                 groups_per_port in [subscriptions]"
+            }
+            Self::Often => {
+                "more comes than the port may say: look for a flood, or raise reports_per_second in [subscriptions]"
+            }
+            Self::Malformed => "they are in a wrong form: `fibula capture` shows them",
+        }
+    }
+}
+
+/// Ports, by their indices, of which reports were not taken since that was asked last, for each reason.
+#[derive(Debug, Default)]
+struct Refusals([[AtomicU64; 4]; Why::ALL.len()]);
+
+impl Refusals {
+    fn note(&self, port: u8, why: Why) {
+        self.0[why as usize][usize::from(port >> 6)].fetch_or(1 << (port & 63), Relaxed);
+    }
+
+    fn take(&self) -> Vec<(u8, Why)> {
+        let words = Why::ALL.into_iter().flat_map(|why| (0..).zip(&self.0[why as usize]).map(move |at| (why, at)));
+        let of_word = |(why, (at, word)): (Why, (u8, &AtomicU64))| {
+            let bits = word.swap(0, Relaxed);
+            (0..64_u8).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (at << 6 | bit, why))
+        };
+        words.flat_map(of_word).collect()
+    }
+}
 
 /// What was heard, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -120,6 +168,7 @@ pub struct Subscriptions {
     reports: AtomicU64,
     refused: AtomicU64,
     questions: AtomicU64,
+    refusals: Refusals,
 }
 
 /// What a port may say to a worker.
@@ -156,7 +205,8 @@ impl Subscriptions {
     /// None yet, at a switch with so many host ports.
     pub fn new(limits: Limits, n_host_ports: usize) -> Self {
         let (reports, refused, questions) = Default::default();
-        Self { limits: limits.shared_by(n_host_ports), table: Mutex::default(), reports, refused, questions }
+        let (limits, table, refusals) = (limits.shared_by(n_host_ports), Mutex::default(), Refusals::default());
+        Self { limits, table, reports, refused, questions, refusals }
     }
 
     /// What each port may.
@@ -181,7 +231,7 @@ impl Subscriptions {
     ) -> Result<(), Refused> {
         let holds_until = now + timing.holds();
         let table = &mut *self.lock();
-        let mut all = true;
+        let mut refused = None;
         for (group, says) in report.words().filter(|(group, _)| keeps(*group)) {
             let place = (port, name);
             // What a host repeats changes nothing, and may be said whatever it changed before.
@@ -191,8 +241,13 @@ impl Subscriptions {
             };
             if is_change {
                 let budget = table.budgets.entry(port).or_insert_with(|| self.limits.budget(now));
-                let may = budget.take(now);
-                all &= may && table.change(&self.limits, place, (group, says), holds_until);
+                let is_done = match budget.take(now) {
+                    true => {
+                        table.change(&self.limits, place, (group, says), holds_until).then_some(()).ok_or(Why::Full)
+                    }
+                    false => Err(Why::Often),
+                };
+                refused = is_done.err().or(refused);
             }
             if report.speaks_for_others() {
                 let there = table.names.range_mut((port, [0; 6])..=(port, [0xff; 6]));
@@ -200,26 +255,32 @@ impl Subscriptions {
                 same.for_each(|(_, until)| *until = holds_until);
             }
         }
-        if all {
+        let Some(why) = refused else {
             self.reports.fetch_add(1, Relaxed);
             return Ok(());
-        }
-        self.count_refused();
+        };
+        self.refuse(port, why);
         Err(Refused)
     }
 
     /// Whether a port may say anything now; if not, it is counted.
-    pub(crate) fn admit(&self, allowance: &mut Allowance) -> bool {
+    pub(crate) fn admit(&self, port: u8, allowance: &mut Allowance) -> bool {
         let may = allowance.0.take(Instant::now());
         if !may {
-            self.count_refused();
+            self.refuse(port, Why::Often);
         }
         may
     }
 
-    /// A host sent a report that is not as it should be, or too many.
-    pub fn count_refused(&self) {
+    /// A report of a port is not taken.
+    pub fn refuse(&self, port: u8, why: Why) {
         self.refused.fetch_add(1, Relaxed);
+        self.refusals.note(port, why);
+    }
+
+    /// The ports of which reports were not taken since this was called last, by their indices, and why.
+    pub fn take_refusals(&self) -> Vec<(u8, Why)> {
+        self.refusals.take()
     }
 
     /// So many questions were sent.

@@ -354,6 +354,21 @@ fn what_a_switch_keeps_is_divided_among_its_ports_so_that_some_do_not_take_all()
 }
 
 #[test]
+fn it_is_known_once_of_each_port_why_its_reports_are_not_taken() {
+    let bench = Bench::new(Limits { groups_per_name: 2, reports_per_second: 1, ..Limits::default() });
+    let refused = || bench.subscriptions.take_refusals();
+    bench.says(3, HOST, &v3(2, 0..2, 0), 0).expect("so many it may have");
+    assert_eq!(refused(), []);
+    bench.says(3, HOST, &v3(2, 2..9, 0), 0).expect_err("no more");
+    assert_eq!((refused(), refused()), (vec![(3, Why::Full)], vec![]));
+    bench.subscriptions.refuse(200, Why::Malformed);
+    bench.subscriptions.refuse(64, Why::Often);
+    bench.subscriptions.refuse(200, Why::Often);
+    assert_eq!(refused(), [(64, Why::Often), (200, Why::Often), (200, Why::Malformed)]);
+    assert_eq!(bench.subscriptions.counts().refused, 4);
+}
+
+#[test]
 fn all_that_a_port_may_have_can_be_said_at_once_and_is_repeated_when_it_is_asked_for() {
     let bench = Bench::new(Limits::default());
     for seconds in [0, 30, 60] {

@@ -5,8 +5,8 @@ use crate::counters::DropReason;
 use crate::groups::{Groups, is_for_all, sender};
 use crate::plane::Mac;
 use crate::port::Role;
-use crate::subscriptions::Allowance;
 use crate::subscriptions::report::{Message, find};
+use crate::subscriptions::{Allowance, Why};
 use std::time::Instant;
 
 /// Keeps what a frame to a group says of groups; the reason why the frame goes no further, if it is about that. `is_here` says
@@ -27,14 +27,14 @@ pub(super) fn hear(
         return Some(DropReason::SourceMac);
     }
     // Before it is read: a flood costs no more than this.
-    if !subscriptions.admit(allowance) {
+    if !subscriptions.admit(index, allowance) {
         return Some(DropReason::ListenerRefused);
     }
     let report = match found.read() {
         Ok(Message::Report(report)) => report,
         Ok(Message::Query) => return Some(DropReason::ListenerQuery),
         Err(_) => {
-            subscriptions.count_refused();
+            subscriptions.refuse(index, Why::Malformed);
             return Some(DropReason::ListenerRefused);
         }
     };
