@@ -1,14 +1,20 @@
-//! A bound on lines of the log: so many a second, and a count of the others.
+//! A bound on lines of the log: so many in a time, and a count of the others.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines a second.
+/// Lines a second, of what is said to this program.
 const LINES_A_SECOND: u32 = 10;
+/// Lines a minute, of what somebody can cause by frames.
+const LINES_A_MINUTE: u32 = 10;
 
-/// Says of each line whether it is one too many.
+/// Says of each line whether it is one too many. [`Default`]: ten a second.
 #[derive(Debug)]
-pub struct Throttle(Mutex<Lines>);
+pub struct Throttle {
+    most: u32,
+    within: Duration,
+    lines: Mutex<Lines>,
+}
 
 #[derive(Debug)]
 struct Lines {
@@ -19,22 +25,33 @@ struct Lines {
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self(Mutex::new(Lines { since: Instant::now(), said: 0, unsaid: 0 }))
+        Self::new(LINES_A_SECOND, Duration::from_secs(1))
     }
 }
 
 impl Throttle {
+    /// So many lines within a time.
+    fn new(most: u32, within: Duration) -> Self {
+        Self { most, within, lines: Mutex::new(Lines { since: Instant::now(), said: 0, unsaid: 0 }) }
+    }
+
+    /// Ten lines a minute, for what hosts and neighbours can cause by frames as often as they like. What is left out is to be seen
+    /// elsewhere: in a status, or a metric.
+    pub fn of_frames() -> Self {
+        Self::new(LINES_A_MINUTE, Duration::from_secs(60))
+    }
+
     /// None if the line is one too many; otherwise how many were before it.
     pub fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }
 
     fn pass_at(&self, now: Instant) -> Option<u64> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(lines.since) >= Duration::from_secs(1) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(lines.since) >= self.within {
             (lines.since, lines.said) = (now, 0);
         }
-        if lines.said == LINES_A_SECOND {
+        if lines.said == self.most {
             lines.unsaid += 1;
             return None;
         }
@@ -57,5 +74,13 @@ mod tests {
         let mut later = vec![190];
         later.extend([0; 9]);
         assert_eq!(passed(start + Duration::from_secs(2)), later);
+    }
+
+    #[test]
+    fn of_what_frames_cause_ten_lines_a_minute_pass() {
+        let (throttle, start) = (Throttle::of_frames(), Instant::now());
+        let passed = |second| (0..100).filter_map(|_| throttle.pass_at(start + Duration::from_secs(second))).count();
+        let n: usize = (0..60).map(passed).sum();
+        assert_eq!((n, throttle.pass_at(start + Duration::from_secs(61))), (10, Some(5990)));
     }
 }

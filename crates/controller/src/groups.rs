@@ -14,6 +14,7 @@
 use crate::events::Level;
 use crate::shared::Shared;
 use crate::writer::Job;
+use api::throttle::Throttle;
 use api::v1;
 use bytes::Bytes;
 use fib::name::Name;
@@ -215,7 +216,7 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
     let (mut known, mut versions) = (None, BTreeMap::new());
     // What their wishes are of; whether these are told yet.
     let (mut heard, mut tells_wishes, mut began) = (None, false, None::<Instant>);
-    let mut soon = SOON;
+    let (mut soon, lines) = (SOON, Throttle::of_frames());
     loop {
         tokio::select! {
             () = pause(EVERY) => soon = SOON,
@@ -258,7 +259,7 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
                 found.insert(tenant, Members::of(names));
                 versions.insert(tenant, version);
             }
-            say(&settings, &all.members, &found, &shared);
+            say(&settings, &all.members, &found, (&shared, &lines));
             all.replace(found);
             is_news = true;
         }
@@ -295,7 +296,7 @@ async fn pause(time: Duration) {
 }
 
 /// Says of which tenants nothing is carried from now on, or again something.
-fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, shared: &Shared) {
+fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): (&Shared, &Throttle)) {
     for (tenant, members) in now {
         let was_crowded = before.get(tenant).is_some_and(|members| members.is_crowded);
         let (level, text) = match (was_crowded, members.is_crowded) {
@@ -304,7 +305,10 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, shared: &Shared) 
                     "has more than groups.max_names = {} names: nothing is carried to everybody there",
                     settings.max_names
                 );
-                tracing::warn!(tenant, "{text}");
+                // Hosts that are found make names.
+                if let Some(unsaid) = lines.pass() {
+                    tracing::warn!(tenant, unsaid, "{text}");
+                }
                 (Level::Warning, text)
             }
             (true, false) => (Level::Good, "frames to everybody are carried again".to_owned()),

@@ -38,6 +38,7 @@ use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
+use api::throttle::Throttle;
 use api::v1::{ForgetfulPort, SeenHost, SeenTrunk};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
@@ -205,6 +206,8 @@ pub(crate) struct Writer {
     due: Instant,
     /// How often peers may do what.
     pace: Pace,
+    /// What switches found and was logged.
+    found_lines: Throttle,
     /// When holes were last given back.
     gave_back: Option<Instant>,
     /// When memory was last counted.
@@ -272,6 +275,7 @@ impl Writer {
             last_bulk: None,
             due,
             pace: Pace::new(rates),
+            found_lines: Throttle::of_frames(),
             gave_back: None,
             counted_at: Cell::new(None),
             values_counted_at: Cell::new(None),

@@ -111,7 +111,12 @@ impl Writer {
             Change::Learn { .. } | Change::RemoveNames { .. } => {
                 tracing::debug!(what, detail, "switches found what is not as it was");
             }
-            _ => tracing::info!(what, detail, "switches found what is not as it was"),
+            // Nor do those who flap at will fill the log.
+            _ => {
+                if let Some(unsaid) = self.found_lines.pass() {
+                    tracing::info!(what, detail, unsaid, "switches found what is not as it was");
+                }
+            }
         }
         let (reply, mut answer) = oneshot::channel();
         self.take(Job::Change { change, reply }, group)?;

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 /// Lines of the log that the members of a bundle have at most, and in which time.
 const MOST_LINES: u32 = 40;
-const LINES_WITHIN: Duration = Duration::from_secs(10);
+const LINES_WITHIN: Duration = Duration::from_secs(60);
 
 /// Checks what a configuration says of bundles, and names the device of each.
 pub(super) fn check(config: &mut Config) -> Result<(), String> {
@@ -282,7 +282,7 @@ impl Watched {
             }
             self.lines.1 += 1;
             if self.lines.1 == MOST_LINES + 1 {
-                tracing::warn!(switch, %port, "members of the bundle come and go; no more of it is logged for some seconds");
+                tracing::warn!(switch, %port, "members of the bundle come and go; no more of it is logged for up to a minute");
             }
             if self.lines.1 > MOST_LINES {
                 // Said later, if it is still so.

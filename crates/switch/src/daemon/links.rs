@@ -10,6 +10,7 @@ use crate::dataplane::Dataplane;
 use crate::kernel::Kernel;
 use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
 use crate::plane::PlaneWriter;
+use api::throttle::Throttle;
 use fib::action::PortId;
 use netio::carrier::Carriers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +89,10 @@ pub(super) struct Keeper {
     devices_next: Instant,
     /// When it looked round last.
     looked: Instant,
+    /// What is logged of each trunk, and of hellos that were dropped, and how many these were since that was said.
+    lines: BTreeMap<PortId, Throttle>,
+    flood_lines: Throttle,
+    n_lost: u64,
 }
 
 impl Keeper {
@@ -108,8 +113,7 @@ impl Keeper {
         let bundles = bundles::watch(config, plane.monitor().bundles(), own, now);
         let is_one = |index: u8| bundles.iter().all(|bundle| bundle.index() != index);
         let trunks: Vec<Watched> = plane.monitor().trunks().filter(|(index, ..)| is_one(*index)).map(trunk).collect();
-        let host_ports: BTreeMap<u8, PortId> =
-            plane.monitor().host_ports().map(|(index, id, _)| (index, id)).collect();
+        let host_ports: BTreeMap<u8, PortId> = plane.monitor().host_ports().map(|(index, id, _)| (index, id)).collect();
         let single = plane.monitor().ports().filter(|(index, ..)| is_one(*index));
         let single = single.map(|(index, _, device)| (index, device.to_owned()));
         let members = bundles.iter().flat_map(|one| one.devices().map(|device| (one.index(), device.to_owned())));
@@ -130,6 +134,7 @@ impl Keeper {
             );
         }
         bundles.iter().for_each(|bundle| bundle.show(plane.monitor().links()));
+        let lines = plane.monitor().trunks().map(|(_, port, _)| (port, Throttle::of_frames())).collect();
         let (links, plane) = (plane.monitor().links().clone(), Arc::downgrade(plane));
         let carriers = carriers.ok();
         let (devices, devices_next, looked) = (Vec::new(), now, now);
@@ -149,6 +154,9 @@ impl Keeper {
             devices,
             devices_next,
             looked,
+            lines,
+            flood_lines: Throttle::of_frames(),
+            n_lost: 0,
         }
     }
 
@@ -277,7 +285,9 @@ impl Keeper {
         let cluster = self.shared.cluster();
         self.trunks.iter_mut().for_each(|trunk| trunk.session.joined(cluster));
         let (hellos, lost) = self.links.take_heard();
-        if lost > 0 {
+        self.n_lost += lost;
+        if lost > 0 && self.flood_lines.pass().is_some() {
+            let lost = std::mem::take(&mut self.n_lost);
             tracing::warn!(switch = self.switch, lost, "more hellos came than any neighbour sends; those were dropped");
         }
         for (index, hello) in hellos {
@@ -340,10 +350,12 @@ impl Keeper {
             let Trunk { port, state, is_down, neighbour, .. } = trunk;
             let neighbour = neighbour.map(|neighbour| neighbour.to_string()).unwrap_or_default();
             let (switch, state) = (&self.switch, state.name());
+            // A neighbour changes as often as it likes; what is left out here is in the status.
+            let Some(unsaid) = self.lines.get(&port).and_then(Throttle::pass) else { continue };
             if is_down {
-                tracing::warn!(switch, %port, state, neighbour, "the link is down; frames take alternates where there are");
+                tracing::warn!(switch, %port, state, neighbour, unsaid, "the link is down; frames take alternates where there are");
             } else {
-                tracing::info!(switch, %port, state, neighbour, "link");
+                tracing::info!(switch, %port, state, neighbour, unsaid, "link");
             }
         }
     }
