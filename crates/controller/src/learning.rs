@@ -19,7 +19,7 @@
 //! Everything here is lost with this process; what followed from it is in the store.
 
 use crate::change::{Place, Record, State};
-use api::v1::{ForgetfulPort, LinkEnd, SeenHost, UnknownHost};
+use api::v1::{ForgetfulPort, HostConflict, LinkEnd, SeenHost, UnknownHost};
 use fib::action::PortId;
 use fib::name::Name;
 use fib::network::Network;
@@ -53,6 +53,9 @@ const TERMS_FOR: Duration = Duration::from_secs(100);
 /// Names of a port that are listed and not learnt, and ports of which sentences are kept.
 const MAX_UNKNOWN_OF_PORT: usize = 256;
 const MAX_TROUBLED: usize = 10_000;
+
+/// Names that are claimed otherwise than they are, of which that is listed.
+const MAX_CONFLICTS: usize = 1000;
 
 /// A name that was not seen for so long is not listed any more.
 const LISTED_FOR: Duration = Duration::from_secs(3600);
@@ -105,6 +108,7 @@ struct Seen {
     forgetful: HashMap<End, Patience>,
     last: HashMap<Name, Instant>,
     troubles: BTreeMap<End, Vec<Trouble>>,
+    conflicts: BTreeMap<Name, Conflict>,
     counts: Counts,
 }
 
@@ -165,6 +169,25 @@ struct Trouble {
     sentence: String,
     seen: Instant,
 }
+
+/// A name that is claimed otherwise than it is: where it was seen, how, and why nothing comes of it.
+#[derive(Debug)]
+struct Conflict {
+    end: End,
+    tenant: u32,
+    is: &'static str,
+    why: String,
+    first_ms: u64,
+    last_ms: u64,
+    seen: Instant,
+}
+
+/// How it is claimed: it changes again and again, and stays as it was for a while;
+const FROZEN_STATE: &str = "frozen";
+/// it is another's place or tenant;
+const ELSEWHERE: &str = "elsewhere";
+/// it says that it has an address that is another's.
+const ADDRESS: &str = "address";
 
 /// What is to be changed: hosts first.
 #[derive(Debug, Default)]
@@ -231,11 +254,8 @@ impl Learning {
                     let owner = owner.map_or_else(|| "another name".to_owned(), |owner| owner.to_string());
                     seen.counts.taken += 1;
                     let place = text(state, end);
-                    seen.trouble(
-                        end,
-                        now,
-                        format!("{} at {place} says that it has {ip}, which {owner} has", sight.name),
-                    );
+                    let why = format!("{} at {place} says that it has {ip}, which {owner} has", sight.name);
+                    seen.conflict(&sight, ADDRESS, why, (now, now_ms));
                     sight.ip = None;
                 }
             }
@@ -347,6 +367,30 @@ impl Learning {
         all.into_iter().map(wire).collect()
     }
 
+    /// Names that are claimed otherwise than they are, by name.
+    pub(crate) fn conflicts(&self, state: &State, now: Instant) -> Vec<HostConflict> {
+        let seen = &mut *self.lock();
+        let moves = &seen.moves;
+        seen.conflicts.retain(|name, conflict| {
+            let is_frozen = || moves.get(name).and_then(|moves| moves.frozen_until).is_some_and(|until| now < until);
+            now.saturating_duration_since(conflict.seen) < SAID_FOR && (conflict.is != FROZEN_STATE || is_frozen())
+        });
+        let wire = |(name, conflict): (&Name, &Conflict)| {
+            let Conflict { end, tenant, is, why, first_ms, last_ms, .. } = conflict;
+            let Place { switch, port } = state.place(*end);
+            HostConflict {
+                name: name.to_string(),
+                at: Some(LinkEnd { switch, port: port.0.into() }),
+                state: (*is).to_owned(),
+                why: why.clone(),
+                first_ms: *first_ms,
+                last_ms: *last_ms,
+                tenant: *tenant,
+            }
+        };
+        seen.conflicts.iter().map(wire).collect()
+    }
+
     /// What it takes to learn what was seen: these names, or without any all that their ports and switches may have.
     /// # Errors
     /// The name that was not seen, or why there can be no host.
@@ -434,7 +478,8 @@ impl Seen {
             if at != *end {
                 self.counts.declared += 1;
                 let (place, at) = (text(state, *end), text(state, at));
-                self.trouble(*end, now, format!("{name} is seen at {place}, and was declared to be at {at}"));
+                let why = format!("{name} is seen at {place}, and was declared to be at {at}");
+                self.conflict(sight, ELSEWHERE, why, (now, now_ms));
             }
             return None;
         }
@@ -446,7 +491,8 @@ impl Seen {
             if !self.may_move(name, (at, at), now) {
                 self.counts.flapping += 1;
                 let place = text(state, at);
-                self.trouble(*end, now, format!("{name} at {place} says again and again that it has another address"));
+                let why = format!("{name} at {place} says again and again that it has another address");
+                self.conflict(sight, FROZEN_STATE, why, (now, now_ms));
                 return None;
             }
             self.counts.addresses += 1;
@@ -456,11 +502,9 @@ impl Seen {
         if known.tenant != *tenant {
             self.counts.refused += 1;
             let own = known.tenant;
-            self.trouble(
-                *end,
-                now,
-                format!("{name} of tenant {own} is seen at {place}, which is of tenant {tenant}: it stays at {from}"),
-            );
+            let why =
+                format!("{name} of tenant {own} is seen at {place}, which is of tenant {tenant}: it stays at {from}");
+            self.conflict(sight, ELSEWHERE, why, (now, now_ms));
             return None;
         }
         if !accepts {
@@ -473,7 +517,11 @@ impl Seen {
         if !self.may_move(name, (at, *end), now) {
             self.counts.flapping += 1;
             let home = self.moves.get(name).and_then(|moves| moves.home).map_or(from, |home| text(state, home));
-            self.trouble(*end, now, format!("{name} moves between {home} and {place} again and again: two hosts have it, or frames go round; it stays at {home}, where it was before, for {} s", FROZEN.as_secs()));
+            let why = format!(
+                "{name} moves between {home} and {place} again and again: two hosts have it, or frames go round; it stays at {home}, where it was before, for {} s",
+                FROZEN.as_secs()
+            );
+            self.conflict(sight, FROZEN_STATE, why, (now, now_ms));
             return None;
         }
         self.counts.moved += 1;
@@ -555,6 +603,22 @@ impl Seen {
         let (end, tenant, max_names) = (*end, *tenant, *max_names);
         let unknown = Unknown { end, ip, tenant, first_ms, last_ms: now_ms, seen: now, max_names, why };
         self.unknown.insert(name.clone(), unknown);
+    }
+
+    /// Keeps that a name is claimed otherwise than it is, and a sentence of the port.
+    fn conflict(&mut self, sight: &Sight, is: &'static str, why: String, (now, now_ms): (Instant, u64)) {
+        let Sight { name, end, tenant, .. } = sight;
+        self.trouble(*end, now, why.clone());
+        if self.conflicts.len() >= MAX_CONFLICTS && !self.conflicts.contains_key(name) {
+            self.conflicts.retain(|_, conflict| now.saturating_duration_since(conflict.seen) < SAID_FOR);
+            if self.conflicts.len() >= MAX_CONFLICTS {
+                return;
+            }
+        }
+        let before = self.conflicts.get(name).filter(|before| now.saturating_duration_since(before.seen) < SAID_FOR);
+        let first_ms = before.map_or(now_ms, |before| before.first_ms);
+        let (end, tenant, last_ms, seen) = (*end, *tenant, now_ms, now);
+        self.conflicts.insert(name.clone(), Conflict { end, tenant, is, why, first_ms, last_ms, seen });
     }
 
     /// Keeps a sentence; of a port, the latest few.

@@ -1,4 +1,4 @@
-//! Names that switches found: which of all names these are, and since when.
+//! Names that switches found: which of all names these are, and since when they are where they are.
 //!
 //! Everything else about them is as with names that an operator declared. One that he declares is his from then on.
 
@@ -58,13 +58,13 @@ impl Learnt {
         }
     }
 
-    /// A name is learnt at a port, or moved there; returns the row to commit, if there is one.
+    /// A name is learnt at a port, or moved there, now, or says something else where it is; returns the row to commit, if there is one.
     pub(crate) fn insert(&mut self, name: &Name, now_ms: u64, end: End) -> Option<RowChange> {
-        let before = self.since_ms(name);
-        let since_ms = before.unwrap_or(now_ms);
+        let before = self.names.get(name).copied();
+        let since_ms = before.filter(|(_, at)| *at == end).map_or(now_ms, |(since_ms, _)| since_ms);
         self.put(name.clone(), since_ms, end);
         let row = || row(name.as_bytes(), Some(since_ms.to_le_bytes().to_vec()));
-        before.is_none().then(row)
+        before.is_none_or(|(before_ms, _)| before_ms != since_ms).then(row)
     }
 
     /// A name is gone, or declared; returns the row to commit, if it was learnt.
@@ -74,7 +74,7 @@ impl Learnt {
         Some(row(name.as_bytes(), None))
     }
 
-    /// Since when the name is learnt, in milliseconds since 1970; none: it is not.
+    /// Since when the name is learnt where it is, in milliseconds since 1970; none: it is not.
     pub fn since_ms(&self, name: &Name) -> Option<u64> {
         self.names.get(name).map(|(since_ms, _)| *since_ms)
     }
@@ -129,4 +129,24 @@ fn row(key: &[u8], value: Option<Vec<u8>>) -> RowChange {
 /// A learnt name's row, for people.
 pub(crate) fn describe(kind: NameKind, key: &[u8]) -> Option<String> {
     Name::from_bytes(kind, key).ok().map(|name| format!("that the name {name} is learnt"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fib::action::PortId;
+
+    #[test]
+    fn a_name_is_where_it_is_since_it_came_there() {
+        let name = Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, 1]).unwrap();
+        let end = |port| End { node: NodeId(1), port: PortId(port) };
+        let mut learnt = Learnt::default();
+        let since = |row: Option<RowChange>| row.map(|row| u64::from_le_bytes(row.value.unwrap().try_into().unwrap()));
+        assert_eq!(since(learnt.insert(&name, 1000, end(1))), Some(1000));
+        assert_eq!(since(learnt.insert(&name, 2000, end(1))), None, "another address, and nothing to store");
+        assert_eq!(learnt.since_ms(&name), Some(1000));
+        assert_eq!(since(learnt.insert(&name, 3000, end(2))), Some(3000), "it moved, which a restart keeps");
+        assert_eq!((learnt.since_ms(&name), learnt.count(end(1)), learnt.count(end(2))), (Some(3000), 0, 1));
+        assert!(learnt.remove(&name).is_some_and(|row| row.value.is_none()) && learnt.since_ms(&name).is_none());
+    }
 }

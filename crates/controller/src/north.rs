@@ -423,7 +423,7 @@ impl Northbound for North {
         let list = self.read(move |state| {
             let hosts = state.hosts.iter().map(|at| host(state, at)).collect();
             let (unknown, troubles) = (shared.learning.unknown(state, now()), shared.learning.troubles(now()));
-            v1::HostList { hosts, unknown, troubles }
+            v1::HostList { hosts, unknown, troubles, conflicts: shared.learning.conflicts(state, now()) }
         });
         Ok(Response::new(list.await?))
     }

@@ -5,7 +5,7 @@ use crate::rib::{Verbs, moment, print_changed, records};
 use api::v1;
 use command::output::Output;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -84,10 +84,12 @@ struct SeenRow {
     /// The port, as switch:port.
     at: String,
     tenant: u32,
-    /// learnt; unknown: seen, and not learnt.
-    state: &'static str,
+    /// learnt; unknown: seen, and not learnt; frozen: learnt, and stays as it was since it changed too often; address: it says that it has
+    /// an address of another name; elsewhere: it is seen where it was not declared to be, or at another tenant's port.
+    state: String,
+    /// Since when it is where it is, or is seen so.
     since: String,
-    /// Why it is not learnt.
+    /// Why it is not learnt, or not as it says.
     why: String,
 }
 
@@ -151,7 +153,10 @@ fn accepted(changed: u64, unchanged: u64, left: u64) -> String {
 }
 
 async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()> {
-    let v1::HostList { hosts, unknown, troubles } = answer(client.list_hosts(v1::ListHostsRequest {}).await)?;
+    let v1::HostList { hosts, unknown, troubles, conflicts } =
+        answer(client.list_hosts(v1::ListHostsRequest {}).await)?;
+    let mut conflicts: BTreeMap<String, v1::HostConflict> =
+        conflicts.into_iter().map(|conflict| (conflict.name.clone(), conflict)).collect();
     let at: HashMap<String, String> =
         hosts.into_iter().map(|host| (host.name, format!("{}:{}", host.switch, host.port))).collect();
     let (mut rows, mut after, mut more) = (Vec::new(), String::new(), true);
@@ -160,22 +165,32 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
         let request = v1::ListNamesRequest { after, limit: left, learnt: true, ..v1::ListNamesRequest::default() };
         let page = answer(client.list_names(request).await)?;
         (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
-        rows.extend(page.names.into_iter().map(|v1::NameRecord { name, host, tenant, ip, learnt_ms }| SeenRow {
-            name,
-            ip,
-            at: at.get(&host).cloned().unwrap_or_default(),
-            tenant,
-            state: "learnt",
-            since: moment(learnt_ms),
-            why: String::new(),
+        rows.extend(page.names.into_iter().map(|v1::NameRecord { name, host, tenant, ip, learnt_ms }| {
+            let conflict = conflicts.remove(&name);
+            let (state, why) =
+                conflict.map_or_else(|| ("learnt".to_owned(), String::new()), |one| (one.state, one.why));
+            let at = at.get(&host).cloned().unwrap_or_default();
+            SeenRow { name, ip, at, tenant, state, since: moment(learnt_ms), why }
         }));
     }
+    // Those that are declared: where somebody else says that he is one of them.
+    let place = |at: Option<v1::LinkEnd>| at.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default();
+    let others = conflicts.into_values().filter(|conflict| !more || conflict.state == "elsewhere");
+    rows.extend(others.map(|v1::HostConflict { name, at, state, why, first_ms, tenant, .. }| SeenRow {
+        name,
+        ip: String::new(),
+        at: place(at),
+        tenant,
+        state,
+        since: moment(first_ms),
+        why,
+    }));
     rows.extend(unknown.into_iter().map(|v1::UnknownHost { name, ip, at, tenant, first_ms, why, .. }| SeenRow {
         name,
         ip,
-        at: at.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default(),
+        at: place(at),
         tenant,
-        state: "unknown",
+        state: "unknown".to_owned(),
         since: moment(first_ms),
         why,
     }));

@@ -85,6 +85,16 @@ impl Bench {
         self.learning.troubles(self.now).join("; ")
     }
 
+    /// Each name that is claimed otherwise than it is, how, and where.
+    fn conflicts(&self) -> Vec<(String, String, String)> {
+        let told = |HostConflict { name, at, state, why, .. }: HostConflict| {
+            assert!(why.starts_with(&name) && self.trouble().contains(&why), "{why}");
+            let at = at.unwrap();
+            (name, state, format!("{}:{}", at.switch, at.port))
+        };
+        self.learning.conflicts(&self.state, self.now).into_iter().map(told).collect()
+    }
+
     fn counts(&self) -> Counts {
         self.learning.counts().0
     }
@@ -118,12 +128,14 @@ fn the_word_of_an_operator_stands() {
     // Elsewhere, and with another's address.
     assert_eq!(bench.see("s1", &[seen(1, 1, "10.0.0.9")]), [""; 0]);
     assert_eq!(bench.trouble(), "02:00:00:00:00:01 is seen at s1:1, and was declared to be at s2:3");
+    assert_eq!(bench.conflicts(), [(text(1), "elsewhere".to_owned(), "s1:1".to_owned())]);
     bench.see("s2", &[seen(3, 1, "10.0.0.9")]);
     assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
     // It answers for the gateway: its name is learnt, the address stays whose it is.
     bench.see("s1", &[seen(2, NAME_A, "10.0.0.1")]);
     assert_eq!(bench.at(&text(NAME_A)), "s1.2 ");
     assert!(bench.trouble().contains("says that it has 10.0.0.1, which 02:00:00:00:00:01 has"), "{}", bench.trouble());
+    assert!(bench.conflicts().contains(&(text(NAME_A), "address".to_owned(), "s1:2".to_owned())));
     // Two in one report.
     bench.see("s1", &[seen(2, NAME_A, "10.0.0.5"), seen(2, NAME_B, "10.0.0.5")]);
     assert_eq!([NAME_A, NAME_B].map(|name| bench.at(&text(name))), ["s1.2 10.0.0.5", "s1.2 "]);
@@ -185,7 +197,9 @@ fn a_name_that_moves_again_and_again_stays_where_it_was_before() {
     let said =
         "moves between s1:1 and s2:4 again and again: two hosts have it, or frames go round; it stays at s1:1, where";
     assert!(bench.trouble().contains(said), "{}", bench.trouble());
+    assert_eq!(bench.conflicts(), [(text(NAME_A), "frozen".to_owned(), "s2:4".to_owned())]);
     bench.now += FROZEN;
+    assert_eq!(bench.conflicts(), []);
     assert_eq!(bench.see("s2", &[seen(4, NAME_A, "")]).len(), 1);
     // Slow moves never freeze it.
     for i in 0..3 * MOST_MOVES {
