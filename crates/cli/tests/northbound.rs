@@ -33,12 +33,12 @@ async fn names_can_be_added_moved_shown_and_removed() {
     assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"weight\":1,\"up\":true,\"state\":\"up\"}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"weight\":1,\"up\":true,\"state\":\"up\",\"drained\":false}\n"
     );
     assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7", "--weight", "64"]), "1 link set\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"weight\":64,\"up\":false,\"state\":\"down\"}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"weight\":64,\"up\":false,\"state\":\"down\",\"drained\":false}\n"
     );
     assert!(done(&["-j", "switch", "show", "s1"]).contains("\"connected\":false"));
     assert_eq!(done(&["host", "del", "h2"]), "1 host removed\n");
@@ -79,7 +79,7 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
     assert_eq!((listed("switch"), listed("link")), (4, 3));
     assert!(
         stdout(&site.fibula(&["-j", "link", "list"]))
-            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"weight":3,"up":true,"state":"up"}"#)
+            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"weight":3,"up":true,"state":"up","drained":false}"#)
     );
 }
 
@@ -255,6 +255,23 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     assert!((1..=2).contains(&drained.steps), "a detour is one longer, and the tie may fall either way: {drained:?}");
     assert_eq!(link_of(&client, "s1", "s2").await, (false, 1, 0));
     assert_eq!(client.drain_link(drain_link(false)).await.unwrap().into_inner().steps, 0, "it is drained");
+    let row = |ends: &str| {
+        let lines = stdout(&site.fibula(&["-j", "link", "list"]));
+        lines.lines().find(|line| line.contains(ends)).unwrap_or_default().to_owned()
+    };
+    assert!(row("\"s1:2\"").contains("\"up\":false,\"state\":\"drained\",\"drained\":true"));
+    // Who puts it into use has it used; one that is taken out otherwise is not drained.
+    let set_up = async |client: &Client, up| {
+        let set = v1::SetLinkRequest { end: end("s1", 2), up: Some(up), ..v1::SetLinkRequest::default() };
+        client.clone().set_link(set).await.unwrap();
+    };
+    set_up(&client, true).await;
+    assert_eq!(link_of(&client, "s1", "s2").await, (true, 1, 0));
+    assert!(row("\"s1:2\"").contains("\"state\":\"up\",\"drained\":false"));
+    set_up(&client, false).await;
+    assert!(row("\"s1:2\"").contains("\"state\":\"down\",\"drained\":false"));
+    assert_eq!(client.drain_link(drain_link(false)).await.unwrap().into_inner().steps, 0, "nothing leads over it");
+    assert!(row("\"s1:2\"").contains("\"state\":\"drained\",\"drained\":true"));
     // s3 is the only way round now: neither it nor its links can be spared.
     let other = v1::DrainLinkRequest { end: end("s1", 3), undo: false };
     let needed = client.drain_link(other).await.unwrap_err();
@@ -280,15 +297,22 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     let (up, cost, raised) = link_of(&client, "s1", "s3").await;
     assert!(up && cost == 1 && raised > 0);
     let listed = String::from_utf8(site.fibula(&["link", "list"]).stdout).unwrap();
-    assert!(listed.lines().any(|line| line.contains("drained")), "{listed}");
+    assert!(listed.lines().skip(1).any(|line| line.contains("drained")), "{listed}");
+    let are_drained = async |client: &Client| {
+        let list = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner();
+        list.switches.into_iter().filter(|switch| switch.drained).map(|switch| switch.name).collect::<Vec<_>>()
+    };
+    assert_eq!(are_drained(&client).await, ["s3"]);
     // It is in the store how long it counts.
     drop(controller);
     let _controller = site.start();
     let mut client = site.client().await;
     assert_eq!(link_of(&client, "s1", "s3").await, (up, cost, raised));
+    assert_eq!(are_drained(&client).await, ["s3"], "after a restart");
     eventually("all switches are in step again", async || in_step(&client).await == 3).await;
     assert_eq!(client.drain_switch(s3(false)).await.unwrap().into_inner().steps, 0, "it is drained");
     client.drain_switch(s3(true)).await.unwrap();
+    assert!(are_drained(&client).await.is_empty());
     for (a, b) in [("s1", "s3"), ("s2", "s3")] {
         assert_eq!(link_of(&client, a, b).await, (true, 1, 0));
     }

@@ -1,6 +1,6 @@
 //! Changes in words, for the audit trail.
 
-use crate::change::{Change, Place, Record};
+use crate::change::{Change, DRAINED, Place, Record};
 use fib::topology::Wanted;
 
 /// Objects of a change that are named; the others are counted.
@@ -25,7 +25,11 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             let weight = weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
             let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
             let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();
-            let raised = raised.map(|raised| format!(", longer by {raised}")).unwrap_or_default();
+            let raised = raised.map(|raised| match raised {
+                DRAINED => ", drained".to_owned(),
+                raised => format!(", longer by {raised}"),
+            });
+            let raised = raised.unwrap_or_default();
             ("set_link", format!("{}{cost}{weight}{raised}{state}", place(end)))
         }
         Change::SeeLinks { links } => {

@@ -15,6 +15,9 @@ use fib::unicast::{NotUnicast, check_unicast};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+/// How much longer a link is that was drained: it is down, so no path counts it, and it stays known as drained until it is in use again.
+pub(crate) const DRAINED: u32 = u32::MAX;
+
 /// Most names of one request; imports send several requests.
 pub const MAX_BATCH: usize = 100_000;
 
@@ -388,6 +391,9 @@ impl State {
                 }
                 let weight = weight.filter(|&weight| weight != link.weight);
                 weight.map_or(Ok(()), check_weight).map_err(NetworkError::from)?;
+                // Whoever puts a drained link into use wants it used.
+                let is_back = up == Some(true) && link.raised == DRAINED;
+                let raised = raised.or(is_back.then_some(0));
                 if up == Some(false) {
                     effects.push(self.network.set_link_up(end, false)?);
                 }

@@ -6,7 +6,7 @@
 //! The numbers of events begin with the time at which the controller started, so that those of another start are not taken for
 //! known ones.
 
-use crate::change::{Change, Place};
+use crate::change::{Change, DRAINED, Place};
 use api::seam::now;
 use api::v1::Event;
 use fib::topology::Wanted;
@@ -262,6 +262,7 @@ impl Happened {
                 words.extend(weight.map(|weight| format!("weight {weight}")));
                 words.extend(raised.map(|raised| match raised {
                     0 => "no longer drained".to_owned(),
+                    DRAINED => "drained".to_owned(),
                     raised => format!("draining: longer by {raised}"),
                 }));
                 words.extend(up.map(|up| if up { "put into use".to_owned() } else { "taken out of use".to_owned() }));

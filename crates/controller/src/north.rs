@@ -25,7 +25,7 @@ use fib::action::PortId;
 use fib::name::Name;
 use fib::network::NetworkError;
 use fib::rib::{Attachment, RibError};
-use fib::topology::{End, Node, NodeId, TopologyError, Wanted, check_weight};
+use fib::topology::{End, Node, NodeId, Topology, TopologyError, Wanted, check_weight};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -315,8 +315,8 @@ impl Northbound for North {
                     *hosts.entry(end.node).or_insert(0) += 1;
                 }
                 let sharing = state.network.sharing();
-                let switch = |(id, node)| switch(id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
                 let topology = state.network.topology();
+                let switch = |(id, node)| switch(topology, id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
                 let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
                 let pending = shared.newcomers.pending(|name| names.contains(name), now());
                 (topology.nodes().map(switch).collect::<Vec<_>>(), pending)
@@ -527,9 +527,9 @@ impl Northbound for North {
                 Some(v1::LinkEnd { switch, port: port.0.into() })
             };
             let link = |link: &fib::topology::Link| {
-                let fib::topology::Link { a, b, cost, raised, weight, up, cut } = *link;
-                let weight = Some(weight.into());
-                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None, weight };
+                let fib::topology::Link { a, b, cost, weight, up, cut, .. } = *link;
+                let (weight, raised, drained) = (Some(weight.into()), drain::raised(link), link.raised > 0);
+                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None, weight, drained };
                 link.load = north.load(&link, |name| state.network.topology().node_by_name(name));
                 link
             };
@@ -653,9 +653,10 @@ impl TryFrom<v1::RemoveLinkRequest> for Change {
 }
 
 /// A switch, as the network has it.
-fn switch(id: NodeId, node: &Node, hosts: u64, sharing: &BTreeMap<NodeId, usize>) -> v1::Switch {
-    let sharing = sharing.get(&id).map_or(0, |n| *n as u64);
-    v1::Switch { name: node.name.clone(), id: id.0, hosts, transit: node.transit, sharing, ..v1::Switch::default() }
+fn switch(topology: &Topology, id: NodeId, node: &Node, hosts: u64, sharing: &BTreeMap<NodeId, usize>) -> v1::Switch {
+    let (sharing, drained) = (sharing.get(&id).map_or(0, |n| *n as u64), drain::is_drained(topology, id));
+    let (name, transit) = (node.name.clone(), node.transit);
+    v1::Switch { name, id: id.0, hosts, transit, sharing, drained, ..v1::Switch::default() }
 }
 
 /// A host, as it is listed.

@@ -285,7 +285,8 @@ fn switch(switch: &v1::Switch) -> Value {
     json!({
         "name": switch.name, "id": switch.id, "connected": switch.connected, "in_step": switch.in_step,
         "cannot_follow": (!switch.cannot_follow.is_empty()).then_some(&switch.cannot_follow),
-        "transit": switch.transit, "hosts": switch.hosts, "sent_messages": switch.sent_messages,
+        // Whether paths of others may lead through it: not of one that was drained.
+        "transit": !switch.drained, "hosts": switch.hosts, "sent_messages": switch.sent_messages,
         "acknowledged_messages": switch.acknowledged_messages, "sent_bytes": switch.sent_bytes,
         "counters": switch.rates.as_ref().map(rates),
     })
@@ -294,6 +295,7 @@ fn switch(switch: &v1::Switch) -> Value {
 fn link(link: &v1::Link) -> Value {
     json!({
         "a": end(&link.a), "b": end(&link.b), "cost": link.cost, "weight": link.weight, "up": link.up, "cut": link.cut, "raised": link.raised,
+        "drained": link.drained,
         "bytes_s": link.load.map(|load| [load.a_to_b, load.b_to_a]),
     })
 }

@@ -99,9 +99,11 @@ struct LinkRow {
     weight: u32,
     /// Whether it carries frames.
     up: bool,
-    /// up; down, by an operator; cut, as the switches found; drained: up, and avoided as far as possible; found by the switches, and
-    /// not declared.
+    /// up; down, by an operator; cut, as the switches found; drained: avoided as far as possible, or down since it was drained; found by
+    /// the switches, and not declared.
     state: &'static str,
+    /// Whether it, or one of its switches, is drained, whatever its state is.
+    drained: bool,
 }
 
 /// Makes links of what switches found. Switches that were just accepted come within some seconds, and then say what they see: it
@@ -172,12 +174,15 @@ impl Verbs for Verb {
                 let end =
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
-                    let v1::Link { a, b, cost, up, cut, weight, .. } = link;
+                    let v1::Link { a, b, cost, up, cut, weight, raised, drained, .. } = link;
                     // A controller of an earlier version says none.
-                    LinkRow { a: end(a), b: end(b), cost, weight: weight.unwrap_or(1), up: up && !cut, state }
+                    let (weight, drained) = (weight.unwrap_or(1), drained || raised > 0);
+                    LinkRow { a: end(a), b: end(b), cost, weight, up: up && !cut, state, drained }
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
                     (true, false) if link.raised > 0 => "drained",
+                    // One that is down by itself is longer only if its switch is drained.
+                    (false, _) if link.drained && link.raised == 0 => "drained",
                     (false, _) => "down",
                     (true, true) => "cut",
                     (true, false) => "up",

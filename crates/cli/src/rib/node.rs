@@ -114,6 +114,8 @@ struct SwitchRow {
     in_step: bool,
     hosts: u64,
     transit: bool,
+    /// No path of others leads through it, for it was drained.
+    drained: bool,
     sent_messages: u64,
     acknowledged: u64,
     sent_bytes: u64,
@@ -140,6 +142,7 @@ impl From<v1::Switch> for SwitchRow {
             in_step: s.in_step,
             hosts: s.hosts,
             transit: s.transit,
+            drained: s.drained,
             sent_messages: s.sent_messages,
             acknowledged: s.acknowledged_messages,
             sent_bytes: s.sent_bytes,

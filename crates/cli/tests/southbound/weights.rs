@@ -42,7 +42,10 @@ async fn a_weight_that_is_set_reaches_switches_and_those_that_know_none_go_on_wi
     assert_eq!(fibula(&["link", "set", "s2:20", "--weight", "3"]), "1 link set\n");
     does(&first, 2, "ports:2*1|20*3").await;
     let list = fibula(&["link", "list"]);
-    assert!(list.lines().any(|line| line.split_whitespace().eq(["s1:20", "s2:20", "1", "3", "yes", "up"])), "{list}");
+    assert!(
+        list.lines().any(|line| line.split_whitespace().eq(["s1:20", "s2:20", "1", "3", "yes", "up", "no"])),
+        "{list}"
+    );
     let path = fibula(&["trace", &mac(2), "--from", "s1"]);
     assert!(path.contains("by port 2 to s2 (1 of 4) or by port 20 to s2 (3 of 4), as its flow says"), "{path}");
     assert!(fibula(&["monitor", "--once"]).contains("s2:20 – s1:20: weight 3"));

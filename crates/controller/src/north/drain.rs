@@ -2,15 +2,19 @@
 //!
 //! [`fib::topology::Goal`] says which step is next and why none makes frames go in circles. Here each is a change like others,
 //! and the next one waits until every switch has confirmed its tables.
+//!
+//! What is drained is seen by how much longer its links are, which is in the store: a drained link is down and longer by [`DRAINED`],
+//! and of a drained switch each link that is not down is longer by something ([`is_drained`]). To that end those over which no path of
+//! others led are made longer too, at the end, each by one step: that moves no path of others.
 
 use super::North;
-use crate::change::{Change, Place, Refusal, State};
+use crate::change::{Change, DRAINED, Place, Refusal, State};
 use crate::north::status_of;
 use api::gate::Peer;
 use api::seam::now;
 use api::v1;
 use fib::network::NetworkError;
-use fib::topology::{End, Goal, MOST_STEPS, Needed, NodeId, Topology};
+use fib::topology::{End, Goal, Link, MOST_STEPS, Needed, NodeId, Topology};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tonic::Status;
@@ -20,6 +24,17 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How much longer a link is as far as paths are concerned.
+pub(super) fn raised(link: &Link) -> u32 {
+    if link.raised == DRAINED { 0 } else { link.raised }
+}
+
+/// Whether no path of others leads through a switch because it was drained.
+pub(super) fn is_drained(topology: &Topology, node: NodeId) -> bool {
+    let mut in_use = topology.links_of(node).map(|(_, _, link)| link).filter(|link| link.up).peekable();
+    in_use.peek().is_some() && in_use.all(|link| link.raised > 0)
+}
 
 /// What is drained, in the operator's terms.
 #[derive(Clone)]
@@ -47,6 +62,20 @@ struct Now {
     goal: Goal,
     /// Host ports of the switch.
     hosts: u64,
+    /// Whether it is a link that is drained.
+    is_drained: bool,
+}
+
+impl Now {
+    /// A link of the switch that is to be drained, and that is not longer yet, and by how much it is to be.
+    fn unmarked(&self) -> Option<(End, u32)> {
+        let Goal::Switch(node) = self.goal else { return None };
+        let mut of_switch = self.topology.links_of(node).map(|(_, _, link)| link);
+        let unmarked = of_switch.find(|link| link.up && link.raised == 0)?;
+        // As long as the shortest one, or less: see `fib::topology::drain`.
+        let step = self.topology.links().filter(|link| link.carries()).map(|link| link.cost).min().unwrap_or(1);
+        Some((unmarked.a, step))
+    }
 }
 
 impl North {
@@ -83,12 +112,20 @@ impl North {
                 return Err(Status::resource_exhausted(why));
             }
             self.set(peer, &now, end, Some(raised), None).await?;
+            let before = now.topology;
+            now = self.look(&what).await?;
+            if let (Goal::Switch(_), true) = (now.goal, undo) {
+                // What only shows that the switch is drained is taken back, and no path changes.
+                let after = now.topology.clone();
+                steps -= u32::from(block(move || has_same_ways(&before, &after)).await?);
+            }
+        }
+        while let (Some((end, raised)), false) = (now.unmarked(), undo) {
+            self.set(peer, &now, end, Some(raised), None).await?;
             now = self.look(&what).await?;
         }
-        if let (Goal::Link(end), false) = (now.goal, undo)
-            && now.topology.link(end).is_ok_and(|link| link.up)
-        {
-            self.set(peer, &now, end, Some(0), Some(false)).await?;
+        if let (Goal::Link(end), false, false) = (now.goal, undo, now.is_drained) {
+            self.set(peer, &now, end, Some(DRAINED), Some(false)).await?;
         }
         Ok(v1::Drained { steps, hosts: now.hosts })
     }
@@ -99,7 +136,15 @@ impl North {
             let goal = what.goal(state)?;
             let is_there = |end: &End| goal == Goal::Switch(end.node);
             let hosts = state.network.host_ports().filter(is_there).count() as u64;
-            Ok(Now { topology: state.network.topology().clone(), goal, hosts })
+            let mut topology = state.network.topology().clone();
+            let drained: Vec<End> = topology.links().filter(|link| link.raised == DRAINED).map(|link| link.a).collect();
+            let is_drained =
+                matches!(goal, Goal::Link(end) if topology.link(end).is_ok_and(|link| drained.contains(&link.a)));
+            // They are down: no step is for them.
+            for end in drained {
+                topology.set_raised(end, 0).map_err(NetworkError::from)?;
+            }
+            Ok(Now { topology, goal, hosts, is_drained })
         });
         read.await?.map_err(|refusal: Refusal| status_of(&refusal))
     }
@@ -165,6 +210,14 @@ impl North {
 
 async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     tokio::task::spawn_blocking(work).await.map_err(|_| status_of(&Refusal::Stopping))
+}
+
+/// Whether each switch sends to each other one as before.
+fn has_same_ways(before: &Topology, after: &Topology) -> bool {
+    let [one, other] = [before, after].map(Topology::routes);
+    let nodes: Vec<NodeId> = after.nodes().map(|(node, _)| node).collect();
+    let is_same = |from: NodeId| nodes.iter().all(|to| one.hop(from, *to) == other.hop(from, *to));
+    nodes.iter().all(|from| is_same(*from))
 }
 
 fn name_of(topology: &Topology, node: NodeId) -> String {

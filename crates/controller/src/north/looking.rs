@@ -139,7 +139,11 @@ impl North {
             let hosts: Vec<v1::Host> =
                 state.hosts.iter().filter(|(_, end)| end.node == id).map(|host| super::host(state, host)).collect();
             let node = state.network.topology().node(id).map_err(fib::network::NetworkError::from)?;
-            Ok((id, super::switch(id, node, hosts.len() as u64, &state.network.sharing()), hosts))
+            Ok((
+                id,
+                super::switch(state.network.topology(), id, node, hosts.len() as u64, &state.network.sharing()),
+                hosts,
+            ))
         });
         let (id, mut switch, hosts) = read.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
         if let Some(connected) = self.shared.connected().into_iter().find(|connected| connected.node == id) {
