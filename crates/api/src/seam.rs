@@ -48,6 +48,7 @@ pub enum Mistake {
     FollowsBlindly,
     UntoldIsNothing,
     OneWayIsUp,
+    UnheardIsUp,
     AlternateWhileUp,
     AlternateNotTaken,
     DownWayTaken,

@@ -175,6 +175,15 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     assert_eq!((cut[0], list.found, list.troubles), (true, vec![], vec![known.to_owned(), unknown.to_owned()]));
     one.send(trunks(&[])).await;
     eventually("they are told no more", async || links(&client).await.1.troubles.is_empty()).await;
+
+    // A link that carries one way only, declared when its switch has said so before: it is no way for a moment.
+    one.send(trunks(&[(2, "up", false, Some(("s2", 1))), (9, "one_way", true, Some(("s3", 9)))])).await;
+    let trouble = "s1:9 hears s3:9, which does not hear it: one direction fails";
+    eventually("the trouble is told", async || links(&client).await.1.troubles == [trouble]).await;
+    let end = |switch: &str, port| Some(v1::LinkEnd { switch: switch.to_owned(), port });
+    let link = v1::Link { a: end("s3", 9), b: end("s1", 9), cost: 1, up: true, ..v1::Link::default() };
+    client.clone().add_link(link).await.unwrap();
+    assert_eq!(links(&client).await.0, [false, false, false, true]);
 }
 
 /// What a switch says that its names want: all the same group.
@@ -341,7 +350,9 @@ async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or
         let host_port = HOST_PORT;
         one.send(trunks(&[
             (5, "up", false, Some(("s3", 1))),
-            (6, "one_way", false, Some(("s3", 2))),
+            (6, "one_way", true, Some(("s3", 2))),
+            // One whose neighbour has just started.
+            (7, "one_way", false, Some(("s3", 4))),
             (host_port, "up", false, Some(("s3", 3))),
             (9, "up", false, Some(("nobody", 1))),
         ]))

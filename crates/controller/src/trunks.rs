@@ -131,7 +131,10 @@ impl Trunks {
                         ),
                     });
                 }
-                "one_way" => return Some(format!("{at} hears {there}, which does not hear it: one direction fails")),
+                // One that is not down has just started.
+                "one_way" if trunk.down => {
+                    return Some(format!("{at} hears {there}, which does not hear it: one direction fails"));
+                }
                 _ => {}
             }
             let link = topology.link(end).ok()?;

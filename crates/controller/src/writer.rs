@@ -377,6 +377,7 @@ impl Writer {
                 }
                 let told = self.store.as_ref().is_some_and(Copied::has_followers).then(|| told::wire_of(&change));
                 let first_row = group.rows.len();
+                let joined = found::joined(&change);
                 let outcome = self.carry_out(change, group);
                 let leaves_traces = match &outcome {
                     Ok(_) => group.rows.len() > first_row,
@@ -386,7 +387,10 @@ impl Writer {
                     group.telling.get_or_insert_default().add(told, &group.rows[first_row..]);
                 }
                 match outcome {
-                    Ok(changed) => group.replies.push((reply, changed)),
+                    Ok(changed) => {
+                        group.replies.push((reply, changed));
+                        self.see_joined(&joined, group)?;
+                    }
                     Err(refusal) => {
                         group.rekey |= is_collision(&refusal);
                         let _ = reply.send(Err(refusal));

@@ -76,6 +76,11 @@ fn cuts(graph: &Graph) -> Vec<Vec<usize>> {
     (0..n).map(|a| vec![a]).chain(pairs).collect()
 }
 
+/// Whether an end hears of the first cut if it is there before the switches start.
+fn may_be_from_start(cuts: &[(usize, How)]) -> bool {
+    matches!(cuts.first(), Some((_, How::OneWay(_))))
+}
+
 /// Networks with more links have so many pairs that each is run once, in one of the modes.
 const MANY_LINKS: usize = 20;
 
@@ -87,20 +92,21 @@ fn check((graph, core): &Net, most: usize, repaired: bool, seed: u64) -> Outcome
     }
     let (mut sum, mut n_pairs) = (Outcome::default(), 0);
     for (at, links) in all.iter().enumerate() {
-        let cuts = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
+        let cuts: Vec<_> = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
+        let from_start = may_be_from_start(&cuts) && rng.below(3) == 0;
         let in_both = is_deep() && graph.edges.len() <= MANY_LINKS;
         let modes = if in_both { &MODES[..] } else { std::slice::from_ref(&MODES[((at as u64 ^ seed) % 2) as usize]) };
         // The second comes in each stage of the first, and in some runs at any time.
         let when = Stage::UNDER_WAY.get(n_pairs % (Stage::UNDER_WAY.len() + 1)).copied();
         n_pairs += usize::from(links.len() > 1);
         let (mode, seed) = (ValueMode::Egress, rng.next_u64());
-        let scenario = Scenario { graph, core, mode, cuts, when, repaired, mutant: None, seed };
+        let scenario = Scenario { graph, core, mode, cuts, from_start, when, repaired, mutant: None, seed };
         for mode in modes {
             let scenario = Scenario { mode: *mode, ..scenario.clone() };
             let Scenario { cuts, seed, .. } = &scenario;
             let outcome = run(&scenario).unwrap_or_else(|why| {
                 panic!(
-                    "{}, {mode}, cut {cuts:?}, repaired {repaired}, seed {seed}: {why}\n{}",
+                    "{}, {mode}, cut {cuts:?}, from the start {from_start}, repaired {repaired}, seed {seed}: {why}\n{}",
                     graph.name,
                     graph.to_text()
                 )
@@ -156,12 +162,29 @@ fn random_networks_hold_when_any_one_or_two_links_fail() {
     check_all(&nets, 8);
 }
 
+/// No end was ever up, and one hears hellos whose sender does not hear it.
+#[test]
+fn a_link_that_carries_one_way_from_the_start_is_not_used() {
+    let seed = testkit::seed();
+    for (i, (graph, core)) in [ring(4), ring(5), abilene(), fabric(2, 4)].iter().enumerate() {
+        for link in 0..graph.edges.len() {
+            for end in 0..2 {
+                let (mode, cuts) = (MODES[(link + end + i) % 2], vec![(link, How::OneWay(end))]);
+                let (from_start, when, repaired, mutant) = (true, None, link % 2 == 0, None);
+                let scenario = Scenario { graph, core, mode, cuts, from_start, when, repaired, mutant, seed };
+                let outcome = run(&scenario);
+                outcome.unwrap_or_else(|why| panic!("{}, {mode}, link {link} from end {end}: {why}", graph.name));
+            }
+        }
+    }
+}
+
 #[test]
 fn runs_repeat() {
     let (seed, (graph, core)) = (testkit::seed(), fabric(2, 4));
     let cuts = vec![(0, How::Pulled), (3, How::Silent)];
-    let scenario =
-        Scenario { graph: &graph, core: &core, mode: MODES[0], cuts, when: None, repaired: true, mutant: None, seed };
+    let (mode, from_start, when, mutant) = (MODES[0], false, None, None);
+    let scenario = Scenario { graph: &graph, core: &core, mode, cuts, from_start, when, repaired: true, mutant, seed };
     let outcome = run(&scenario).unwrap();
     assert_eq!(run(&scenario).as_ref(), Ok(&outcome));
     assert_ne!(run(&Scenario { seed: seed ^ 2, ..scenario }).as_ref(), Ok(&outcome));
@@ -182,6 +205,7 @@ fn is_of(mutant: Mutant, violation: &Violation) -> bool {
         Mutant::CirclesNotEnded => matches!(violation, Violation::Endless { .. }),
         Mutant::SentTwice => matches!(violation, Violation::Twice { .. }),
         Mutant::OneWayIsUp => matches!(violation, Violation::NotNoticed { .. }),
+        Mutant::UnheardIsUp => matches!(violation, Violation::NotNoticed { .. } | Violation::BlackHole { .. }),
         Mutant::SecondCutIgnored | Mutant::OldActionsTaken | Mutant::ReportsLost => {
             matches!(violation, Violation::BlackHole { .. })
         }
@@ -197,9 +221,10 @@ fn every_mutant_is_found_by_what_it_causes_and_nothing_without_one() {
         let (graph, core) = &nets[(i % 4) as usize];
         let all = cuts(graph);
         let links = &all[rng.below(all.len() as u64) as usize];
-        let cuts = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
+        let cuts: Vec<_> = links.iter().map(|link| (*link, any_of(&How::ALL, &mut rng))).collect();
         let (mode, repaired) = (any_of(&MODES, &mut rng), rng.below(4) == 0);
-        run(&Scenario { graph, core, mode, cuts, when: None, repaired, mutant, seed: i }).err()
+        let from_start = may_be_from_start(&cuts) && rng.below(3) == 0;
+        run(&Scenario { graph, core, mode, cuts, from_start, when: None, repaired, mutant, seed: i }).err()
     };
     let (mut missed, mut clean) = (Vec::new(), 0);
     for mutant in Mutant::ALL {

@@ -1,16 +1,39 @@
 //! What follows from what switches find: cut links, cables, hosts. The controller that leads carries it out.
 
 use super::{Group, Job, Writer};
-use crate::change::{Change, MAX_BATCH, Refusal};
+use crate::change::{Change, MAX_BATCH, Place, Refusal};
 use crate::config::Auto;
 use crate::learning::Decided;
 use crate::store::StoreError;
 use api::seam::now;
 use api::v1::{ForgetfulPort, SeenHost};
 use fib::topology::{End, NodeId, Wanted};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 
+/// An end of each link that a change adds.
+pub(super) fn joined(change: &Change) -> Vec<Place> {
+    match change {
+        Change::AddLink { a, .. } => vec![a.clone()],
+        Change::AddLinks { links } => links.iter().map(|(a, ..)| a.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
 impl Writer {
+    /// Cuts those of the links that were just added of which a switch has said before that they carry nothing. It says so once.
+    pub(super) fn see_joined(&mut self, joined: &[Place], group: &mut Group) -> Result<(), StoreError> {
+        let nodes: BTreeSet<NodeId> = joined.iter().filter_map(|end| self.state.node(&end.switch).ok()).collect();
+        let cut = nodes.into_iter().flat_map(|node| self.shared.trunks.changed_at(&self.state.network, node));
+        let links: BTreeMap<End, bool> = cut.collect();
+        if links.is_empty() {
+            return Ok(());
+        }
+        let links = links.into_iter().map(|(end, cut)| (self.state.place(end), cut)).collect();
+        let _ = self.change_unasked(Change::SeeLinks { links }, group)?;
+        Ok(())
+    }
+
     /// Carries out what follows from what a switch sees at its trunks. The controller that leads does so.
     pub(super) fn see(&mut self, node: NodeId, group: &mut Group) -> Result<(), StoreError> {
         if self.store.is_none() {

@@ -11,7 +11,7 @@
 //!  carrier, hellos ─► sessions ─► reports ─► controller ─► tables, phase by phase, ─► replicas
 //!                                                           to one switch after another
 //! ```
-//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only. The next one comes when the first
+//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only; the first may be there from the start. The next one comes when the first
 //! has come as far as the scenario says ([`Stage`]), or after a random number of events: an end loses its carrier, the next switch says
 //! hello (each once in 100 ms, with a phase of its own) or one says so at once because it sees something else, a report arrives, a
 //! switch gets its next message or an old one again, a name that is not probed moves. Afterwards everything runs out.
@@ -92,6 +92,8 @@ pub struct Scenario<'a> {
     pub mode: ValueMode,
     /// The links that fail, by index, in this order.
     pub cuts: Vec<(usize, How)>,
+    /// Whether the first is there before the switches start. One in which no end hears anything is known to nobody then.
+    pub from_start: bool,
     /// When the second comes; none: after a random number of events.
     pub when: Option<Stage>,
     /// Whether they are repaired afterwards, in the same order.
@@ -121,6 +123,8 @@ pub enum Mutant {
     SentTwice,
     /// A link counts as up when one end hears the other, and is not heard.
     OneWayIsUp,
+    /// A link counts as up where hellos come whose sender has never heard this end.
+    UnheardIsUp,
     /// A link that is cut while another one is changes no table.
     SecondCutIgnored,
     /// A switch takes an action table of an earlier version for a new one.
@@ -133,7 +137,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 12] = [
+    pub const ALL: [Mutant; 13] = [
         Mutant::AnyAlternate,
         Mutant::AlternateWhileUp,
         Mutant::AlternateNotTaken,
@@ -142,6 +146,7 @@ impl Mutant {
         Mutant::CirclesNotEnded,
         Mutant::SentTwice,
         Mutant::OneWayIsUp,
+        Mutant::UnheardIsUp,
         Mutant::SecondCutIgnored,
         Mutant::OldActionsTaken,
         Mutant::ReportsLost,
@@ -161,6 +166,7 @@ impl Mutant {
             Mutant::CirclesNotEnded => (Some(seam::Mistake::CirclesNotEnded), None),
             Mutant::SentTwice => (Some(seam::Mistake::SentTwice), None),
             Mutant::OneWayIsUp => (Some(seam::Mistake::OneWayIsUp), None),
+            Mutant::UnheardIsUp => (Some(seam::Mistake::UnheardIsUp), None),
             Mutant::ReportsLost | Mutant::HostsExchanged => (None, None),
         }
     }

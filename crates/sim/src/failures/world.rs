@@ -187,10 +187,16 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, Violation> {
-        self.settle()?;
         let cuts = &self.scenario.cuts;
-        for (i, (link, how)) in cuts.iter().enumerate() {
+        let first = cuts.first().filter(|_| self.scenario.from_start);
+        if let Some((link, how)) = first {
             self.cut(*link, *how);
+        }
+        self.settle()?;
+        for (i, (link, how)) in cuts.iter().enumerate() {
+            if i > 0 || first.is_none() {
+                self.cut(*link, *how);
+            }
             self.look()?;
             if i + 1 < cuts.len() {
                 self.wait_for_next()?;

@@ -8,6 +8,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one. It is no longer for a neighbour
 /// that starts anew: it forgets what it missed, within three, and is excused for two.
 const KNOWN_AFTER: u32 = 7;
+/// Rounds for which an end that never was up may be unheard, and is not down: its neighbour may have said the next hello before it heard it.
+const NOT_UNHEARD: u32 = 1;
 /// Rounds after which a link that is good again is up: the longest hold, and what is known late.
 const UP_AFTER: u32 = 115;
 /// Times that an end comes up within [`WINDOW`] rounds at most: it is held for 3, 6, 12, 24, ... rounds.
@@ -47,6 +49,15 @@ struct World {
     n_starts: u64,
     /// In which round each end started.
     started: [u32; 2],
+    /// Rounds in a row in which an end could hear the other, and not be heard.
+    unheard: [u32; 2],
+    /// Rounds with faults since an end may have been unheard, until it must have been told that it is heard; the most since it started.
+    maybe_unheard: [u32; 2],
+    most_unheard: [u32; 2],
+    /// Since when nothing else was wrong.
+    clean_since: u32,
+    /// An end has been unheard for long enough, and was not up since.
+    must_be_down: [bool; 2],
     /// Rounds in which an end came up.
     rises: [Vec<u32>; 2],
 }
@@ -64,6 +75,11 @@ impl World {
             since: [0; 4],
             n_starts: 0,
             started: [0; 2],
+            unheard: [0; 2],
+            maybe_unheard: [0; 2],
+            most_unheard: [0; 2],
+            clean_since: 0,
+            must_be_down: [false; 2],
             rises,
         }
     }
@@ -89,6 +105,7 @@ impl World {
         for i in (0..2).filter(|&i| faults.restarts[i]) {
             self.n_starts += 1;
             self.started[i] = self.round;
+            (self.unheard[i], self.maybe_unheard[i], self.most_unheard[i], self.must_be_down[i]) = (0, 0, 0, false);
             let (port, own) = (PortId(10 + i as u16), 1000 + self.n_starts);
             self.ends[i] = Session::new(port, own, Timing::default(), self.now);
             // What comes up within a time was counted by the one that ended.
@@ -121,10 +138,29 @@ impl World {
                 }
             }
         }
+        for i in 0..2 {
+            let is_unheard = faults.cut[i] && !faults.cut[1 - i] && faults.unplugged == [false; 2];
+            self.unheard[i] = if is_unheard { self.unheard[i] + 1 } else { 0 };
+            // One that has just started has heard nobody, either, and nobody has heard it.
+            let may_be = is_unheard || faults.restarts != [false; 2];
+            let (n, is_well) = (self.maybe_unheard[i], faults == Faults::default());
+            self.maybe_unheard[i] = match (may_be || n > 0) && !is_well {
+                true => n + 1,
+                // What it says of the one round is heard in the next.
+                false if is_well && before == Faults::default() => 0,
+                false => n,
+            };
+            self.most_unheard[i] = self.most_unheard[i].max(self.maybe_unheard[i]);
+        }
         self.now += INTERVAL;
         self.round += 1;
+        if faults.unplugged != [false; 2] || faults.third != [false; 2] || faults.looped != [false; 2] {
+            self.clean_since = self.round;
+        }
         for (i, was_down) in were_down.into_iter().enumerate() {
             self.ends[i].judge(self.now);
+            self.must_be_down[i] |= self.unheard[i] > KNOWN_AFTER;
+            self.must_be_down[i] &= self.ends[i].state != LinkState::Up;
             if was_down && !self.ends[i].is_down() {
                 self.rises[i].push(self.round);
             }
@@ -150,9 +186,16 @@ impl World {
             if broken_for > KNOWN_AFTER && is_alone && end.was_up && !end.is_down() {
                 return Err(format!("end {i} is up, and one direction has carried nothing for {broken_for}"));
             }
-            if !end.was_up && unplugged == [false; 2] && self.round == lasts(0, is_broken) && is_alone && end.is_down()
-            {
-                return Err(format!("end {i} is down and never was up"));
+            if self.unheard[i] > KNOWN_AFTER && is_alone && !end.is_down() {
+                return Err(format!("end {i} is up, and has not been heard for {}", self.unheard[i]));
+            }
+            // The other end remembers others, and a broken cable, for some rounds.
+            let is_clean = self.clean_since == 0 || self.clean_since + KNOWN_AFTER <= self.started[i];
+            if !end.was_up && is_clean && self.most_unheard[i] <= NOT_UNHEARD && end.is_down() {
+                return Err(format!("end {i} is down, never was up, and was unheard for {}", self.most_unheard[i]));
+            }
+            if self.must_be_down[i] && !end.is_down() {
+                return Err(format!("end {i} is not down, has been unheard, and was not up since"));
             }
             if lasts(1, are_well) > UP_AFTER && end.state != LinkState::Up {
                 return Err(format!(
@@ -193,7 +236,8 @@ fn run(rng: &mut Rng) -> Result<(), String> {
         let (n_times, bad, good) = match rng.below(3) {
             // It flaps.
             0 => (20, 3 + rng.below(3), 4 + rng.below(3)),
-            _ => (1, 1 + rng.below(20), rng.below(160)),
+            // The next fault comes at once, or later.
+            _ => (1, 1 + rng.below(20), rng.below(160) * rng.below(4).min(1)),
         };
         for _ in 0..n_times {
             (0..bad).try_for_each(|_| world.round(faults))?;
@@ -213,6 +257,9 @@ fn what_must_hold_holds_under_random_faults_and_not_without_any_of_the_rules() {
         Rule::Expires,
         Rule::GoneIsDown,
         Rule::NeverUpIsNotDown,
+        Rule::UnheardIsDown,
+        Rule::UnheardWaits,
+        Rule::UnheardStays,
         Rule::CarrierCounts,
         Rule::NotItself,
         Rule::Held,
