@@ -132,14 +132,15 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             break ("dropped", format!("port {port} of {here} has no link"));
         };
         let by = |port: &PortId| lead(*port).map(|far| format!("by port {port} to {}", title(far.node)));
-        // A neighbour that has this switch among its ways sends the frame on by another one.
+        // A neighbour that has this switch among its ways sends the frame on by another one, or by its own alternate.
         let around = |port: &PortId| {
             let far = lead(*port)?;
             let turns = match network.action(far.node, name) {
-                Action::Spread { ways, .. } => ways.contains(&far.port),
-                _ => false,
+                Action::Spread { ways, .. } if ways.contains(&far.port) => ", which turns it to another of its ways",
+                Action::Protected { port, .. } if port == far.port => ", which turns it to its own alternate",
+                _ => "",
             };
-            Some(if turns { format!("{}, which turns it to another of its ways", by(port)?) } else { by(port)? })
+            Some(by(port)? + turns)
         };
         let does = match action {
             Action::Protected { port, alternate } => {

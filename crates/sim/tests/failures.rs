@@ -2,7 +2,7 @@
 //! own, and when all has run out every frame for which there is a path takes a shortest one.
 
 use fib::messages::ValueMode;
-use fibula_sim::failures::{How, Mutant, Outcome, Scenario, Stage, Violation, run};
+use fibula_sim::failures::{Alone, How, Mutant, Outcome, Scenario, Stage, Violation, run, run_alone};
 use fibula_sim::network::{Edge, Graph};
 use lookup::hash::Rng;
 use lookup::testkit;
@@ -18,6 +18,21 @@ type Net = (Graph, Vec<usize>);
 
 fn ring(n: usize) -> Net {
     (Graph::generate(&format!("ring:{n}"), 0).unwrap(), Vec::new())
+}
+
+/// A ring in which the first links join the same switches twice.
+fn doubled_ring(n: usize, n_doubled: usize) -> Net {
+    let (mut graph, core) = ring(n);
+    graph.edges.extend_from_within(..n_doubled);
+    (Graph { name: format!("ring:{n}, {n_doubled} doubled"), ..graph }, core)
+}
+
+fn grid(width: usize, height: usize) -> Net {
+    let right = (0..width * height).filter(|at| at % width + 1 < width).map(|at| (at, at + 1));
+    let down = (0..width * (height - 1)).map(|at| (at, at + width));
+    let edges = right.chain(down).map(|(a, b)| Edge { a, b, cost: 1 }).collect();
+    let nodes = (0..width * height).map(|i| format!("s{i}")).collect();
+    (Graph { name: format!("grid {width}x{height}"), nodes, edges }, Vec::new())
 }
 
 /// Eleven nodes and fourteen links, as the research network of that name had them. Links cost the same.
@@ -139,7 +154,7 @@ fn check_all(nets: &[Net], few: usize) -> Outcome {
 
 #[test]
 fn rings_hold_when_any_one_or_two_links_fail() {
-    let sum = check_all(&[ring(5), ring(6), ring(9)], 16);
+    let sum = check_all(&[ring(5), ring(6), ring(9), doubled_ring(4, 1), doubled_ring(4, 4)], 16);
     assert!(sum.looped > 0, "tables of several versions lead in circles: {sum:?}");
 }
 
@@ -160,6 +175,60 @@ fn random_networks_hold_when_any_one_or_two_links_fail() {
     let sizes: &[usize] = if is_deep() { &[6, 7, 8, 9, 10, 12, 14, 17, 20] } else { &[6, 8, 12, 20] };
     let nets: Vec<Net> = sizes.iter().map(|n| random(*n, seed.wrapping_add(*n as u64))).collect();
     check_all(&nets, 8);
+}
+
+/// What arrives when these links are cut and nobody makes new tables.
+fn alone((graph, core): &Net, cuts: Vec<(usize, How)>, mutant: Option<Mutant>, seed: u64) -> Alone {
+    let (mode, from_start, when, repaired) = (MODES[(seed % 2) as usize], false, None, false);
+    let scenario = Scenario { graph, core, mode, cuts, from_start, when, repaired, mutant, seed };
+    run_alone(&scenario)
+        .unwrap_or_else(|why| panic!("{}, {mode}, seed {seed}, cut {:?}: {why}", graph.name, scenario.cuts))
+}
+
+#[test]
+fn without_a_controller_frames_go_round_any_cut_and_never_in_a_circle_round_two() {
+    let seed = testkit::seed();
+    let mut rng = Rng::new(seed);
+    let nets = [
+        ring(4),
+        ring(5),
+        ring(6),
+        ring(7),
+        doubled_ring(4, 1),
+        doubled_ring(5, 5),
+        grid(3, 3),
+        fabric(2, 4),
+        fabric(3, 5),
+        abilene(),
+    ];
+    for net in &nets {
+        let n = net.0.edges.len();
+        for link in 0..n {
+            let Alone { joined, arrived } = alone(net, vec![(link, any_of(&How::ALL, &mut rng))], None, rng.next_u64());
+            assert_eq!(arrived, joined, "{}, link {link}", net.0.name);
+        }
+        let mut sum = Alone::default();
+        for (a, b) in (0..n).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            // Of a large number of pairs some.
+            if !is_deep() && n > 12 && rng.below(3) > 0 {
+                continue;
+            }
+            let cuts = [a, b].map(|link| (link, any_of(&How::ALL, &mut rng))).to_vec();
+            let Alone { joined, arrived } = alone(net, cuts, None, rng.next_u64());
+            let is_parallel = {
+                let ends = |link: usize| (net.0.edges[link].a, net.0.edges[link].b);
+                ends(a) == ends(b)
+            };
+            assert!(!is_parallel || arrived == joined, "{}, parallel links {a} and {b}", net.0.name);
+            (sum.joined, sum.arrived) = (sum.joined + joined, sum.arrived + arrived);
+        }
+        println!("{}: two links cut: {sum:?}", net.0.name);
+    }
+    let lost = (0..4).any(|link| {
+        let Alone { joined, arrived } = alone(&nets[0], vec![(link, How::Pulled)], Some(Mutant::WayOfEntryTaken), seed);
+        arrived < joined
+    });
+    assert!(lost, "a switch that does not turn frames is noticed");
 }
 
 /// No end was ever up, and one hears hellos whose sender does not hear it.
@@ -197,7 +266,10 @@ const MUTANT_RUNS: u64 = 200;
 fn is_of(mutant: Mutant, violation: &Violation) -> bool {
     match mutant {
         // Two switches that each take the other for the alternate send frames back and forth.
-        Mutant::AnyAlternate => matches!(violation, Violation::DroppedEarly { reason: "input_port" | "hop_limit", .. }),
+        Mutant::AnyAlternate => matches!(
+            violation,
+            Violation::DroppedEarly { reason: "input_port" | "hop_limit", .. } | Violation::AlternateNotTaken { .. }
+        ),
         Mutant::AlternateWhileUp => matches!(violation, Violation::Detour { .. }),
         Mutant::AlternateNotTaken => matches!(violation, Violation::AlternateNotTaken { .. }),
         Mutant::DownWayTaken => matches!(violation, Violation::DownWayTaken { .. }),
@@ -206,7 +278,9 @@ fn is_of(mutant: Mutant, violation: &Violation) -> bool {
         Mutant::SentTwice => matches!(violation, Violation::Twice { .. }),
         Mutant::OneWayIsUp => matches!(violation, Violation::NotNoticed { .. }),
         Mutant::UnheardIsUp => matches!(violation, Violation::NotNoticed { .. } | Violation::BlackHole { .. }),
-        Mutant::SecondCutIgnored | Mutant::OldActionsTaken | Mutant::ReportsLost => {
+        // Alternates may still lead round both, by a longer path than there is.
+        Mutant::SecondCutIgnored => matches!(violation, Violation::BlackHole { .. } | Violation::Detour { .. }),
+        Mutant::OldActionsTaken | Mutant::ReportsLost => {
             matches!(violation, Violation::BlackHole { .. })
         }
         Mutant::HostsExchanged => matches!(violation, Violation::Misdelivered { .. }),

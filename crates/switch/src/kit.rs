@@ -190,6 +190,7 @@ impl Rig {
 
     fn act(&mut self, before: &[SeenTrunk]) -> bool {
         for (index, _, session) in &self.trunks {
+            self.monitor.links().set_neighbour(*index, session.neighbour());
             self.monitor.links().set_down(*index, session.is_down());
         }
         self.seen() != before

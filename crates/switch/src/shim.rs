@@ -22,10 +22,11 @@ pub const AT: usize = 12;
 /// The most switches that a frame may enter after the first: twice the diameter of any sensible network.
 pub const INITIAL_HOPS: u8 = 64;
 
-/// A bit of `flags`: a switch sent the frame by an alternate. No second one does, so that however many links and switches have
-/// failed, a frame leaves the shortest path once and makes no circle by it.
+/// A bit of `flags`: a switch that had lost its ways sent the frame by its alternate. No second one does, so that however many links
+/// and switches have failed, a frame leaves the shortest path once and makes no circle by it. Who gets it by its own way sends it by
+/// another one, or else by its alternate, and leaves the bit as it is.
 pub const DETOUR: u8 = 1;
-/// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another one. No second one does.
+/// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another one of several. After that none does.
 pub const TURNED: u8 = 2;
 
 /// Pushes a new shim into a frame that a host sent. False if there is no headroom.

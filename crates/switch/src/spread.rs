@@ -80,12 +80,11 @@ impl Slots {
         self.0[Self::slot(flow)]
     }
 
-    /// The port that a flow takes if not that one: the one of the next slot that has another; the same if none has.
+    /// The port that a flow takes if it may take these alone: the one of the next slot that has one of them.
     #[cold]
-    pub(crate) fn other(&self, flow: u64) -> u8 {
-        let (slot, port) = (Self::slot(flow), self.port(flow));
-        let (before, after) = self.0.split_at(slot);
-        after.iter().chain(before).copied().find(|other| *other != port).unwrap_or(port)
+    pub(crate) fn other(&self, flow: u64, may_take: impl Fn(u8) -> bool) -> Option<u8> {
+        let (before, after) = self.0.split_at(Self::slot(flow));
+        after.iter().chain(before).copied().find(|port| may_take(*port))
     }
 
     fn slot(flow: u64) -> usize {
@@ -162,12 +161,13 @@ mod tests {
         assert_eq!(Slots::new(&ways[..1]), Slots([0; 512]));
         // A flow that may not take its way takes each of the others with its share.
         let flows: Vec<u64> = (0..512).map(|slot| slot << (u64::BITS - SLOT_BITS)).collect();
-        assert!(flows.iter().all(|flow| all.other(*flow) != all.port(*flow)));
+        let other = |flow: u64| all.other(flow, |port| port != all.port(flow));
+        assert!(flows.iter().all(|flow| other(*flow).is_some_and(|port| port != all.port(*flow))));
         for (_, index) in &ways[1..] {
-            let n = flows.iter().filter(|flow| all.port(**flow) == 0 && all.other(**flow) == *index).count();
+            let n = flows.iter().filter(|flow| all.port(**flow) == 0 && other(**flow) == Some(*index)).count();
             assert!((15..=80).contains(&n), "{index}: {n} of some 128");
         }
-        assert_eq!(Slots::new(&ways[..1]).other(0), 0);
+        assert_eq!(Slots::new(&ways[..1]).other(0, |port| port != 0), None);
     }
 
     /// Ports 1, 2, ... with these weights.

@@ -10,6 +10,7 @@ use fib::replica::Exact;
 use fib::topology::NodeId;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
+use fibula_switch::links::Neighbour;
 use fibula_switch::shim::{DETOUR, INITIAL_HOPS, TURNED};
 use lookup::hash::{Family, Hasher, SecretKey};
 
@@ -140,14 +141,33 @@ fn while_a_trunk_is_down_frames_take_the_alternate_and_no_longer() {
     assert_eq!([5, 6, 7].map(|i| go(&mut rig, i)), [[TRUNK_9], [TRUNK_9], [TRUNK_8]]);
     // The shim says that it goes by an alternate, and no second switch sends it by another: it goes where it may still arrive.
     assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(TRUNK_9, with_flags(&to_mac(5), INITIAL_HOPS, DETOUR))]);
-    rig.assert_dropped(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR), DropReason::InputPort);
     assert_eq!(rig.exchange(TRUNK_8, &with_flags(&to_mac(5), 9, 0x80)), [(TRUNK_9, with_flags(&to_mac(5), 8, 0x81))]);
-    // It came from there: back is not round.
-    rig.assert_dropped(TRUNK_9, &with_shim(&to_mac(5), 9), DropReason::InputPort);
+    // It came from there: the neighbour has this switch among its ways, and turns it. Once.
+    assert_eq!(rig.exchange(TRUNK_9, &with_shim(&to_mac(5), 9)), [(TRUNK_9, with_flags(&to_mac(5), 8, DETOUR))]);
+    // One that comes on a detour by the link that is down this way goes on, and is not marked: who gets it may have to turn it, too.
+    assert_eq!(
+        rig.exchange(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR)),
+        [(TRUNK_9, with_flags(&to_mac(5), 8, DETOUR))]
+    );
     links.set_down(nine, true);
     assert_eq!([5, 6].map(|i| go(&mut rig, i)), [[TRUNK_8], [TRUNK_9]]);
     links.set_down(eight, false);
     assert_eq!(go(&mut rig, 5), [TRUNK_8]);
+    // Its neighbour has lost its own ways: the alternate serves if it is up, and no frame without the mark.
+    rig.assert_dropped(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR), DropReason::InputPort);
+    links.set_down(nine, false);
+    assert_eq!(
+        rig.exchange(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR)),
+        [(TRUNK_9, with_flags(&to_mac(5), 8, DETOUR))]
+    );
+    for flags in [0, TURNED, DETOUR | TURNED] {
+        rig.assert_dropped(TRUNK_8, &with_flags(&to_mac(5), 9, flags), DropReason::InputPort);
+    }
+    // By a parallel link none goes back.
+    let neighbour = |switch: &str| Neighbour { switch: switch.to_owned(), port: PortId(1) };
+    links.set_neighbour(eight, Some(&neighbour("s2")));
+    links.set_neighbour(nine, Some(&neighbour("s2")));
+    rig.assert_dropped(TRUNK_8, &with_flags(&to_mac(5), 9, DETOUR), DropReason::InputPort);
 }
 
 /// Flows between two hosts, of numbered frames.

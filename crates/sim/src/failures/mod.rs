@@ -31,8 +31,10 @@
 //! In between tables of several versions may lead in circles. A frame that would leave where it came in is dropped, which ends a circle
 //! of two switches; the hop limit ends longer ones. Such frames are counted by reason ([`Outcome::dropped`]), and are no violation.
 //!
+//! [`run_alone`] has no controller: links are cut, their ends know it, and tables stay as they were. Then no frame goes in a circle.
+//!
 //! A packet takes no time: it sees all switches as they are between two events. No message is lost, no stream ends, and no switch
-//! starts anew; no two links join the same switches; links come back when all has run out. Cost: a run of 11 switches takes some 30 ms.
+//! starts anew; links come back when all has run out. Cost: a run of 11 switches takes some 30 ms.
 
 mod probe;
 mod world;
@@ -188,8 +190,6 @@ pub struct Outcome {
     pub lost: u64,
     /// Those that led in a circle: back to where they came from, or until the hop limit.
     pub looped: u64,
-    /// Those that came by the only way that a switch had left, where it would have turned them, and were dropped there.
-    pub returned: u64,
     /// Those that switches dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Probes that found a circle.
@@ -212,7 +212,6 @@ impl Outcome {
             delivered,
             lost,
             looped,
-            returned,
             dropped,
             probes_with_circles,
             probes,
@@ -226,7 +225,6 @@ impl Outcome {
             (&mut self.delivered, delivered),
             (&mut self.lost, lost),
             (&mut self.looped, looped),
-            (&mut self.returned, returned),
             (&mut self.probes_with_circles, probes_with_circles),
             (&mut self.probes, probes),
         ];
@@ -276,8 +274,29 @@ pub enum Violation {
     Refused { switch: usize, why: String },
     #[error("the controller refuses what follows from a report: {why}")]
     Controller { why: String },
+    #[error("{n} frames go in a circle, and all tables are of one state of the network")]
+    Circle { n: u64 },
     #[error("after {events} events not all has run out")]
     NotSettled { events: u64 },
+}
+
+/// Frames between hosts in a network without a controller whose links have failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Alone {
+    /// Those for which there is a path.
+    pub joined: u64,
+    /// Those of them that arrived.
+    pub arrived: u64,
+}
+
+/// Cuts the links of a scenario in a network that has no controller any more, waits until their ends know it, and sends frames between
+/// all hosts. When what is cut, and repairs, play no part.
+/// # Errors
+/// The first [`Violation`]; [`Violation::Circle`] if frames meet their hop limit.
+/// # Panics
+/// As [`run`].
+pub fn run_alone(scenario: &Scenario<'_>) -> Result<Alone, Violation> {
+    simulate(scenario, world::World::run_alone)
 }
 
 /// Runs a scenario.
@@ -286,10 +305,17 @@ pub enum Violation {
 /// # Panics
 /// When the scenario names links or switches that the graph does not have, or what is simulated does.
 pub fn run(scenario: &Scenario<'_>) -> Result<Outcome, Violation> {
+    simulate(scenario, world::World::run)
+}
+
+fn simulate<'a, T>(
+    scenario: &'a Scenario<'a>,
+    run: impl FnOnce(world::World<'a>) -> Result<T, Violation>,
+) -> Result<T, Violation> {
     let (of_daemons, of_fib) = scenario.mutant.map(Mutant::mistakes).unwrap_or_default();
     seam::set_mistake(of_daemons);
     fib::mistakes::set_mistake(of_fib);
-    let result = world::World::new(scenario).and_then(world::World::run);
+    let result = world::World::new(scenario).and_then(run);
     seam::set_mistake(None);
     seam::set_number(None);
     fib::mistakes::set_mistake(None);

@@ -1,8 +1,8 @@
 //! Frames from every host to every other one, what becomes of them, and what must.
 
 use super::world::{HOST, KNOWN_AFTER, World, name_at};
-use super::{Mutant, Violation};
-use fib::action::{Action, PortId};
+use super::{Alone, Mutant, Violation};
+use fib::action::Action;
 use std::collections::BTreeMap;
 use switch::shim;
 
@@ -11,8 +11,7 @@ const ETHER_TYPE: [u8; 2] = [0x88, 0xb6];
 /// Frames of each host to each name when all has run out, of different flows.
 const FLOWS: u8 = 3;
 /// What a switch does with a frame that leads in a circle.
-const CIRCLES: [&str; 2] = ["hop_limit", INPUT_PORT];
-const INPUT_PORT: &str = "input_port";
+const CIRCLES: [&str; 2] = ["hop_limit", "input_port"];
 
 /// A frame on its way.
 #[derive(Default)]
@@ -21,8 +20,6 @@ pub(super) struct Frame {
     to: usize,
     hops: u32,
     length: u64,
-    /// The switch that it came to last, and by which of its trunks.
-    came: Option<(usize, PortId)>,
     /// Where it arrived.
     arrived: bool,
     /// The switch that sent it into a cable that carries nothing, and whether it knew that.
@@ -49,11 +46,8 @@ impl World<'_> {
     /// Sends a frame from every host to every name and sees what becomes of it, in the present state.
     pub(super) fn look(&mut self) -> Result<(), Violation> {
         let flow = self.rng.below(u64::from(FLOWS)) as u8;
-        let (frames, mut dropped) = self.send([flow])?;
+        let (frames, dropped) = self.send([flow])?;
         if self.n_cuts == 1 && !self.is_rerouted {
-            // Without a U-turn they would be lost in the cable.
-            let n_returned = frames.iter().filter(|frame| self.is_returned(frame)).count() as u64;
-            dropped.entry(INPUT_PORT).and_modify(|n| *n -= n_returned);
             if let Some((reason, n)) = dropped.iter().find(|(_, n)| **n > 0) {
                 return Err(Violation::DroppedEarly { n: *n, reason });
             }
@@ -74,16 +68,20 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether a frame was dropped by a switch that has lost its ways and has only the one that the frame came from, where it would
-    /// have been turned: it waits for new tables.
-    fn is_returned(&self, frame: &Frame) -> bool {
-        let Some((at, port)) = frame.came.filter(|_| !frame.arrived && frame.lost.is_none()) else { return false };
-        let rig = &self.rigs[at];
-        match rig.replica().action(&name_at(frame.to)) {
-            Action::Protected { port: own, alternate } => alternate == port && rig.is_down(own),
-            Action::Spread { ways, alternate } => alternate == Some(port) && ways.iter().all(|own| rig.is_down(*own)),
-            _ => false,
+    /// What becomes of frames when the ends of links that were cut know it, and nobody else.
+    pub(super) fn check_alone(&mut self) -> Result<Alone, Violation> {
+        let (frames, dropped) = self.send(0..FLOWS)?;
+        if let Some(n) = dropped.get("hop_limit") {
+            return Err(Violation::Circle { n: *n });
         }
+        let distances: BTreeMap<usize, Vec<Option<u64>>> =
+            self.edge.iter().map(|to| (*to, self.distances(*to))).collect();
+        let mut alone = Alone::default();
+        for frame in frames.iter().filter(|frame| distances[&frame.to][frame.from].is_some()) {
+            alone.joined += 1;
+            alone.arrived += u64::from(frame.arrived);
+        }
+        Ok(alone)
     }
 
     /// What must hold when nothing is under way.
@@ -166,15 +164,13 @@ impl World<'_> {
         if sent != delivered + lost + n_dropped {
             return Err(Violation::Uncounted { sent, delivered, lost, dropped: n_dropped });
         }
-        let returned = count(&|frame| self.is_returned(frame));
-        let looped = CIRCLES.iter().filter_map(|reason| dropped.get(reason)).sum::<u64>().saturating_sub(returned);
+        let looped = CIRCLES.iter().filter_map(|reason| dropped.get(reason)).sum::<u64>();
         let outcome = &mut self.outcome;
         outcome.probes += 1;
         outcome.sent += sent;
         outcome.delivered += delivered;
         outcome.lost += lost;
         outcome.looped += looped;
-        outcome.returned += returned;
         outcome.probes_with_circles += u64::from(looped > 0);
         dropped.iter().for_each(|(reason, n)| *outcome.dropped.entry(reason).or_default() += n);
         let arrived = frames.iter().filter(|frame| frame.arrived);
@@ -210,9 +206,6 @@ impl World<'_> {
                         }
                     }
                     let (far, far_port) = self.ends[link][1 - end];
-                    if let Some(frame) = id_of(&bytes).and_then(|id| frames.get_mut(id)) {
-                        frame.came = Some((far, far_port));
-                    }
                     self.rigs[far].put(far_port, bytes);
                 }
             }

@@ -1,6 +1,6 @@
 //! The network, the controller, and the order of events.
 
-use super::{How, Mutant, Outcome, Scenario, Stage, Violation};
+use super::{Alone, How, Mutant, Outcome, Scenario, Stage, Violation};
 use crate::network::Edge;
 use api::seam;
 use controller::kit::Trunks;
@@ -215,6 +215,21 @@ impl<'a> World<'a> {
             self.settle()?;
         }
         Ok(self.outcome)
+    }
+
+    /// Cuts all links, and lets hellos and carriers alone tell of it.
+    pub(super) fn run_alone(mut self) -> Result<Alone, Violation> {
+        self.settle()?;
+        for (link, how) in &self.scenario.cuts {
+            self.cut(*link, *how);
+        }
+        while let Some((node, port, has_carrier)) = self.carriers.pop() {
+            self.rigs[node].carrier(port, has_carrier, self.now);
+        }
+        while self.quiet < self.must_be_quiet {
+            self.say_next_hello()?;
+        }
+        self.check_alone()
     }
 
     /// Lets the scenario's stage come, or some events pass: often few, so that much is under way.

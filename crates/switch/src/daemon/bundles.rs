@@ -264,6 +264,7 @@ impl Watched {
                 // One that is down keeps its number: its flows are elsewhere, and come back to as many if all members do.
                 links.set_members(self.index, distributes.count_ones() as u8);
             }
+            links.set_neighbour(self.index, self.aggregate.neighbour());
             links.set_down(self.index, distributes == 0);
         }
     }

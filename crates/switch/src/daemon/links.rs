@@ -328,6 +328,7 @@ impl Keeper {
         let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
         for trunk in those() {
             let is_down = trunk.session.is_down();
+            self.links.set_neighbour(trunk.index, trunk.session.neighbour());
             self.links.set_down(trunk.index, is_down);
             if let Some(kernel) = &self.kernel {
                 kernel.set_linked(trunk.port, !is_down);

@@ -22,6 +22,7 @@ pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
 use lldp::Desk;
 use local::Strays;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -37,7 +38,9 @@ pub struct Links {
     down: [AtomicU64; 4],
     /// How many members of each trunk send; 0: it is no bundle, or none does.
     members: [AtomicU8; 256],
-    /// Raised after `down` or `members` changed.
+    /// A number of the switch at the other end of each trunk; 0: it is not known.
+    neighbours: [AtomicU64; 256],
+    /// Raised after any of these changed.
     version: AtomicU32,
     inbox: Mutex<Inbox>,
     heard: Notify,
@@ -61,6 +64,7 @@ impl Default for Links {
         Self {
             down: Default::default(),
             members: [const { AtomicU8::new(0) }; 256],
+            neighbours: [const { AtomicU64::new(0) }; 256],
             version: AtomicU32::default(),
             inbox: Mutex::default(),
             heard: Notify::default(),
@@ -74,7 +78,7 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Changes whenever a trunk goes down or comes up, or a bundle gets or loses a member that sends.
+    /// Changes whenever a trunk goes down or comes up, has another neighbour, or a bundle gets or loses a member that sends.
     #[inline]
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
@@ -103,6 +107,23 @@ impl Links {
     /// Has a bundle count as often among several ways as it has members that send.
     pub fn set_members(&self, index: u8, n_members: u8) {
         if self.members[usize::from(index)].swap(n_members, Ordering::Relaxed) != n_members {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A number that trunks to one neighbour have in common; 0: it is not known.
+    pub(crate) fn neighbour(&self, index: u8) -> u64 {
+        self.neighbours[usize::from(index)].load(Ordering::Relaxed)
+    }
+
+    /// Says which switch is at the other end of a trunk, so that the workers know those that are parallel.
+    pub fn set_neighbour(&self, index: u8, neighbour: Option<&Neighbour>) {
+        let number = neighbour.map_or(0, |neighbour| {
+            let mut hasher = DefaultHasher::new();
+            neighbour.switch.hash(&mut hasher);
+            hasher.finish() | 1
+        });
+        if self.neighbours[usize::from(index)].swap(number, Ordering::Relaxed) != number {
             self.version.fetch_add(1, Ordering::Release);
         }
     }

@@ -29,13 +29,23 @@ pub(super) enum Lead {
 }
 
 /// The leads of one action table.
-#[derive(Default)]
 pub(super) struct Leads {
     of: Option<Arc<[Action]>>,
     /// Of the trunks that were down when the leads were found.
     version: u32,
     leads: Box<[Lead]>,
+    /// The trunk that each value has as its alternate, if that is up: also while its own ways are.
+    alternates: Box<[Option<u8>]>,
     spreads: Vec<Slots>,
+    /// Of each port the first one that leads to the same switch; where that is not known, itself.
+    twins: [u8; 256],
+}
+
+impl Default for Leads {
+    fn default() -> Self {
+        let twins = std::array::from_fn(|index| index as u8);
+        Self { of: None, version: 0, leads: Box::default(), alternates: Box::default(), spreads: Vec::new(), twins }
+    }
 }
 
 impl Leads {
@@ -55,7 +65,14 @@ impl Leads {
                 times: Times::default(),
             };
             self.leads = actions.iter().map(|action| finder.lead(action)).collect();
+            self.alternates = actions.iter().map(|action| finder.alternate(action)).collect();
             self.spreads = finder.slots;
+            let mut first_to = BTreeMap::new();
+            for index in (0..ports.len()).map(|index| index as u8) {
+                let neighbour = links.neighbour(index);
+                let twin = if neighbour == 0 { index } else { *first_to.entry(neighbour).or_insert(index) };
+                self.twins[usize::from(index)] = twin;
+            }
             (self.of, self.version) = (Some(actions.clone()), version);
         }
     }
@@ -76,13 +93,22 @@ impl Leads {
         self.spreads[usize::from(spread)].port(flow)
     }
 
-    /// The trunk of a flow that may not take its own, if there is another.
+    /// Whether two trunks lead to one switch, as far as hellos say; a trunk and itself do.
+    #[inline]
+    pub(super) fn are_parallel(&self, one: usize, other: u8) -> bool {
+        self.twins[one & 255] == self.twins[usize::from(other)]
+    }
+
+    /// The trunk of a flow that may take none to the switch that it came from, if there is another.
     #[cold]
-    pub(super) fn other_trunk_of(&self, spread: u16, flow: u64) -> u8 {
-        if mistaken(Mistake::WayOfEntryTaken) {
-            return self.trunk_of(spread, flow);
-        }
-        self.spreads[usize::from(spread)].other(flow)
+    pub(super) fn other_trunk_of(&self, spread: u16, flow: u64, entry: usize) -> Option<u8> {
+        self.spreads[usize::from(spread)].other(flow, |exit| !self.are_parallel(entry, exit))
+    }
+
+    /// The alternate of a value, if that is up.
+    #[cold]
+    pub(super) fn alternate_of(&self, value: u64) -> Option<u8> {
+        self.alternates.get(value as usize).copied().flatten()
     }
 }
 
@@ -126,6 +152,15 @@ impl Finder<'_> {
             Action::Drop => Lead::Drop(DropReason::NoRoute),
             Action::Tunnel { .. } | Action::Punt => Lead::Drop(DropReason::Unsupported),
         }
+    }
+
+    fn alternate(&self, action: &Action) -> Option<u8> {
+        let alternate = match action {
+            Action::Protected { alternate, .. } => *alternate,
+            Action::Spread { alternate, .. } => (*alternate)?,
+            _ => return None,
+        };
+        trunk_in(&self.to(alternate)).filter(|index| self.is_up(*index))
     }
 
     fn to(&self, id: PortId) -> Lead {

@@ -34,6 +34,7 @@ mod reports;
 pub(crate) mod retry;
 mod routed;
 mod sources;
+mod turns;
 mod work;
 
 use crate::alien::Aliens;
@@ -683,19 +684,19 @@ impl<T: Table> Worker<T> {
     #[inline]
     fn exit_of(&self, plane: &Plane<T>, entry: Option<usize>, i: usize) -> Result<Exit, DropReason> {
         let local = || plane.local.get(&self.work.names, i, self.work.digests[i]).map(PortId);
-        let to_trunk = |exit: u8| match entry == Some(usize::from(exit)) && !mistaken(Mistake::CirclesNotEnded) {
-            true => Err(DropReason::InputPort),
-            false => Ok(Exit::Port(exit)),
-        };
         let id = match self.leads.get(self.work.values[i]) {
-            Lead::Trunk(exit) => return to_trunk(exit),
+            Lead::Trunk(exit) => {
+                return match entry == Some(usize::from(exit)) && !mistaken(Mistake::CirclesNotEnded) {
+                    true => self.turn(usize::from(exit), None, i),
+                    false => Ok(Exit::Port(exit)),
+                };
+            }
             Lead::Spread(spread) => {
                 let flow = self.flow_of(entry, i);
                 let exit = self.leads.trunk_of(spread, flow);
-                return if entry == Some(usize::from(exit)) {
-                    self.turn(exit, spread, flow, i)
-                } else {
-                    to_trunk(exit)
+                return match entry {
+                    Some(entry) if self.leads.are_parallel(entry, exit) => self.turn(entry, Some((spread, flow)), i),
+                    _ => Ok(Exit::Port(exit)),
                 };
             }
             Lead::Alternate(alternate, own) => return self.detour(entry, alternate, own, i),
@@ -715,34 +716,6 @@ impl<T: Table> Worker<T> {
             Role::Host if local() == Some(id) => Ok(Exit::Port(exit)),
             Role::Host | Role::Outside => Err(DropReason::NotLocal),
         }
-    }
-
-    /// Where the frame with the `i`th name goes that came by its own way, one of several. If its sender has lost its own ways,
-    /// by another. In tables that do not agree yet a frame may come back, too: that one is dropped.
-    #[cold]
-    fn turn(&self, entry: u8, spread: u16, flow: u64, i: usize) -> Result<Exit, DropReason> {
-        let flags = self.flags_of(i) & (shim::DETOUR | shim::TURNED);
-        let exit = self.leads.other_trunk_of(spread, flow);
-        if exit == entry || flags != shim::DETOUR {
-            return Err(DropReason::InputPort);
-        }
-        Ok(Exit::Marked(exit, shim::TURNED))
-    }
-
-    /// Where the frame with the `i`th name goes while its own ways are down: by the alternate, once.
-    #[cold]
-    fn detour(&self, entry: Option<usize>, alternate: u8, own: Option<u8>, i: usize) -> Result<Exit, DropReason> {
-        let has_shim = self.work.from_trunk && entry.is_some();
-        let (exit, flags) = match has_shim && self.flags_of(i) & shim::DETOUR != 0 {
-            true => (own.ok_or(DropReason::NoPort)?, 0),
-            false => (alternate, shim::DETOUR),
-        };
-        if entry == Some(usize::from(exit)) { Err(DropReason::InputPort) } else { Ok(Exit::Marked(exit, flags)) }
-    }
-
-    /// The [`shim::flags`] of the frame with the `i`th name, which came from a trunk.
-    fn flags_of(&self, i: usize) -> u8 {
-        shim::flags(self.work.burst[usize::from(self.work.owners[i])].frame())
     }
 
     /// The flow of the frame with the `i`th name. What the gateway sends has no shim any more. Outlined, so that frames with one way

@@ -13,9 +13,10 @@ pub(super) enum Value {
     Either,
 }
 
-/// Whether frames must arrive, or only come to an end.
+/// Whether frames must arrive, also where there is no alternate; or what takes one must; or they only come to an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Demand {
+    All,
     Arrival,
     End,
 }
@@ -51,7 +52,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn follow(
+    pub(super) fn follow(
         &self,
         (at, goal): (NodeId, NodeId),
         entered: Option<PortId>,
@@ -74,7 +75,7 @@ impl Round<'_> {
             if far.node != goal && !self.topology.node(far.node).unwrap().transit {
                 return Err(format!("it goes through one that carries nothing for others at {near}"));
             }
-            if n_hops > 2 * self.topology.nodes().count() {
+            if n_hops > 3 * self.topology.nodes().count() {
                 return Err(format!("it loops at {near}"));
             }
             self.follow((far.node, goal), Some(far.port), flags, n_hops + 1)?;
@@ -93,42 +94,62 @@ impl Round<'_> {
         let is_cut = |port: PortId| self.cut.contains(&End { node: at, port });
         let ways = hop.ways.as_deref().unwrap_or(std::slice::from_ref(&hop.port));
         let open: Vec<PortId> = ways.iter().copied().filter(|port| !is_cut(*port)).collect();
+        // One whose value is a port has other alternates, or none, and what comes to it on a detour may be lost.
+        let lost = |why: String| match self.value == Value::Either && flags.detour {
+            true => Ok(Vec::new()),
+            false => self.lost(why),
+        };
+        let alternate = hop.alternate.filter(|port| !is_cut(*port));
         if open.is_empty() {
-            return match hop.alternate.filter(|port| !is_cut(*port)) {
+            return match alternate {
                 // It goes on to the link that is down.
+                None if self.demand == Demand::All => Err(format!("{at} has no alternate")),
                 None => Ok(Vec::new()),
-                Some(_) if flags.detour && self.has_flags => self.lost(format!("{at} would take a second alternate")),
-                // It comes from where it would turn.
-                Some(port) if entered == Some(port) && self.turns(at, port, goal) => Ok(Vec::new()),
-                Some(port) if entered == Some(port) => self.lost(format!("the alternate of {at} leads back")),
+                Some(_) if flags.detour && self.has_flags => lost(format!("{at} would take a second alternate")),
+                Some(port) if entered == Some(port) && !self.has(at, port, goal) => {
+                    lost(format!("the alternate of {at} leads back"))
+                }
                 Some(port) => Ok(vec![(port, Flags { detour: true, ..flags })]),
             };
         }
         let mut taken = Vec::new();
+        let far = |port: PortId| self.behind(at, port).node;
+        let leads_back = |port: PortId| entered.is_some_and(|entered| far(entered) == far(port));
         for port in &open {
-            if entered != Some(*port) {
+            // Which of parallel links a frame came by is known where flows are spread.
+            let is_back = if hop.ways.is_some() && open.len() > 1 { leads_back(*port) } else { entered == Some(*port) };
+            if !is_back {
                 taken.push((*port, flags));
-            } else if open.len() > 1 && (flags == Flags { detour: true, turned: false } || !self.has_flags) {
-                let others = open.iter().filter(|other| *other != port);
-                taken.extend(others.map(|other| (*other, Flags { turned: true, ..flags })));
-            } else if self.value == Value::Either && flags.detour {
-                // A switch whose value is a port has no other way, and drops it.
+                continue;
+            }
+            let others: Vec<PortId> = open.iter().copied().filter(|other| !leads_back(*other)).collect();
+            if flags != (Flags { detour: true, turned: false }) && self.has_flags {
+                lost(format!("it comes back to {at}"))?;
+            } else if !others.is_empty() {
+                taken.extend(others.into_iter().map(|other| (other, Flags { turned: true, ..flags })));
+            } else if let Some(alternate) = alternate.filter(|alternate| !leads_back(*alternate)) {
+                taken.push((alternate, flags));
             } else {
-                self.lost(format!("it comes back to {at}"))?;
+                lost(format!("it comes back to {at}, which has no other way"))?;
             }
         }
         Ok(taken)
     }
 
-    /// Whether the switch behind a port has that link among several ways to the destination.
-    fn turns(&self, at: NodeId, port: PortId, goal: NodeId) -> bool {
-        let (_, far, _) = self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap();
-        let hop = self.routes.hop(far.node, goal);
-        hop.and_then(|hop| hop.ways).is_some_and(|ways| ways.contains(&far.port))
+    /// The other end of the link at a port.
+    fn behind(&self, at: NodeId, port: PortId) -> End {
+        self.topology.links_of(at).find(|(near, ..)| near.port == port).unwrap().1
+    }
+
+    /// Whether the switch behind a port has that link among its own ways to the destination.
+    fn has(&self, at: NodeId, port: PortId, goal: NodeId) -> bool {
+        let far = self.behind(at, port);
+        let is_way = |hop: Hop| hop.port == far.port || hop.ways.is_some_and(|ways| ways.contains(&far.port));
+        self.routes.hop(far.node, goal).is_some_and(is_way)
     }
 
     fn lost(&self, why: String) -> Result<Vec<(PortId, Flags)>, String> {
-        if self.demand == Demand::Arrival { Err(why) } else { Ok(Vec::new()) }
+        if self.demand == Demand::End { Ok(Vec::new()) } else { Err(why) }
     }
 }
 
