@@ -183,7 +183,8 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     let end = |switch: &str, port| Some(v1::LinkEnd { switch: switch.to_owned(), port });
     let link = v1::Link { a: end("s3", 9), b: end("s1", 9), cost: 1, up: true, ..v1::Link::default() };
     client.clone().add_link(link).await.unwrap();
-    assert_eq!(links(&client).await.0, [false, false, false, true]);
+    // In the order of their ends: it is before s2-s3.
+    assert_eq!(links(&client).await.0, [false, false, true, false]);
 }
 
 /// What a switch says that its names want: all the same group.
