@@ -7,6 +7,7 @@
 //! | `filter` | Bloom filters, of any layout, with or without counters |
 //! | `flow` | flow tables of keys of 8, 16 and 40 bytes |
 //! | `lpm` | tables of IP prefixes |
+//! | `rules` | lists of rules over five-tuples |
 //! | `rate` | the same lookups without Python, to compare with |
 //!
 //! The Python beside it (`python/fibula`) checks what users give, and has the words for what is wrong with it. What comes
@@ -21,6 +22,7 @@ mod filter;
 mod flow;
 mod lpm;
 mod rate;
+mod rules;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -43,6 +45,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<filter::Filter>()?;
     module.add_class::<flow::FlowTable>()?;
     module.add_class::<lpm::PrefixTable>()?;
+    module.add_class::<rules::RuleTable>()?;
     module.add_class::<rate::RustRate>()?;
     module.add_function(wrap_pyfunction!(arrays::name_width, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::parse_names, module)?)?;

@@ -73,6 +73,13 @@ pub enum AnyFlow {
 }
 
 impl AnyFlow {
+    /// The flow in the bytes of a name of kind [`NameKind::FiveTuple`]: addresses, protocol, ports.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let (addresses, rest) = bytes.split_last_chunk::<5>()?;
+        let [protocol, ports @ ..] = *rest;
+        Self::new(addresses, protocol, ports)
+    }
+
     /// The flow of two addresses, 8 or 32 bytes, and two ports, the source first, as they stand in packets.
     pub fn new(addresses: &[u8], protocol: u8, [a, b, c, d]: [u8; 4]) -> Option<Self> {
         let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
@@ -141,14 +148,17 @@ impl RuleTable {
         if flow.kind() != NameKind::FiveTuple {
             return None;
         }
-        let (addresses, rest) = flow.as_bytes().split_last_chunk::<5>()?;
-        let [protocol, ports @ ..] = *rest;
-        let number = match AnyFlow::new(addresses, protocol, ports)? {
+        let number = match AnyFlow::of_bytes(flow.as_bytes())? {
             AnyFlow::V4(flow) => self.v4.lookup(flow),
             AnyFlow::V6(flow) => self.v6.lookup(flow),
         };
-        let (line, action) = self.rules.get((number as usize).checked_sub(1)?)?;
-        Some(Match { line: *line, action })
+        self.rules().nth((number as usize).checked_sub(1)?)
+    }
+
+    /// The rules in the order of the list. Lookups in [`v4`](Self::v4) and [`v6`](Self::v6) give the number of one, from 1; 0 if none
+    /// matches.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = Match<'_>> {
+        self.rules.iter().map(|(line, action)| Match { line: *line, action })
     }
 
     /// The tables in the bytes of a file.
