@@ -326,7 +326,7 @@ fn hellos_leave_by_their_trunk_and_go_no_further_when_they_come() {
     assert!(rig.exchange(TRUNK_9, &hello.encode()).is_empty());
     assert_eq!((links.take_heard(), rig.counts().hellos), ((vec![(nine, hello.clone())], 0), 2));
     // A host says nothing as a switch, and what is no hello is a multicast as before.
-    rig.assert_dropped(HOST_1, &hello.encode(), DropReason::Multicast);
+    rig.assert_dropped(HOST_1, &hello.encode(), DropReason::LinkLocal);
     let mut wrong = hello.encode();
     wrong[18] = 99;
     rig.assert_dropped(TRUNK_9, &wrong, DropReason::Multicast);

@@ -380,7 +380,7 @@ fn lldp_is_heard_at_every_port_that_listens_and_goes_no_further() {
         let source = mac_bytes(0x777);
         let (switch, device) = ("foreign".to_owned(), "eth1".to_owned());
         let frame = Own { switch, source, port: PortId(1), role: "host", device, address: None }.encode(121, None);
-        let expected = [(HOST_1, DropReason::Multicast), (OUTSIDE_3, DropReason::NoName)];
+        let expected = [(HOST_1, DropReason::LinkLocal), (OUTSIDE_3, DropReason::NoName)];
         for (port, reason) in expected {
             rig.assert_dropped(port, &frame, reason);
         }
