@@ -104,7 +104,7 @@ function phase() {
 function banners() {
   const all = [];
   if (feed.phase === "lost") all.push({ key: "lost", level: "bad", title: "Connection to the controller lost, trying again.", text: `${feed.reason}${feed.network ? ` What you see is ${span((Date.now() - feed.lost_ms) / 1000)} old.` : ""} Switches go on forwarding meanwhile.${UNKNOWN}`, button: true });
-  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in.", text: `${feed.reason}${/[.!?]$/.test(feed.reason) ? "" : "."} Nothing of the network is shown any more. The page asks again every 10 seconds; with another certificate, load it again.`, button: true });
+  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in:", text: `${feed.reason}${/[.!?]$/.test(feed.reason) ? "" : "."} Nothing of the network is shown any more. The page asks again every 10 seconds; with another certificate, load it again.`, button: true });
   const network = feed.network;
   if (network?.follows) all.push({ key: "follows", level: "info", title: "This controller follows another one.", text: `${short(network.follows, 120)} leads: changes are made there.` });
   if (network?.drained) all.push({ key: "drained", level: "info", title: "This controller is drained.", text: "Switches are served by the others. fibula controller resume takes it back into service." });
