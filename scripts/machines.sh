@@ -41,7 +41,8 @@ cleanup() {
   done
   echo $$ > "$own_cgroup/cgroup.procs" 2>/dev/null || true
   for name in "${!machine_outside[@]}"; do find "$cgroups/fibula-$me-$$-$name" -depth -type d -exec rmdir {} \; 2>/dev/null || true; done
-  rm -rf "$work"
+  # What has just ended may still write its last file there.
+  rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
 }
 trap cleanup EXIT
 
