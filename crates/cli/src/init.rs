@@ -8,7 +8,7 @@ mod asking;
 
 use crate::atomic_file::AtomicFile;
 use crate::doctor;
-use crate::machine::{self, Interface};
+use crate::machine::{self, Interface, User};
 use ::controller::config::Config as Controller;
 use ::switch::daemon::config::Config as Switch;
 use anyhow::Context as _;
@@ -302,8 +302,7 @@ fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
 
 /// Copies the files of a certificate, and gives them to the user of the services, if there is one.
 fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let owner = ids_of(SERVICE_USER, &passwd);
+    let owner = User::of(|fields| fields[0] == SERVICE_USER).map(|User { uid, gid, .. }| (uid, gid));
     // Only root puts files there; the services read them.
     let group = owner.map(|(_, group)| group);
     to.parent().map_or(Ok(()), |parent| make_directories(parent, 0o750, group))?;
@@ -328,12 +327,6 @@ fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(&new, to.join(name))?;
     }
     Ok(())
-}
-
-/// The numbers of a user and of its group, by `/etc/passwd`.
-fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
-    let mut fields = passwd.lines().map(|line| line.split(':')).find(|fields| fields.clone().next() == Some(user))?;
-    Some((fields.nth(2)?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 /// A string of TOML.
@@ -402,6 +395,12 @@ impl SwitchArgs {
         self.common.write(&text, Some(name), &file_of_switch(name), out)
     }
 
+    /// Whether the controller takes a certificate, and none is given.
+    fn lacks_certificate(&self) -> bool {
+        let takes_one = self.controller.as_deref().is_some_and(|url| url.contains("https:"));
+        takes_one && self.common.directory().is_none()
+    }
+
     /// Whether all is said that has to be.
     fn check(&self) -> anyhow::Result<()> {
         let Some(name) = &self.name else {
@@ -410,8 +409,7 @@ impl SwitchArgs {
         if self.host.is_empty() && self.trunk.is_empty() {
             return Err(Failure::new(Exit::Usage, no_ports(&candidates(&machine::interfaces()))));
         }
-        let takes_certificate = self.controller.as_deref().is_some_and(|url| url.contains("https:"));
-        if takes_certificate && self.common.directory().is_none() {
+        if self.lacks_certificate() {
             let why = format!(
                 "a controller at https:// takes a certificate, by TLS; give --certificate DIR, with the directory that `fibula pki issue switch {name}` makes"
             );
@@ -519,8 +517,6 @@ mod tests {
 
     #[test]
     fn a_certificate_is_copied_for_the_user_of_the_service() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nfibula:x:990:991:fibula:/var/lib/fibula:/usr/sbin/nologin\n";
-        assert_eq!((ids_of("fibula", passwd), ids_of("fib", passwd)), (Some((990, 991)), None));
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (directory.path().join("s1"), directory.path().join("tls/s1"));
         fs::create_dir(&from).unwrap();

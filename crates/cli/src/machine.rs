@@ -32,6 +32,37 @@ pub(crate) fn host_name() -> Option<String> {
     Some(name.trim().split('.').next()?.to_owned()).filter(|name| !name.is_empty())
 }
 
+/// A user of this machine, by `/etc/passwd` and `/etc/group`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// The other groups that it is a member of.
+    pub(crate) groups: Vec<u32>,
+}
+
+impl User {
+    /// The first one that `is_it` takes, by the fields of its line.
+    pub(crate) fn of(is_it: impl Fn(&[&str]) -> bool) -> Option<Self> {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::find(is_it, &read("/etc/passwd"), &read("/etc/group"))
+    }
+
+    fn find(is_it: impl Fn(&[&str]) -> bool, passwd: &str, group: &str) -> Option<Self> {
+        let users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let fields = users.filter(|fields| fields.len() > 3).find(|fields| is_it(fields))?;
+        let (name, uid, gid) = (fields[0].to_owned(), fields[2].parse().ok()?, fields[3].parse().ok()?);
+        let member = |line: &str| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [_, _, gid, members] = fields[..] else { return None };
+            members.split(',').any(|member| member == name).then(|| gid.parse().ok())?
+        };
+        let groups = group.lines().filter_map(member).collect();
+        Some(Self { name, uid, gid, groups })
+    }
+}
+
 /// The kernel's version, as (6, 1), and its whole name.
 pub(crate) fn kernel() -> ((u32, u32), String) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
@@ -192,6 +223,15 @@ fn routed_by_gateways(table: &str) -> HashSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_are_found_with_their_groups() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nfibula:x:990:991:fibula:/var/lib/fibula:/usr/sbin/nologin\n";
+        let group = "root:x:0:\nssl:x:7:www,fibula\nother:x:8:fib\n";
+        let user = User::find(|fields| fields[0] == "fibula", passwd, group).unwrap();
+        assert_eq!(user, User { name: "fibula".to_owned(), uid: 990, gid: 991, groups: vec![7] });
+        assert_eq!(User::find(|fields| fields[0] == "fib", passwd, group), None);
+    }
 
     #[test]
     fn files_of_the_kernel_are_read_as_it_writes_them() {

@@ -4,6 +4,7 @@
 
 use super::Findings;
 use super::service::{Process, Service, Unit};
+use crate::machine::User;
 use ::controller::config::{Config as Controller, Place};
 use ::switch::daemon::config::Config as Switch;
 use api::tls::Files;
@@ -18,15 +19,6 @@ use std::path::{Path, PathBuf};
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 /// Files of a directory that are tried at most.
 const MOST_FILES: usize = 1000;
-
-/// Whoever runs a daemon.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct User {
-    name: String,
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-}
 
 /// What a daemon does with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,11 +173,9 @@ impl Opened {
 
 /// Who runs the daemon: the user of its unit, or of its process, or else whoever asks.
 fn user_of(unit: Option<&Unit>, process: Option<&Process>) -> Result<User, String> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let (passwd, group) = (read("/etc/passwd"), read("/etc/group"));
     if let Some(unit) = unit {
         let name = Some(unit.get("User")).filter(|name| !name.is_empty()).unwrap_or("root");
-        let user = User::find(|fields| fields[0] == name || fields[2] == name, &passwd, &group);
+        let user = User::of(|fields| fields[0] == name || fields[2] == name);
         let unit = &unit.name;
         return user.ok_or_else(|| {
             format!("{unit} runs as the user {name}, whom this machine does not have; systemd-sysusers makes it, or apt-get install --reinstall fibula")
@@ -194,23 +184,7 @@ fn user_of(unit: Option<&Unit>, process: Option<&Process>) -> Result<User, Strin
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let uid = process.map_or(own.0, |process| process.uid);
     let unnamed = || User { name: uid.to_string(), uid, gid: own.1, groups: Vec::new() };
-    Ok(User::find(|fields| fields[2].parse() == Ok(uid), &passwd, &group).unwrap_or_else(unnamed))
-}
-
-impl User {
-    /// The first of those in `/etc/passwd` that `is_it` takes, by the fields of a line.
-    fn find(is_it: impl Fn(&[&str]) -> bool, passwd: &str, group: &str) -> Option<Self> {
-        let users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let fields = users.filter(|fields| fields.len() > 3).find(|fields| is_it(fields))?;
-        let (name, uid, gid) = (fields[0].to_owned(), fields[2].parse().ok()?, fields[3].parse().ok()?);
-        let member = |line: &str| {
-            let fields: Vec<&str> = line.split(':').collect();
-            let [_, _, gid, members] = fields[..] else { return None };
-            members.split(',').any(|member| member == name).then(|| gid.parse().ok())?
-        };
-        let groups = group.lines().filter_map(member).collect();
-        Some(Self { name, uid, gid, groups })
-    }
+    Ok(User::of(|fields| fields[2].parse() == Ok(uid)).unwrap_or_else(unnamed))
 }
 
 type Denied = (&'static str, PathBuf, Use, PathBuf);
@@ -361,15 +335,6 @@ fn sandboxed(path: &Path, kind: Use, unit: &Unit) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn users_are_found_with_their_groups() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nfibula:x:990:991:fibula:/var/lib/fibula:/usr/sbin/nologin\n";
-        let group = "root:x:0:\nssl:x:7:www,fibula\nother:x:8:fib\n";
-        let user = User::find(|fields| fields[0] == "fibula", passwd, group).unwrap();
-        assert_eq!(user, User { name: "fibula".to_owned(), uid: 990, gid: 991, groups: vec![7] });
-        assert_eq!(User::find(|fields| fields[0] == "fib", passwd, group), None);
-    }
 
     #[test]
     fn what_is_refused_is_mended_where_it_is_refused() {

@@ -64,8 +64,7 @@ impl SwitchArgs {
         if self.name.is_none() || lacks_ports {
             self.ask(&candidates, lacks_ports)?;
         }
-        let takes_certificate = self.controller.as_deref().is_some_and(|url| url.contains("https:"));
-        if takes_certificate && self.common.directory().is_none() {
+        if self.lacks_certificate() {
             let name = self.name.clone().unwrap_or_default();
             let (found, command) =
                 (found_certificate("switch", Some(&name)), format!("fibula pki issue switch {name}"));
