@@ -29,7 +29,7 @@ use lookup::hash::SecretKey;
 use netio::Device;
 use netio::testkit::in_namespace;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Three switches, each joined to both others: port 10 + j of switch i leads to switch j. Each has a host at port 1.
 struct Triangle {
@@ -249,6 +249,32 @@ fn a_cable_that_fails_in_one_direction_is_down_at_both_ends() {
     });
 }
 
+/// As where more frames come than a switch can take, and hellos are lost among them.
+fn frames_show_that_a_neighbour_is_there_while_its_hellos_are_lost() {
+    with_triangle(1000, true, |triangle| {
+        triangle.wait_for_all();
+        let heard = || {
+            let metrics = triangle.daemons[0].page("/metrics");
+            let of = "fibula_hellos_heard_total{port=\"12\",device=\"t12\"} ";
+            metrics.lines().find_map(|line| line.strip_prefix(of)).unwrap().to_owned()
+        };
+        // Multicasts from s2 do not reach s1 any more.
+        ip(&format!("link set {} type bridge_slave mcast_flood off", wire(1, 2)));
+        let before = heard();
+        let mut from = open("host2");
+        let began = Instant::now();
+        // It would be gone after three seconds.
+        while began.elapsed() < Duration::from_secs(5) {
+            send(&mut from, &between(2, 1));
+            assert_eq!(triangle.link(1, 2), ("up".to_owned(), false, "s2:11".to_owned()), "{:?}", began.elapsed());
+        }
+        assert_eq!(heard(), before);
+        triangle.wait(1, 2, "silent");
+        triangle.wait(2, 1, "one_way");
+        triangle.stop();
+    });
+}
+
 fn a_third_switch_on_a_cable_and_a_cable_back_are_told() {
     with_triangle(20, true, |triangle| {
         triangle.wait_for_all();
@@ -334,6 +360,7 @@ netio::tests! {
         neighbours_are_found_and_a_cut_cable_is_gone_round_at_once,
         a_cable_that_fails_silently_is_gone_round,
         a_cable_that_fails_in_one_direction_is_down_at_both_ends,
+        frames_show_that_a_neighbour_is_there_while_its_hellos_are_lost,
         a_third_switch_on_a_cable_and_a_cable_back_are_told,
         without_hellos_nothing_is_said_and_carriers_are_followed,
         neighbours_are_heard_until_they_go,

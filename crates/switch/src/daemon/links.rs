@@ -290,6 +290,11 @@ impl Keeper {
             let lost = std::mem::take(&mut self.n_lost);
             tracing::warn!(switch = self.switch, lost, "more hellos came than any neighbour sends; those were dropped");
         }
+        for trunk in &mut self.trunks {
+            if self.links.take_came(trunk.index) {
+                trunk.session.came(now);
+            }
+        }
         for (index, hello) in hellos {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.index == index) {
                 news.note(index, trunk.session.hear(&hello, now));

@@ -42,6 +42,8 @@ pub struct Links {
     neighbours: [AtomicU64; 256],
     /// Raised after any of these changed.
     version: AtomicU32,
+    /// The trunks at which frames of switches came, since the keeper looked.
+    came: [AtomicU64; 4],
     inbox: Mutex<Inbox>,
     heard: Notify,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
@@ -66,6 +68,7 @@ impl Default for Links {
             members: [const { AtomicU8::new(0) }; 256],
             neighbours: [const { AtomicU64::new(0) }; 256],
             version: AtomicU32::default(),
+            came: Default::default(),
             inbox: Mutex::default(),
             heard: Notify::default(),
             outbox: Mutex::default(),
@@ -154,6 +157,22 @@ impl Links {
             self.heard.notify_one();
         }
         true
+    }
+
+    /// A worker received frames that another switch sends on.
+    #[inline]
+    pub(crate) fn come(&self, index: u8) {
+        let (word, bit) = (&self.came[usize::from(index >> 6)], 1 << (index & 63));
+        // The keeper looks seldom, so this is mostly a load of what nobody writes.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether such frames came at a trunk since this was last asked.
+    pub fn take_came(&self, index: u8) -> bool {
+        let (word, bit) = (&self.came[usize::from(index >> 6)], 1 << (index & 63));
+        word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
     }
 
     /// What is said and heard in LLDP.

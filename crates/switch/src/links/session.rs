@@ -7,6 +7,10 @@
 //! says nothing about the cable. It is said hello at once, and has [two intervals](EXCUSED_INTERVALS) to hear us again; meanwhile the trunk
 //! stays up. Each time that it has heard us it may do so again: both directions have carried something since.
 //!
+//! Where more frames come than a switch can take, hellos are lost among them. So a neighbour is not silent while **frames of switches come**:
+//! its link stays up for as long as ten silences. Frames count for one interval after they came, so a link that fails
+//! with frames on it is noticed no later: its last hello came before them.
+//!
 //! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
 //! counts then. A neighbour that says hello listens, too: if it does not hear us within the time in which a neighbour is taken for gone,
 //! the way to it is broken from the start, and the trunk is down until it was up. Two neighbours at one port (a bridge in between), the
@@ -28,9 +32,11 @@ pub struct Timing {
     pub multiplier: u8,
 }
 
+const DEFAULT_MS: u16 = 100;
+
 impl Default for Timing {
     fn default() -> Self {
-        Self { interval_ms: 100, multiplier: 3 }
+        Self { interval_ms: DEFAULT_MS, multiplier: 3 }
     }
 }
 
@@ -43,6 +49,9 @@ const FORGIVEN: Duration = Duration::from_secs(30);
 
 /// How long a neighbour that starts anew may not hear us, in intervals: so one hello, or the answer to it, may be lost.
 const EXCUSED_INTERVALS: u8 = 2;
+
+/// Frames alone show that a neighbour is there for so many times as long as its hellos may be missing.
+const PATIENCE: u32 = 10;
 
 /// Others at one port that are told apart.
 const MAX_PEERS: usize = 8;
@@ -154,8 +163,10 @@ struct Peer {
     hears_us: bool,
     is_foreign: bool,
     heard: Instant,
-    /// It is gone when it was not heard for so long.
+    /// It is gone when it was not heard for so long,
     within: Duration,
+    /// unless frames came: until then they show that it is there.
+    shown: Option<Instant>,
 }
 
 /// What is known of one trunk.
@@ -194,6 +205,13 @@ impl Peer {
         u64::try_from(since.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
+    /// When it is gone if nothing more comes.
+    fn gone(&self) -> Instant {
+        let patience = if holds(Rule::FramesForAWhile) { PATIENCE } else { u32::MAX };
+        let shown = self.shown.map(|shown| shown.min(self.heard + self.within * patience));
+        (self.heard + self.within).max(shown.unwrap_or(self.heard))
+    }
+
     /// Hellos that are missing for good once it is gone.
     fn missed(&self) -> u64 {
         self.missing + u64::try_from(self.within.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(0)
@@ -210,7 +228,8 @@ impl Session {
     pub(crate) fn counting(port: PortId, own: u64, timing: Timing, now: Instant, tally: Arc<Tally>) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
-        let (was_up, to_be_heard, is_unheard) = (false, None, false);
+        // One that is not watched counts as good until its carrier goes.
+        let (was_up, to_be_heard, is_unheard) = (timing.interval_ms == 0, None, false);
         let (falls, good_since, excused, answered) = (0, None, None, None);
         Self {
             port,
@@ -290,6 +309,7 @@ impl Session {
             is_foreign: self.cluster != 0 && hello.cluster != 0 && hello.cluster != self.cluster,
             heard: now,
             within: Duration::from_millis(u64::from(interval) * u64::from(hello.multiplier)),
+            shown: None,
         };
         // The same port of the same switch, be it after a new start of that switch.
         let known = self.peers.iter().position(|known| known.is == peer.is);
@@ -329,6 +349,15 @@ impl Session {
         }
     }
 
+    /// Frames that switches send on came since this was last asked.
+    pub fn came(&mut self, now: Instant) {
+        if let [peer] = &mut self.peers[..]
+            && holds(Rule::FramesCount)
+        {
+            peer.shown = Some(now + Duration::from_millis(self.timing.interval_ms.into()));
+        }
+    }
+
     /// The carrier came or went.
     pub fn carrier(&mut self, has_carrier: bool, now: Instant) -> Event {
         self.has_carrier = has_carrier;
@@ -353,7 +382,7 @@ impl Session {
 
     /// When to [judge](Self::judge) at the latest, without another event.
     pub fn deadline(&self) -> Option<Instant> {
-        let gone = self.peers.iter().map(|peer| peer.heard + peer.within).min();
+        let gone = self.peers.iter().map(Peer::gone).min();
         let settled = self.good_since.filter(|_| self.state == LinkState::Settling).map(|since| since + self.hold());
         [gone, settled, self.excused, self.to_be_heard].into_iter().flatten().min()
     }
@@ -363,7 +392,9 @@ impl Session {
         let Some(doublings) = self.falls.checked_sub(1).filter(|_| holds(Rule::Held)) else { return Duration::ZERO };
         let doublings = if holds(Rule::HeldLonger) { doublings.min(16) } else { 0 };
         let longest = if holds(Rule::NotForEver) { LONGEST_HOLD } else { Duration::MAX };
-        let first = Duration::from_millis(self.timing.interval_ms.into()) * FIRST_HOLD;
+        // Where no hellos are said, a carrier that comes and goes is held down, too.
+        let interval_ms = if self.timing.interval_ms == 0 { DEFAULT_MS } else { self.timing.interval_ms };
+        let first = Duration::from_millis(interval_ms.into()) * FIRST_HOLD;
         first.saturating_mul(1 << doublings).min(longest)
     }
 
@@ -371,7 +402,7 @@ impl Session {
     pub fn judge(&mut self, now: Instant) -> Event {
         let before = (self.state, self.is_down(), self.neighbour().cloned());
         self.peers.retain(|peer| {
-            let is_there = now.saturating_duration_since(peer.heard) < peer.within || !holds(Rule::Expires);
+            let is_there = now < peer.gone() || !holds(Rule::Expires);
             if !is_there {
                 self.tally.lost.fetch_add(peer.missed(), Relaxed);
             }
@@ -462,6 +493,10 @@ enum Rule {
     RestartIsExcused,
     /// unless that one starts again before it heard us.
     ExcusedOnce,
+    /// One whose frames come is there, though its hellos do not,
+    FramesCount,
+    /// and not for ever.
+    FramesForAWhile,
 }
 
 #[cfg(not(test))]

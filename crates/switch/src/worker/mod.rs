@@ -418,6 +418,9 @@ impl<T: Table> Worker<T> {
         } else {
             self.parse::<false>(&plane, entry, from_trunk, decided);
         }
+        if from_trunk && !self.work.names.is_empty() && !self.work.has_waited {
+            self.shared.links.come(entry as u8);
+        }
         self.begin_lookups(&plane, from_trunk);
         self.work.plane = Some(plane);
         self.finish_earlier();

@@ -15,6 +15,10 @@ const UP_AFTER: u32 = 115;
 /// Times that an end comes up within [`WINDOW`] rounds at most: it is held for 3, 6, 12, 24, ... rounds.
 const MOST_RISES: usize = 6;
 const WINDOW: u32 = 100;
+/// Rounds in which frames come and hellos do not: a link is up for so many, of which the last hello may have come some before them,
+const FLOODED_UP: u32 = 3 * PATIENCE - 4;
+/// and down after so many.
+const FLOODED_DOWN: u32 = 3 * PATIENCE + 1;
 
 thread_local! {
     static LEFT_OUT: Cell<Option<Rule>> = const { Cell::new(None) };
@@ -37,6 +41,8 @@ struct Faults {
     looped: [bool; 2],
     /// An end starts anew.
     restarts: [bool; 2],
+    /// More frames come to an end of a link that is up than it can take, and its hellos are lost among them.
+    flooded: [bool; 2],
 }
 
 struct World {
@@ -56,6 +62,8 @@ struct World {
     most_unheard: [u32; 2],
     /// Since when nothing else was wrong.
     clean_since: u32,
+    /// Rounds in a row in which frames came to an end and no hellos.
+    flooded_for: [u32; 2],
     /// An end has been unheard for long enough, and was not up since.
     must_be_down: [bool; 2],
     /// Rounds in which an end came up.
@@ -79,6 +87,7 @@ impl World {
             maybe_unheard: [0; 2],
             most_unheard: [0; 2],
             clean_since: 0,
+            flooded_for: [0; 2],
             must_be_down: [false; 2],
             rises,
         }
@@ -121,9 +130,12 @@ impl World {
             }
         }
         let hellos = [self.ends[0].hello("a"), self.ends[1].hello("b")];
+        let carries = self.ends.iter().all(|end| matches!(&end.peers[..], [peer] if peer.hears_us && !end.is_down()));
         for i in 0..2 {
+            let is_flooded = faults.flooded[i] && carries;
+            self.flooded_for[i] = if is_flooded { self.flooded_for[i] + 1 } else { 0 };
             let is_joined = !faults.cut[1 - i] && faults.unplugged == [false; 2] && faults.looped == [false; 2];
-            if is_joined {
+            if is_joined && !is_flooded {
                 self.ends[i].hear(&hellos[1 - i], self.now);
             }
             if faults.looped[i] {
@@ -158,6 +170,9 @@ impl World {
             self.clean_since = self.round;
         }
         for (i, was_down) in were_down.into_iter().enumerate() {
+            if self.flooded_for[i] > 0 {
+                self.ends[i].came(self.now);
+            }
             self.ends[i].judge(self.now);
             self.must_be_down[i] |= self.unheard[i] > KNOWN_AFTER;
             self.must_be_down[i] &= self.ends[i].state != LinkState::Up;
@@ -207,6 +222,15 @@ impl World {
             if lasts(3, looped[i]) > KNOWN_AFTER && !end.is_down() {
                 return Err(format!("end {i} is up and hears itself"));
             }
+            match self.flooded_for[i] {
+                n @ 1..=FLOODED_UP if end.is_down() => {
+                    return Err(format!("end {i} is down, and frames have come for {n} without hellos"));
+                }
+                n if n > FLOODED_DOWN && !end.is_down() => {
+                    return Err(format!("end {i} is up, and no hello has come for {n}"));
+                }
+                _ => {}
+            }
             let lately = self.rises[i].iter().filter(|at| self.round - *at < WINDOW).count();
             if lately > MOST_RISES {
                 return Err(format!("end {i} came up {lately} times in {WINDOW} rounds"));
@@ -222,7 +246,8 @@ fn run(rng: &mut Rng) -> Result<(), String> {
     for _ in 0..12 {
         let mut faults = Faults::default();
         let end = rng.below(2) as usize;
-        match rng.below(8) {
+        let kind = rng.below(9);
+        match kind {
             0 => faults.cut[end] = true,
             1 => faults.cut = [true; 2],
             2 => faults.unplugged[end] = true,
@@ -231,11 +256,13 @@ fn run(rng: &mut Rng) -> Result<(), String> {
             5 => faults.restarts[end] = true,
             // It starts over and over, and hears nothing.
             6 => (faults.restarts[end], faults.cut[1 - end]) = (true, true),
+            7 => faults.flooded[end] = true,
             _ => {}
         }
         let (n_times, bad, good) = match rng.below(3) {
             // It flaps.
             0 => (20, 3 + rng.below(3), 4 + rng.below(3)),
+            _ if kind == 7 => (1, 1 + rng.below(50), 1),
             // The next fault comes at once, or later.
             _ => (1, 1 + rng.below(20), rng.below(160) * rng.below(4).min(1)),
         };
@@ -267,6 +294,8 @@ fn what_must_hold_holds_under_random_faults_and_not_without_any_of_the_rules() {
         Rule::NotForEver,
         Rule::RestartIsExcused,
         Rule::ExcusedOnce,
+        Rule::FramesCount,
+        Rule::FramesForAWhile,
     ] {
         LEFT_OUT.set(Some(rule));
         let is_noticed = (0..500).any(|i| run(&mut Rng::new(seed + i)).is_err());

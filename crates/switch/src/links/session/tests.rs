@@ -66,6 +66,38 @@ fn a_link_that_fails_in_one_direction_is_down_at_both_ends() {
 }
 
 #[test]
+fn a_neighbour_whose_frames_come_is_there_for_ten_silences_and_one_whose_frames_end_is_gone_at_once() {
+    for (n_rounds, goes_on) in [(25, true), (10, false), (40, true)] {
+        let mut cable = Cable::new();
+        cable.rounds(2);
+        cable.cut = [true, false];
+        for round in 1..=n_rounds {
+            // Frames of the first come to the second; its hellos are lost among them, and the last one came a round before.
+            cable.ends[1].came(cable.now + INTERVAL);
+            let is_up = cable.rounds(1) == [LinkState::Up; 2];
+            assert_eq!(is_up, round < 29, "after {round} rounds");
+        }
+        let before = cable.ends[1].state;
+        if goes_on {
+            cable.cut = [false; 2];
+            assert_eq!(
+                (before, cable.rounds(1)[1]),
+                if n_rounds < 29 {
+                    (LinkState::Up, LinkState::Up)
+                } else {
+                    // It fell, so it is watched for a while.
+                    (LinkState::Silent, LinkState::Settling)
+                }
+            );
+        } else {
+            // Neither frames nor hellos; the first learns it from the next hello of the second.
+            assert_eq!(cable.rounds(1), [LinkState::Up, LinkState::Silent]);
+            assert_eq!(cable.rounds(1), [LinkState::OneWay, LinkState::Silent]);
+        }
+    }
+}
+
+#[test]
 fn a_link_that_never_carried_one_direction_is_down_where_hellos_come_and_not_before_they_could_be_answered() {
     let mut cable = Cable::new();
     cable.cut = [true, false];
@@ -299,13 +331,22 @@ fn a_flood_of_neighbours_is_bounded() {
 
 #[test]
 fn without_hellos_the_carrier_alone_counts() {
-    let now = Instant::now();
+    let mut now = Instant::now();
     let mut end = Session::new(PortId(1), 1, Timing { interval_ms: 0, multiplier: 3 }, now);
     assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
     end.carrier(false, now);
     assert_eq!((end.state, end.is_down()), (LinkState::NoCarrier, true));
-    end.carrier(true, now);
-    assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
+    // It is held down for a while after each fall, and longer each time, as with hellos.
+    for hold_ms in [300, 600, 1200] {
+        end.carrier(true, now);
+        assert_eq!((end.state, end.is_down()), (LinkState::Settling, true));
+        let until = end.deadline().unwrap();
+        assert_eq!(until, now + Duration::from_millis(hold_ms));
+        end.judge(until);
+        assert_eq!((end.state, end.is_down()), (LinkState::Unwatched, false));
+        now = until;
+        end.carrier(false, now);
+    }
 }
 
 #[test]
