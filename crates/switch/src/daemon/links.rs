@@ -92,7 +92,6 @@ pub(super) struct Keeper {
     /// What is logged of each trunk, and of hellos that were dropped, and how many these were since that was said.
     lines: BTreeMap<PortId, Throttle>,
     flood_lines: Throttle,
-    n_lost: u64,
 }
 
 impl Keeper {
@@ -156,7 +155,6 @@ impl Keeper {
             looked,
             lines,
             flood_lines: Throttle::of_frames(),
-            n_lost: 0,
         }
     }
 
@@ -284,11 +282,18 @@ impl Keeper {
     fn listen(&mut self, now: Instant, news: &mut News) {
         let cluster = self.shared.cluster();
         self.trunks.iter_mut().for_each(|trunk| trunk.session.joined(cluster));
-        let (hellos, lost) = self.links.take_heard();
-        self.n_lost += lost;
-        if lost > 0 && self.flood_lines.pass().is_some() {
-            let lost = std::mem::take(&mut self.n_lost);
-            tracing::warn!(switch = self.switch, lost, "more hellos came than any neighbour sends; those were dropped");
+        let (hellos, unread) = self.links.take_heard();
+        if let Some((index, n)) = unread.into_iter().max_by_key(|(_, n)| *n)
+            && let Some(unsaid) = self.flood_lines.pass()
+        {
+            let port = self.trunks.iter().find(|trunk| trunk.index == index).map(|trunk| trunk.port.0);
+            tracing::warn!(
+                switch = self.switch,
+                port,
+                unread = n,
+                unsaid,
+                "more hellos come than neighbours say, and are not read: look for a loop behind this port"
+            );
         }
         for trunk in &mut self.trunks {
             if self.links.take_came(trunk.index) {

@@ -377,6 +377,11 @@ impl StatusSource for Page {
             "Hellos expected at a trunk that did not come.",
             by_trunk(Tally::lost),
         );
+        text.counter(
+            "fibula_hellos_unread_total",
+            "Hellos at a trunk beyond what neighbours say.",
+            by_trunk(Tally::unread),
+        );
         let trunks = self.shared.trunks();
         let of_trunks = plane.ports.iter().filter(|port| port.role == Role::Trunk);
         let linked = of_trunks.filter_map(|port| {
@@ -449,7 +454,7 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         page["members"] = port.members.iter().map(member_json).collect();
     }
     if let Some(hellos) = hellos {
-        page["hellos"] = json!({"heard": hellos.heard(), "lost": hellos.lost()});
+        page["hellos"] = json!({"heard": hellos.heard(), "lost": hellos.lost(), "unread": hellos.unread()});
     }
     if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {
         page["acl"] = json!({

@@ -20,16 +20,20 @@ mod session;
 pub use hello::Hello;
 pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
+use crate::budget::Budget;
 use lldp::Desk;
 use local::Strays;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// Hellos that wait for the keeper; of a flood the others are dropped.
-const INBOX: usize = 1024;
+/// Hellos of a trunk that are read in a second: as many neighbours as are told apart say as many, each as often as it may;
+const READ_PER_SECOND: u32 = 1600;
+/// and at once.
+const READ_AT_ONCE: u32 = 64;
 
 /// What the keeper and the workers share.
 #[derive(Debug)]
@@ -58,7 +62,9 @@ pub struct Links {
 #[derive(Debug, Default)]
 struct Inbox {
     hellos: Vec<(u8, Hello)>,
-    lost: u64,
+    /// Those that came in a flood and were not read.
+    unread: BTreeMap<u8, u64>,
+    budgets: HashMap<u8, Budget>,
 }
 
 impl Default for Links {
@@ -145,17 +151,28 @@ impl Links {
     /// it says who was there, and not who is.
     #[cold]
     pub(crate) fn hear(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
-        let Some(hello) = Hello::decode(frame) else { return false };
-        if !has_waited {
-            let mut inbox = lock(&self.inbox);
-            if inbox.hellos.len() < INBOX {
-                inbox.hellos.push((index, hello));
-            } else {
-                inbox.lost += 1;
-            }
-            drop(inbox);
-            self.heard.notify_one();
+        if !frame.starts_with(&hello::GROUP) {
+            return false;
         }
+        if has_waited {
+            return Hello::decode(frame).is_some();
+        }
+        let now = Instant::now();
+        let mut inbox = lock(&self.inbox);
+        let new = || Budget::with_burst(READ_PER_SECOND, READ_AT_ONCE, now);
+        // Before it is read, and of each trunk alone: a flood at one costs the others nothing, and does not wake the keeper.
+        if !inbox.budgets.entry(index).or_insert_with(new).take(now) {
+            *inbox.unread.entry(index).or_default() += 1;
+            drop(inbox);
+            if let Some((_, tally)) = lock(&self.tallies).iter().find(|(of, _)| *of == index) {
+                tally.flooded();
+            }
+            return true;
+        }
+        let Some(hello) = Hello::decode(frame) else { return false };
+        inbox.hellos.push((index, hello));
+        drop(inbox);
+        self.heard.notify_one();
         true
     }
 
@@ -213,10 +230,10 @@ impl Links {
         self.heard.notified().await;
     }
 
-    /// The hellos that came since, with the indices of their ports, and how many more there were.
-    pub fn take_heard(&self) -> (Vec<(u8, Hello)>, u64) {
+    /// The hellos that came since, with the indices of their ports, and how many more there were at which.
+    pub fn take_heard(&self) -> (Vec<(u8, Hello)>, BTreeMap<u8, u64>) {
         let mut inbox = lock(&self.inbox);
-        (std::mem::take(&mut inbox.hellos), std::mem::take(&mut inbox.lost))
+        (std::mem::take(&mut inbox.hellos), std::mem::take(&mut inbox.unread))
     }
 
     /// Has the first worker send frames out of ports. It has to be woken.
@@ -242,4 +259,29 @@ impl Links {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fib::action::PortId;
+
+    #[test]
+    fn a_flood_at_one_trunk_is_counted_there_and_leaves_those_at_others_alone() {
+        let links = Links::default();
+        let tallies = [3, 4].map(|index| (index, Arc::<Tally>::default()));
+        links.set_tallies(tallies.to_vec());
+        let (switch, port, session) = ("s1".to_owned(), PortId(6), 7);
+        let hello = Hello { switch, port, session, hears: None, cluster: 0, interval_ms: 100, multiplier: 3 };
+        const FLOOD: u64 = 100_000;
+        let heard = (0..FLOOD).filter(|_| links.hear(3, &hello.encode(), false)).count();
+        assert!(links.hear(4, &hello.encode(), false));
+        let (read, unread) = links.take_heard();
+        let n_read = |index| read.iter().filter(|(of, _)| *of == index).count() as u64;
+        assert_eq!((heard as u64, n_read(4), unread.keys().copied().collect::<Vec<_>>()), (FLOOD, 1, vec![3]));
+        assert_eq!((n_read(3) + unread[&3], n_read(3) >= READ_AT_ONCE.into()), (FLOOD, true));
+        assert_eq!(tallies.map(|(_, tally)| tally.unread()), [unread[&3], 0]);
+        assert_eq!(links.take_heard(), (vec![], BTreeMap::new()));
+        assert!(!links.hear(3, &[1, 0, 0x5e, 0, 0, 1], false), "another multicast is none");
+    }
 }

@@ -137,12 +137,22 @@ pub enum Event {
 pub struct Tally {
     heard: AtomicU64,
     lost: AtomicU64,
+    unread: AtomicU64,
 }
 
 impl Tally {
     /// Hellos that came.
     pub fn heard(&self) -> u64 {
         self.heard.load(Relaxed)
+    }
+
+    /// Hellos that were more than neighbours say, and were not read.
+    pub fn unread(&self) -> u64 {
+        self.unread.load(Relaxed)
+    }
+
+    pub(super) fn flooded(&self) {
+        self.unread.fetch_add(1, Relaxed);
     }
 
     /// Hellos that were expected and did not come.
