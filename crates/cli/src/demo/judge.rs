@@ -6,7 +6,11 @@
 //! switch has confirmed the move, a probe sent later may only come out at the new one. The time at which a probe was
 //! sent decides, not the time at which it was seen, so a judge that runs late judges the same.
 //!
-//! Cost: one hash lookup per frame; about 60 bytes per name, 16 per move and one byte per probe.
+//! Probes of one sender to one name are a flow, and are sent in the order of their numbers. One that comes out after a later one at
+//! the same station was **overtaken**: by a change of paths, or by frames of its flow that took another one. One that was sent before a move of
+//! either end was over is not counted: it came in, or out, elsewhere.
+//!
+//! Cost: two hash lookups per frame; about 60 bytes per name, 40 per flow, 16 per move and one byte per probe.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,6 +81,8 @@ pub(super) struct Counts {
     pub(super) misdelivered: u64,
     /// Probes seen a second time at their station.
     pub(super) duplicates: u64,
+    /// Probes seen at their station after a later one of the same flow.
+    pub(super) overtaken: u64,
     /// Frames of any kind seen by the sniffers.
     pub(super) seen: u64,
 }
@@ -97,11 +103,20 @@ struct Place {
     gone: Option<u64>,
 }
 
+impl Place {
+    /// Probes numbered below this may have been sent before the latest move was over.
+    fn since(&self) -> u64 {
+        self.before.last().map_or(0, |&(_, until)| until)
+    }
+}
+
 #[derive(Debug)]
 struct State {
     /// The stations' names, for messages.
     stations: Vec<String>,
     names: HashMap<Mac, Place>,
+    /// The latest probe of each flow (from whom, to whom) that was seen at a station.
+    latest: HashMap<(Mac, Mac, Station), u64>,
     /// One byte per probe, by number: its phase, [`SEEN`], [`NOBODY`].
     probes: Vec<u8>,
     phase: Phase,
@@ -125,6 +140,7 @@ impl Judge {
         Self(Mutex::new(State {
             stations,
             names: HashMap::new(),
+            latest: HashMap::new(),
             probes: Vec::new(),
             phase: Phase::Start,
             counts: Default::default(),
@@ -262,6 +278,14 @@ impl State {
                 counts.duplicates += 1;
             } else if *flags & NOBODY == 0 {
                 counts.delivered += 1;
+                let since = |name: &Mac| self.names.get(name).map_or(0, Place::since);
+                if let (Some(number), Some(source)) = (number, frame[6..].first_chunk::<6>())
+                    && number >= since(source).max(since(destination))
+                {
+                    let latest = self.latest.entry((*source, *destination, station)).or_default();
+                    counts.overtaken += u64::from(number < *latest);
+                    *latest = number.max(*latest);
+                }
             }
             *flags |= SEEN;
         }
@@ -318,6 +342,32 @@ mod tests {
         judge.observe(4, [&frame(n + 1)[..]]);
         assert_eq!(counts(&judge), (1, 1, 1, 1));
         assert!(judge.offences()[0].starts_with("station 4 saw a frame to 06:00:00:00:00:01"));
+    }
+
+    #[test]
+    fn a_probe_is_overtaken_by_later_ones_of_its_flow_alone() {
+        let judge = judge();
+        let (other_name, other_host) = ([6, 0, 0, 0, 0, 2], ([2, 0, 0, 0, 0, 8], [10, 0, 0, 8].into()));
+        judge.add([(NAME, 3), (other_name, 3)]);
+        let n = judge.send(6);
+        let of_other_host = probe(other_host, (NAME, [10, 0, 0, 1].into()), n + 1, 20);
+        let to_other_name =
+            probe(([2, 0, 0, 0, 0, 9], [10, 0, 0, 9].into()), (other_name, [10, 0, 0, 1].into()), n + 2, 20);
+        judge.observe(3, [&frame(n + 3)[..], &of_other_host, &to_other_name, &frame(n + 4)]);
+        assert_eq!(judge.counts(Phase::Start).overtaken, 0);
+        judge.observe(3, [&frame(n)[..], &frame(n), &frame(n + 5)]);
+        assert_eq!((judge.counts(Phase::Start).overtaken, counts(&judge)), (1, (6, 0, 0, 1)));
+        // The host moves: what it sent before came another way.
+        let host = [2, 0, 0, 0, 0, 9];
+        judge.add([(host, 1)]);
+        let early = judge.send(1);
+        judge.moving([(host, 2)]);
+        judge.moved([host]);
+        let late = judge.send(2);
+        judge.observe(3, [&frame(late)[..], &frame(early)]);
+        assert_eq!(judge.counts(Phase::Start).overtaken, 1);
+        judge.observe(3, [&frame(late + 1)[..]]);
+        assert_eq!((judge.counts(Phase::Start).overtaken, counts(&judge)), (1, (9, 0, 0, 1)));
     }
 
     #[test]

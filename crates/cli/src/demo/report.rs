@@ -27,6 +27,8 @@ pub(super) struct Frames {
     /// Unicast frames of any kind that came out at the wrong station.
     pub(super) misdelivered: u64,
     pub(super) duplicated: u64,
+    /// Probes that came out after a later one from the same host to the same name.
+    pub(super) reordered: u64,
     /// Probes to removed and unknown names; one that arrives anywhere is misdelivered.
     pub(super) sent_to_nobody: u64,
     /// Frames of any kind that the promiscuous sockets saw.
@@ -221,9 +223,9 @@ impl Report {
                 _ => "all in one process over in-memory ports".to_owned(),
             }
         );
-        let header = ["frames", "sent", "delivered", "lost", "misdelivered", "to nobody", "seen in all"];
+        let header = ["frames", "sent", "delivered", "lost", "reordered", "misdelivered", "to nobody", "seen in all"];
         let rows = self.phases.iter().map(|f| {
-            [f.sent, f.delivered, f.lost, f.misdelivered, f.sent_to_nobody, f.seen]
+            [f.sent, f.delivered, f.lost, f.reordered, f.misdelivered, f.sent_to_nobody, f.seen]
                 .map(grouped)
                 .into_iter()
                 .fold(format!("  {:<8}", f.phase), |row, cell| row + &format!("{cell:>13}"))
@@ -365,6 +367,7 @@ fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
                 lost: sent - delivered,
                 misdelivered: counts.misdelivered,
                 duplicated: counts.duplicates,
+                reordered: counts.overtaken,
                 sent_to_nobody: counts.sent_to_nobody,
                 seen: counts.seen,
             }
