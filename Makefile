@@ -186,12 +186,17 @@ bundle: ## A switch and Open vSwitch speak LACP over two cables, which are cut a
 	cargo build --release -p fibula-cli
 	scripts/bundle-test
 
-deep: ## Long suites (about two and a half hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
-	@scripts/setup build
+deep: ## Long suites (some three hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, the page, packages, container, wheel, guests and a foreign switch, and make repro; FIBULA_PREFIXES names a table of prefixes
+	@scripts/setup test
 	FIBULA_DEEP=1 cargo test --release --workspace
 	scripts/fuzz all 120
 	$(MAKE) xdp
 	$(MAKE) guest
+	$(MAKE) bundle
+	$(MAKE) deb-test
+	$(MAKE) container-test
+	$(MAKE) wheel-test
+	$(MAKE) dashboard-test
 	$(MAKE) repro
 
 # With a release build here (make build), a real controller with certificates is opened as well.

@@ -44,6 +44,12 @@ fn every_metric_of_alerts_and_dashboard_exists() {
     }
 }
 
+/// Without a program whose verdict is asked for, nothing is tested; make deep has all of them.
+fn skip(missing: &str) {
+    assert!(std::env::var_os("FIBULA_DEEP").is_none(), "there is no {missing}");
+    eprintln!("there is no {missing}");
+}
+
 /// What promtool says of the tests of the alerts in a directory, and whether it is content; none where there is none.
 fn promtool(directory: &Path) -> Option<(bool, String)> {
     let tests = ["test", "rules", "fibula_test.yml"];
@@ -52,12 +58,69 @@ fn promtool(directory: &Path) -> Option<(bool, String)> {
     Some((output.status.success(), said.concat()))
 }
 
+/// What promtool says of a file of rules, and whether it is content; none where there is none.
+fn check_rules(file: &Path) -> Option<(bool, String)> {
+    let output = Command::new("promtool").args(["check", "rules"]).arg(file).output().ok()?;
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Some((output.status.success(), said.concat()))
+}
+
+/// All values of a key in a JSON document.
+fn values<'a>(json: &'a serde_json::Value, key: &str, found: &mut Vec<&'a str>) {
+    match json {
+        serde_json::Value::Object(map) => map.iter().for_each(|(name, value)| match value.as_str() {
+            Some(text) if name == key => found.push(text),
+            _ => values(value, key, found),
+        }),
+        serde_json::Value::Array(all) => all.iter().for_each(|value| values(value, key, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn queries_of_the_dashboard_are_queries() {
+    let dashboard = std::fs::read_to_string(root().join("contrib/grafana/fibula.json")).unwrap();
+    let dashboard = serde_json::from_str(&dashboard).unwrap();
+    let mut queries = Vec::new();
+    values(&dashboard, "expr", &mut queries);
+    assert!(queries.len() > 20, "{} queries", queries.len());
+    let directory = tempfile::tempdir().unwrap();
+    let check = |queries: &[&str]| {
+        let rules = queries.iter().enumerate().map(|(i, query)| {
+            let query = query.replace("$instance", ".*").replace("$source", "p");
+            assert!(!query.contains('$'), "{query}");
+            serde_json::json!({"record": format!("query_{i}"), "expr": query})
+        });
+        let groups = serde_json::json!({"groups": [{"name": "dashboard", "rules": rules.collect::<Vec<_>>()}]});
+        // JSON is YAML.
+        let file = directory.path().join("rules.yml");
+        std::fs::write(&file, groups.to_string()).unwrap();
+        check_rules(&file)
+    };
+    let Some((is_content, said)) = check(&queries) else {
+        return skip("promtool (package prometheus): the queries of the dashboard are not read");
+    };
+    assert!(is_content, "{said}");
+    assert!(!check(&["min by (switch (fibula_switch_waiting_messages)"]).unwrap().0, "one that is none");
+}
+
+#[test]
+fn each_alert_fires_in_a_test() {
+    let file = |name: &str| std::fs::read_to_string(root().join("contrib/prometheus").join(name)).unwrap();
+    let (rules, tests) = (file("fibula.yml"), file("fibula_test.yml"));
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20, "{} alerts", alerts.len());
+    for alert in alerts {
+        let fires = format!("alertname: {alert}\n        exp_alerts:\n          - exp_labels:");
+        assert!(tests.contains(&fires), "no test shows that {alert} fires");
+    }
+}
+
 #[test]
 fn alerts_fire_when_they_should() {
     let alerts = root().join("contrib/prometheus");
     let Some((is_content, said)) = promtool(&alerts) else {
-        eprintln!("there is no promtool here (package prometheus): the alerts are not tested");
-        return;
+        return skip("promtool (package prometheus): the alerts are not tested");
     };
     assert!(is_content, "{said}");
 
@@ -120,9 +183,7 @@ fn services_are_valid_and_exposed_little() {
     for name in ["fibula-controller.service", "fibula-switch@s1.service"] {
         let unit = directory.path().join(name);
         let Some((is_valid, said)) = analyze(&["verify", "--man=no"], &unit) else {
-            // make deb-test needs it.
-            eprintln!("there is no systemd-analyze here: the services are not verified");
-            return;
+            return skip("systemd-analyze (package systemd): the services are not verified");
         };
         assert!(is_valid && said.is_empty(), "{said}");
         // In tenths; from 50 on it is called medium.
