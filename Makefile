@@ -199,9 +199,10 @@ deep: ## Long suites (some three hours): 10^9 checked answers beside updates, th
 	$(MAKE) dashboard-test
 	$(MAKE) repro
 
-# With a release build here (make build), a real controller with certificates is opened as well.
+# With a release build here (make build), a real controller with certificates is opened as well, and, as root, one with a million names and
+# three switches on cables of the kernel.
 # FIBULA_DASHBOARD_URL=http://127.0.0.1:4690 names a real controller for the tests that hold at any.
-dashboard-test: ## The controller's page in a browser, against a controller that is made up (three minutes; installs chromium and node); pictures in target/dashboard
+dashboard-test: ## The controller's page in a browser, against a controller that is made up (four minutes; installs chromium and node); pictures in target/dashboard
 	@scripts/setup dashboard
 	npm ci --prefix crates/controller/web/test
 	FIBULA_DASHBOARD_URL=$(FIBULA_DASHBOARD_URL) FIBULA_PICTURES=$(abspath $(TARGET))/dashboard FIBULA=$(abspath $(wildcard $(FIBULA))) npm test --prefix crates/controller/web/test

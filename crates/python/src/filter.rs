@@ -11,7 +11,9 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::any::Any;
+use std::hint::black_box;
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Names that are hashed, then looked up, together.
 const CHUNK: usize = 1024;
@@ -22,6 +24,8 @@ const MOST_BYTES: u64 = 4 << 30;
 trait Set: Send + Sync {
     fn words(&self, hasher: &Hasher, names: &Packed<'_>, from: usize, out: &mut [Digest]) -> Result<(), TooLong>;
     fn contains(&self, words: &[Digest], present: &mut [bool]);
+    /// How long a program in Rust takes to ask for names.
+    fn pass(&self, hasher: &Hasher, names: &Packed<'_>) -> Result<Duration, TooLong>;
     fn insert(&mut self, words: &[Digest]);
     /// Whether the name was removed; not if the counters say that it is not in, or there are none.
     fn remove(&mut self, word: Digest) -> bool;
@@ -57,6 +61,17 @@ impl<L: Layout> Set for Held<L> {
 
     fn contains(&self, words: &[Digest], present: &mut [bool]) {
         self.filter().lookup_batch(words, present);
+    }
+
+    fn pass(&self, hasher: &Hasher, names: &Packed<'_>) -> Result<Duration, TooLong> {
+        // Written to, so that no page of it is new to the pass.
+        let mut present = vec![true; names.len()];
+        let start = Instant::now();
+        by_chunks(self, hasher, names, |from, words| {
+            self.filter().lookup_batch(words, &mut present[from..from + words.len()]);
+        })?;
+        black_box(&present);
+        Ok(start.elapsed())
     }
 
     fn insert(&mut self, words: &[Digest]) {
@@ -197,8 +212,8 @@ impl Filter {
 }
 
 /// Calls `each` with the words of names, a chunk at a time, and where the chunk begins.
-fn by_chunks(
-    set: &dyn Set,
+fn by_chunks<S: Set + ?Sized>(
+    set: &S,
     hasher: &Hasher,
     names: &Packed<'_>,
     mut each: impl FnMut(usize, &[Digest]),
@@ -320,6 +335,14 @@ impl Filter {
             })
         })
         .map_err(value_error)
+    }
+
+    /// Seconds of one pass over packed names without Python in between: see `fibula.rate`.
+    fn rust_pass(&self, py: Python<'_>, names: NamesArg<'_>) -> PyResult<f64> {
+        let names = names.borrow()?;
+        let names = names.packed(self.kind)?;
+        let took = py.detach(|| self.read(|state| state.set.pass(&self.hasher, &names)));
+        Ok(took.map_err(value_error)?.as_secs_f64())
     }
 
     /// Takes all names of another filter that was made like this one.

@@ -6,7 +6,9 @@ use lookup::hash::{Digest, Family};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::hint::black_box;
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Flows that are hashed, then looked up, together.
 const CHUNK: usize = 1024;
@@ -26,6 +28,8 @@ trait Flows: Send + Sync {
     fn put(&mut self, keys: &[u8], values: &[u64], lifetime: u16, replace: bool, done: &mut [u8])
     -> Result<(), String>;
     fn lookup(&self, keys: &[u8], values: &mut [u64], found: &mut [bool]);
+    /// How long a program in Rust takes to look up keys of its own type.
+    fn pass(&self, keys: &[u8]) -> Duration;
     fn remove(&mut self, keys: &[u8], removed: &mut [bool]);
     fn advance(&mut self, now: u64);
     fn scan(&mut self) -> (Vec<u8>, Vec<u64>);
@@ -108,6 +112,23 @@ impl<const K: usize, const V: usize> Flows for flow::FlowTable<K, V> {
                 values[at * V..(at + 1) * V].copy_from_slice(value);
             });
         }
+    }
+
+    fn pass(&self, keys: &[u8]) -> Duration {
+        let keys: Vec<[u64; K]> = keys.chunks_exact(8 * K).map(key).collect();
+        // Written to, so that no page of them is new to the pass.
+        let (mut values, mut found) = (vec![[u64::MAX; V]; keys.len()], vec![true; keys.len()]);
+        let mut digests = [Digest(0); CHUNK];
+        let start = Instant::now();
+        found.fill(false);
+        let chunks = keys.chunks(CHUNK).zip(values.chunks_mut(CHUNK)).zip(found.chunks_mut(CHUNK));
+        for ((keys, values), found) in chunks {
+            let digests = &mut digests[..keys.len()];
+            self.digests(keys, digests);
+            self.for_each_found(keys, digests, |at, _, value| (found[at], values[at]) = (true, *value));
+        }
+        black_box((&values, &found));
+        start.elapsed()
     }
 
     fn remove(&mut self, keys: &[u8], removed: &mut [bool]) {
@@ -272,6 +293,14 @@ impl FlowTable {
         check("places", removed.len(), self.n_keys(keys)?)?;
         py.detach(|| self.write(|flows| flows.remove(keys, removed)));
         Ok(())
+    }
+
+    /// Seconds of one pass over keys without Python in between: see `fibula.rate`.
+    fn rust_pass(&self, py: Python<'_>, keys: Bound<'_, PyArray1<u8>>) -> PyResult<f64> {
+        let keys = reading(&keys)?;
+        let keys = elements(&keys)?;
+        self.n_keys(keys)?;
+        Ok(py.detach(|| self.read(|flows| flows.pass(keys))).as_secs_f64())
     }
 
     fn advance(&self, now: u64) {

@@ -81,6 +81,8 @@ class Rates(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"concise +4,096 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+\nline +4,096")
+        for what in ("filter", "flow", "lpm"):
+            self.assertRegex(done.stdout, rf"{what} +4,096 +[\d.]+ +- +[\d.]+ +[\d.]+ +[\d.]+")
         low = subprocess.run(
             [sys.executable, "-m", "fibula.rate", "--names", "1K", "--passes", "1", "--at-least", "1000"], capture_output=True
         )
