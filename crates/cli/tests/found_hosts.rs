@@ -1,11 +1,18 @@
 //! A network of which nothing is declared but the ports of its switches. Hosts with Linux's own network stack reach each other and
 //! move, and an attacker among them fills a quota.
 
+#[path = "found_hosts/mistakes.rs"]
+mod mistakes;
 #[path = "found_hosts/multicast.rs"]
 mod multicast;
 mod support;
 
 use api::v1;
+use mistakes::{
+    a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_served,
+    two_hosts_with_one_address_are_told_and_others_are_served,
+    two_networks_joined_by_mistake_are_told_and_exchange_nothing,
+};
 use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
@@ -24,6 +31,9 @@ netio::tests! {
         what_a_host_says_to_everybody_is_heard_by_its_tenant_alone,
         a_multicast_is_heard_by_hosts_that_joined_its_group_and_by_no_other,
         what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word,
+        two_hosts_with_one_address_are_told_and_others_are_served,
+        a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_served,
+        two_networks_joined_by_mistake_are_told_and_exchange_nothing,
     ],
     anywhere: []
 }

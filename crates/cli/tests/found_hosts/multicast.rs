@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const GROUP: &str = "239.1.2.3:7000";
 
 /// Plugs a bridge in at a port: a host behind it does not notice where that is, and the port does not notice when the host goes.
-fn bridge(name: &str, port: &str) {
+pub(crate) fn bridge(name: &str, port: &str) {
     let uplink = format!("{name}u");
     ip(&format!("link add {name} type bridge stp_state 0 mcast_snooping 0"));
     ip(&format!("link add {port} mtu 1500 type veth peer name {uplink}"));
