@@ -103,6 +103,8 @@ pub(crate) struct Learning {
 #[derive(Debug, Default)]
 struct Seen {
     unknown: HashMap<Name, Unknown>,
+    /// The turn of the next name that is listed.
+    next_turn: u64,
     moves: HashMap<Name, Moves>,
     /// Ports whose silent names are forgotten after a time, and when names at them were seen last.
     forgetful: HashMap<End, Patience>,
@@ -150,6 +152,8 @@ struct Unknown {
     tenant: u32,
     first_ms: u64,
     last_ms: u64,
+    /// Counts up in the order in which names are listed first: dates may step back.
+    turn: u64,
     seen: Instant,
     /// Learnt names that its port may have.
     max_names: u32,
@@ -535,7 +539,7 @@ impl Seen {
         let learnt = &state.hosts.learnt;
         let mut all: Vec<_> = self.unknown.iter_mut().collect();
         all.retain(|(name, _)| state.network.rib().get(name).is_none());
-        all.sort_unstable_by(|(a, one), (b, other)| (one.first_ms, a).cmp(&(other.first_ms, b)));
+        all.sort_unstable_by(|(a, one), (b, other)| (one.turn, a).cmp(&(other.turn, b)));
         let (mut at_port, mut at_switch) = (HashMap::<End, u32>::new(), HashMap::<NodeId, u32>::new());
         let mut allowed = Vec::new();
         for (name, unknown) in all {
@@ -596,12 +600,14 @@ impl Seen {
         let Sight { name, end, ip, tenant, max_names, .. } = sight;
         let before = self.unknown.get(name);
         let first_ms = before.map_or(now_ms, |unknown| unknown.first_ms);
+        let turn = before.map_or(self.next_turn, |unknown| unknown.turn);
         // Its next frame does not change that.
         let was_left = why == REPORTED && before.is_some_and(|unknown| unknown.why == LEFT && unknown.end == sight.end);
         let why = if was_left { LEFT } else { why };
         let ip = ip.or(before.and_then(|unknown| unknown.ip));
         let (end, tenant, max_names) = (*end, *tenant, *max_names);
-        let unknown = Unknown { end, ip, tenant, first_ms, last_ms: now_ms, seen: now, max_names, why };
+        let unknown = Unknown { end, ip, tenant, first_ms, last_ms: now_ms, turn, seen: now, max_names, why };
+        self.next_turn = self.next_turn.max(turn + 1);
         self.unknown.insert(name.clone(), unknown);
     }
 
