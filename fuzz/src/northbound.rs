@@ -129,8 +129,12 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         learnt_ms: 0,
         ip: if i.is_multiple_of(2) { format!("10.0.0.{i}") } else { String::new() },
     };
-    let host =
-        |name: &str, switch: &str, port| v1::Host { name: name.to_owned(), switch: switch.to_owned(), port, learnt: 0 };
+    let host = |name: &str, switch: &str, port| v1::Host {
+        name: name.to_owned(),
+        switch: switch.to_owned(),
+        port,
+        ..v1::Host::default()
+    };
     let mut seeds = Vec::new();
     for tenants in [vec![], vec![1, 2]] {
         let mut out = Vec::new();

@@ -89,7 +89,14 @@ async fn main() -> Result<(), Failure> {
         let name = format!("s{switch}");
         admin.add_switch(v1::AddSwitchRequest { name: name.clone(), tenants: vec![] }).await?;
         for port in 0..2 {
-            admin.add_host(v1::Host { name: format!("{name}h{port}"), switch: name.clone(), port, learnt: 0 }).await?;
+            admin
+                .add_host(v1::Host {
+                    name: format!("{name}h{port}"),
+                    switch: name.clone(),
+                    port,
+                    ..v1::Host::default()
+                })
+                .await?;
         }
     }
     let record = |i: u64, port: u64| {

@@ -40,7 +40,9 @@ async fn main() -> Result<(), Failure> {
     let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
     for i in 0..n_switches {
         client.add_switch(v1::AddSwitchRequest { name: format!("s{i}"), tenants: vec![] }).await?;
-        client.add_host(v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: 9, learnt: 0 }).await?;
+        client
+            .add_host(v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: 9, ..v1::Host::default() })
+            .await?;
     }
     for i in 0..n_switches.saturating_sub(1) {
         client.add_link(v1::Link { a: end(i, 1), b: end(i + 1, 2), cost: 1, up: true, ..v1::Link::default() }).await?;

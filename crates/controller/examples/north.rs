@@ -84,7 +84,9 @@ async fn measure(
     let mut admin = connect().await?;
     admin.add_switch(v1::AddSwitchRequest { name: "s0".to_owned(), tenants: vec![] }).await?;
     for port in 0..2 {
-        admin.add_host(v1::Host { name: format!("h{port}"), switch: "s0".to_owned(), port, learnt: 0 }).await?;
+        admin
+            .add_host(v1::Host { name: format!("h{port}"), switch: "s0".to_owned(), port, ..v1::Host::default() })
+            .await?;
     }
     let record = |i: u64, host: u64| {
         let [.., a, b, c] = i.to_be_bytes();

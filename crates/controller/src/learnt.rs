@@ -94,6 +94,16 @@ impl Learnt {
         self.names.iter().filter(move |(_, (_, at))| *at == end).map(|(name, _)| name)
     }
 
+    /// Of each port with learnt names the one that came last, and when. O(all that are learnt).
+    pub(crate) fn latest(&self) -> HashMap<End, (u64, &Name)> {
+        let mut latest: HashMap<End, (u64, &Name)> = HashMap::with_capacity(self.at.len());
+        for (name, (since_ms, end)) in &self.names {
+            let one = latest.entry(*end).or_insert((*since_ms, name));
+            *one = (*one).max((*since_ms, name));
+        }
+        latest
+    }
+
     /// How many at all ports of a switch.
     pub fn count_at(&self, node: NodeId) -> u32 {
         self.of.get(&node).copied().unwrap_or(0)
@@ -147,6 +157,9 @@ mod tests {
         assert_eq!(learnt.since_ms(&name), Some(1000));
         assert_eq!(since(learnt.insert(&name, 3000, end(2))), Some(3000), "it moved, which a restart keeps");
         assert_eq!((learnt.since_ms(&name), learnt.count(end(1)), learnt.count(end(2))), (Some(3000), 0, 1));
+        let other = Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, 2]).unwrap();
+        learnt.insert(&other, 2500, end(2));
+        assert_eq!(learnt.latest(), HashMap::from([(end(2), (3000, &name))]));
         assert!(learnt.remove(&name).is_some_and(|row| row.value.is_none()) && learnt.since_ms(&name).is_none());
     }
 }

@@ -421,7 +421,12 @@ impl Northbound for North {
     async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
         let shared = Arc::clone(&self.shared);
         let list = self.read(move |state| {
-            let hosts = state.hosts.iter().map(|at| host(state, at)).collect();
+            let latest = state.hosts.learnt.latest();
+            let hosts = state.hosts.iter().map(|at| {
+                let (latest_ms, name) = latest.get(&at.1).map_or((0, None), |(ms, name)| (*ms, Some(name)));
+                v1::Host { latest: name.map(ToString::to_string).unwrap_or_default(), latest_ms, ..host(state, at) }
+            });
+            let hosts = hosts.collect();
             let (unknown, troubles) = (shared.learning.unknown(state, now()), shared.learning.troubles(now()));
             v1::HostList { hosts, unknown, troubles, conflicts: shared.learning.conflicts(state, now()) }
         });
@@ -662,7 +667,8 @@ fn switch(topology: &Topology, id: NodeId, node: &Node, hosts: u64, sharing: &BT
 /// A host, as it is listed.
 fn host(state: &State, (name, end): (&str, End)) -> v1::Host {
     let Place { switch, port } = state.place(end);
-    v1::Host { name: name.to_owned(), switch, port: port.0.into(), learnt: state.hosts.learnt.count(end) }
+    let (name, learnt) = (name.to_owned(), state.hosts.learnt.count(end));
+    v1::Host { name, switch, port: port.0.into(), learnt, ..v1::Host::default() }
 }
 
 /// A name, as it is listed.

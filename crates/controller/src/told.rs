@@ -68,7 +68,8 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
         Change::AddSwitches { names } => Wire::AddSwitches(v1::AddSwitchesRequest { names }),
         Change::RemoveSwitch { name } => Wire::RemoveSwitch(v1::RemoveSwitchRequest { name }),
         Change::AddHosts { hosts } => {
-            let host = |(name, Place { switch, port })| v1::Host { name, switch, port: port.0.into(), learnt: 0 };
+            let host =
+                |(name, Place { switch, port })| v1::Host { name, switch, port: port.0.into(), ..v1::Host::default() };
             let hosts = hosts.into_iter().map(host).collect();
             Wire::AddHosts(v1::HostList { hosts, ..v1::HostList::default() })
         }

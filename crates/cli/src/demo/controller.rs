@@ -178,7 +178,8 @@ impl<'a> RemoteControl<'a> {
                 }
                 for (&(switch, port), name) in hosts.iter() {
                     let switch = topology.switches[switch].clone();
-                    client.add_host(Host { name: name.clone(), switch, port: port.into(), learnt: 0 }).await?;
+                    let name = name.clone();
+                    client.add_host(Host { name, switch, port: port.into(), ..Host::default() }).await?;
                 }
                 for (link, ends) in topology.links.iter().zip(&site.layout.trunks) {
                     let [a, b] = ends.map(|end| Some(link_end(site.layout, end)));

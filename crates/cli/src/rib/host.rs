@@ -31,7 +31,9 @@ pub(crate) enum Verb {
         /// The host's name
         name: String,
     },
-    /// List all hosts
+    /// List all hosts, with how many names are learnt at each, and which of these came last and when
+    ///
+    /// `host seen` lists every name that is learnt, where, and since when.
     List,
     /// List what switches saw at ports that learn: names that are learnt, and those that are not
     Seen {
@@ -75,6 +77,10 @@ struct HostRow {
     port: u32,
     /// Names that are learnt there.
     learnt: u32,
+    /// Of these the one that came last.
+    latest: String,
+    /// Since when it is there.
+    since: String,
 }
 
 #[derive(Serialize)]
@@ -97,7 +103,8 @@ impl Verbs for Verb {
     async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Add { name, port: PortOf { switch, port } } => {
-                let changed = answer(client.add_host(v1::Host { name, switch, port: port.into(), learnt: 0 }).await)?;
+                let changed =
+                    answer(client.add_host(v1::Host { name, switch, port: port.into(), ..v1::Host::default() }).await)?;
                 print_changed(out, changed, "host", "added")
             }
             Verb::Import { file } => {
@@ -115,7 +122,10 @@ impl Verbs for Verb {
             }
             Verb::List => {
                 let v1::HostList { hosts, troubles, .. } = answer(client.list_hosts(v1::ListHostsRequest {}).await)?;
-                let row = |v1::Host { name, switch, port, learnt }| HostRow { host: name, switch, port, learnt };
+                let row = |v1::Host { name, switch, port, learnt, latest, latest_ms }| {
+                    let since = if latest.is_empty() { String::new() } else { moment(latest_ms) };
+                    HostRow { host: name, switch, port, learnt, latest, since }
+                };
                 out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())?;
                 troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
                 Ok(())
@@ -206,7 +216,7 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
 fn read(text: &str) -> Result<v1::Host, String> {
     let (name, port) = text.split_once(',').ok_or("no `,`: write name,switch:port")?;
     let PortOf { switch, port } = port.trim().parse()?;
-    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into(), learnt: 0 })
+    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into(), ..v1::Host::default() })
 }
 
 #[cfg(test)]

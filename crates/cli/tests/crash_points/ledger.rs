@@ -62,9 +62,10 @@ impl Request {
                 client.add_switch(v1::AddSwitchRequest { name, tenants: vec![] }).await.map(drop)
             }
             Request::RemoveSwitch(name) => client.remove_switch(v1::RemoveSwitchRequest { name }).await.map(drop),
-            Request::AddHost(name, switch, port) => {
-                client.add_host(v1::Host { name, switch: format!("s{switch}"), port, learnt: 0 }).await.map(drop)
-            }
+            Request::AddHost(name, switch, port) => client
+                .add_host(v1::Host { name, switch: format!("s{switch}"), port, ..v1::Host::default() })
+                .await
+                .map(drop),
             Request::RemoveHost(name) => client.remove_host(v1::RemoveHostRequest { name }).await.map(drop),
             Request::AddLink(a, b, cost) => client
                 .add_link(v1::Link { a: end(a, b), b: end(b, a), cost, up: true, ..v1::Link::default() })

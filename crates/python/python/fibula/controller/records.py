@@ -44,12 +44,17 @@ class End:
 
 @dataclass(frozen=True)
 class Host:
-    """A host port of a switch, under a name of its own; `learnt`: names that were learnt there."""
+    """A host port of a switch, under a name of its own; `learnt`: names that were learnt there.
+
+    `latest`: of these the one that came last; `latest_ms`: when, in milliseconds since 1970.
+    """
 
     name: str
     switch: str
     port: int
     learnt: int = 0
+    latest: str = ""
+    latest_ms: int = 0
 
 
 @dataclass(frozen=True)
