@@ -202,6 +202,7 @@ fn neighbours_are_found_and_a_cut_cable_is_gone_round_at_once() {
         let metrics = triangle.daemons[0].page("/metrics");
         assert!(metrics.contains("fibula_link_up{port=\"12\",device=\"t12\",state=\"no_carrier\"} 0"), "{metrics}");
         assert!(metrics.contains("fibula_link_up{port=\"13\",device=\"t13\",state=\"up\"} 1"), "{metrics}");
+        assert!(metrics.contains("fibula_link_falls_total{port=\"12\",device=\"t12\"} 1"), "{metrics}");
         ip(&format!("link set {} up", trunk(2, 1)));
         triangle.wait_for_all();
         triangle.assert_arrives();

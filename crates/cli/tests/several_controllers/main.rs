@@ -122,6 +122,7 @@ async fn links_are_as_switches_see_them(site: &mut Site, switches: &[(String, Ar
             is_down: cut,
             neighbour: (!cut).then(|| Neighbour { switch: format!("s{j}"), port: PortId(i as u16) }),
             device: None,
+            falls: (0, Duration::ZERO),
         };
         switches[i - 1].1.set_trunks(others.map(trunk).collect());
     };

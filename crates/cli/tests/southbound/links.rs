@@ -13,6 +13,7 @@ fn trunks(seen: &[Seen<'_>]) -> Body {
         neighbour: neighbour.map(|(switch, port)| v1::LinkEnd { switch: switch.to_owned(), port }),
         // Some device that is no switch.
         device_there: if state == "silent" && port == 3 { "patch-\u{7}9, port 3".to_owned() } else { String::new() },
+        ..v1::SeenTrunk::default()
     };
     Body::Trunks(v1::TrunkReport { trunks: seen.iter().map(trunk).collect() })
 }

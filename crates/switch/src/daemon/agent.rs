@@ -634,10 +634,12 @@ fn report_of(trunks: &mut watch::Receiver<Option<Vec<Trunk>>>) -> Option<TrunkRe
 }
 
 /// A trunk, as the controller is told of it.
-pub(crate) fn seen(Trunk { port, state, is_down, neighbour, device, .. }: &Trunk) -> SeenTrunk {
+pub(crate) fn seen(Trunk { port, state, is_down, neighbour, device, falls, .. }: &Trunk) -> SeenTrunk {
     let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
     let device_there = device.clone().unwrap_or_default();
-    SeenTrunk { port: port.0.into(), state: state.name().to_owned(), down: *is_down, neighbour, device_there }
+    let (port, state, down) = (port.0.into(), state.name().to_owned(), *is_down);
+    let (falls, held_ms) = (falls.0, u32::try_from(falls.1.as_millis()).unwrap_or(u32::MAX));
+    SeenTrunk { port, state, down, neighbour, device_there, falls, held_ms }
 }
 
 /// What to do about a message.

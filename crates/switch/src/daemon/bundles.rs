@@ -302,7 +302,9 @@ impl Watched {
     pub(super) fn trunk(&self) -> Option<Trunk> {
         let ((state, since), neighbour) = (self.link, self.aggregate.neighbour().cloned());
         let is_down = self.aggregate.distributes() == 0;
-        self.is_trunk.then(|| Trunk { port: self.bundle.port(), state, since, is_down, neighbour, device: None })
+        // Its members are held down each for itself.
+        let (device, falls) = (None, (0, Duration::ZERO));
+        self.is_trunk.then(|| Trunk { port: self.bundle.port(), state, since, is_down, neighbour, device, falls })
     }
 
     /// Has members say what is to be said now. Whether there was anything.

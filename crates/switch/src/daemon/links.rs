@@ -48,6 +48,8 @@ pub struct Trunk {
     pub neighbour: Option<Neighbour>,
     /// Where no switch says hello: who says in LLDP that it is there.
     pub device: Option<String>,
+    /// How often it went down in a row, each time soon after it had come up, and how long it is held down therefore.
+    pub falls: (u32, Duration),
 }
 
 /// Interfaces, and whether each has a carrier.
@@ -57,7 +59,7 @@ impl Trunk {
     pub(crate) fn of(port: PortId, session: &Session) -> Self {
         let (state, since) = session.state();
         let neighbour = session.neighbour().cloned();
-        Self { port, state, since, is_down: session.is_down(), neighbour, device: None }
+        Self { port, state, since, is_down: session.is_down(), neighbour, device: None, falls: session.falls() }
     }
 }
 

@@ -382,6 +382,7 @@ impl StatusSource for Page {
             "Hellos at a trunk beyond what neighbours say.",
             by_trunk(Tally::unread),
         );
+        text.counter("fibula_link_falls_total", "How often the link of a trunk went down.", by_trunk(Tally::falls));
         let trunks = self.shared.trunks();
         let of_trunks = plane.ports.iter().filter(|port| port.role == Role::Trunk);
         let linked = of_trunks.filter_map(|port| {

@@ -43,7 +43,8 @@ impl Strays {
                         trunk = there,
                         "a trunk of a switch leads to a host port; make both ends trunks, or move the cable"
                     );
-                    let trunk = Trunk { port, state, since: now, is_down: false, neighbour, device: None };
+                    let (device, falls) = (None, (0, Duration::ZERO));
+                    let trunk = Trunk { port, state, since: now, is_down: false, neighbour, device, falls };
                     self.heard.insert(index, (trunk, now));
                     has_news = true;
                 }

@@ -138,6 +138,7 @@ pub struct Tally {
     heard: AtomicU64,
     lost: AtomicU64,
     unread: AtomicU64,
+    falls: AtomicU64,
 }
 
 impl Tally {
@@ -158,6 +159,11 @@ impl Tally {
     /// Hellos that were expected and did not come.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
+    }
+
+    /// How often it went down.
+    pub fn falls(&self) -> u64 {
+        self.falls.load(Relaxed)
     }
 }
 
@@ -269,6 +275,11 @@ impl Session {
     /// What is known, and since when.
     pub fn state(&self) -> (LinkState, Instant) {
         (self.state, self.since)
+    }
+
+    /// How often it went down in a row, each time soon after it had come up, and how long it must be good, therefore, before it is up.
+    pub fn falls(&self) -> (u32, Duration) {
+        (self.falls, self.hold())
     }
 
     /// Who is there; of several the one that was there first.
@@ -437,7 +448,8 @@ impl Session {
             if was_good && (self.was_up || found == LinkState::NoCarrier) {
                 // One that was good for long falls for the first time.
                 let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
-                self.falls = if is_old { 1 } else { self.falls + 1 };
+                self.falls = if is_old { 1 } else { self.falls.saturating_add(1) };
+                self.tally.falls.fetch_add(1, Relaxed);
             }
             self.good_since = None;
             found

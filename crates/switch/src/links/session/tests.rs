@@ -181,9 +181,11 @@ fn a_link_that_flaps_is_held_down_longer_each_time_up_to_a_limit_and_forgiven() 
         last = rounds;
     }
     assert!(held[0] <= 6 && held[3] >= 2 * held[1] && (100..=104).contains(&held[9]), "{held:?}");
+    assert_eq!((cable.ends[0].falls(), cable.ends[0].tally().falls()), ((10, LONGEST_HOLD), 10));
     cable.rounds(301);
     cable.cut = [true; 2];
     cable.rounds(3);
+    assert_eq!((cable.ends[0].falls(), cable.ends[0].tally().falls()), ((1, Duration::from_millis(300)), 11));
     cable.cut = [false; 2];
     assert_eq!((1..1000).find(|_| cable.rounds(1) == [LinkState::Up; 2]), Some(held[0]));
 }
