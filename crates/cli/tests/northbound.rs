@@ -33,12 +33,12 @@ async fn names_can_be_added_moved_shown_and_removed() {
     assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"weight\":1,\"up\":true,\"state\":\"up\",\"drained\":false}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"weight\":1,\"up\":true,\"state\":\"up\",\"drained\":false,\"found\":false}\n"
     );
     assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7", "--weight", "64"]), "1 link set\n");
     assert_eq!(
         done(&["-j", "link", "list"]),
-        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"weight\":64,\"up\":false,\"state\":\"down\",\"drained\":false}\n"
+        "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"weight\":64,\"up\":false,\"state\":\"down\",\"drained\":false,\"found\":false}\n"
     );
     assert!(done(&["-j", "switch", "show", "s1"]).contains("\"connected\":false"));
     assert_eq!(done(&["host", "del", "h2"]), "1 host removed\n");
@@ -77,10 +77,9 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
     assert_eq!(stdout(&import("link", "a,b,cost,weight\ns1:7,t1:1\nt1:2, t2:1, 5, 3\n")), "2 links added\n");
     assert_eq!(stdout(&import("link", "")), "0 links added\n");
     assert_eq!((listed("switch"), listed("link")), (4, 3));
-    assert!(
-        stdout(&site.fibula(&["-j", "link", "list"]))
-            .contains(r#"{"a":"t1:2","b":"t2:1","cost":5,"weight":3,"up":true,"state":"up","drained":false}"#)
-    );
+    assert!(stdout(&site.fibula(&["-j", "link", "list"])).contains(
+        r#"{"a":"t1:2","b":"t2:1","cost":5,"weight":3,"up":true,"state":"up","drained":false,"found":false}"#
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]

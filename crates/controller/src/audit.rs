@@ -15,12 +15,18 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
         Change::RemoveSwitch { name } => ("remove_switch", name.clone()),
         Change::AddHosts { hosts } => ("add_hosts", some(hosts, |(name, at)| format!("{name} at {}", place(at)))),
         Change::RemoveHost { name } => ("remove_host", name.clone()),
-        Change::AddLink { a, b, wanted: Wanted { cost, weight, up } } => {
+        Change::AddLink { a, b, wanted: Wanted { cost, weight, up, .. } } => {
             let down = if *up { "" } else { ", down" };
             let weight = if *weight == 1 { String::new() } else { format!(", weight {weight}") };
             ("add_link", format!("{} to {}, cost {cost}{weight}{down}", place(a), place(b)))
         }
-        Change::AddLinks { links } => ("add_links", some(links, |(a, b, ..)| format!("{} to {}", place(a), place(b)))),
+        Change::AddLinks { links } => {
+            let word = |(a, b, wanted): &(Place, Place, Wanted)| {
+                let found = if wanted.found { ", found" } else { "" };
+                format!("{} to {}{found}", place(a), place(b))
+            };
+            ("add_links", some(links, word))
+        }
         Change::SetLink { end, cost, weight, raised, up } => {
             let weight = weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
             let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();

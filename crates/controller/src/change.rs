@@ -391,6 +391,7 @@ impl State {
                 }
                 let weight = weight.filter(|&weight| weight != link.weight);
                 weight.map_or(Ok(()), check_weight).map_err(NetworkError::from)?;
+                let is_drain = raised.is_some();
                 // Whoever puts a drained link into use wants it used.
                 let is_back = up == Some(true) && link.raised == DRAINED;
                 let raised = raised.or(is_back.then_some(0));
@@ -408,6 +409,10 @@ impl State {
                 }
                 if up == Some(true) {
                     effects.push(self.network.set_link_up(end, true)?);
+                }
+                // What an operator sets is his from then on. A drain does not make it so: cables are moved while they are drained.
+                if link.found && !is_drain {
+                    effects.push(self.network.set_link_found(end, false)?);
                 }
                 if effects.is_empty() {
                     return Ok(Outcome::unchanged(1));

@@ -58,7 +58,7 @@ pub struct Trunks(crate::trunks::Trunks);
 impl Trunks {
     /// A switch reports. Returns its links that are otherwise than the network has them: an end of each, and whether it is cut.
     pub fn report(&self, network: &Network, node: NodeId, trunks: Vec<SeenTrunk>) -> Vec<(End, bool)> {
-        self.0.report(node, trunks);
+        self.0.report(node, trunks, api::seam::now());
         self.0.changed_at(network, node)
     }
 }

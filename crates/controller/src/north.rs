@@ -494,12 +494,16 @@ impl Northbound for North {
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
+        // Whoever adds a link declares it.
+        let link = v1::Link { found: false, ..request.into_inner() };
+        self.change(&peer, link.try_into()?).await.map(Response::new)
     }
 
     async fn add_links(&self, request: Request<v1::LinkList>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
+        let mut list = request.into_inner();
+        list.links.iter_mut().for_each(|link| link.found = false);
+        self.change(&peer, list.try_into()?).await.map(Response::new)
     }
 
     async fn set_link(&self, request: Request<v1::SetLinkRequest>) -> Answer<v1::Changed> {
@@ -532,21 +536,28 @@ impl Northbound for North {
                 Some(v1::LinkEnd { switch, port: port.0.into() })
             };
             let link = |link: &fib::topology::Link| {
-                let fib::topology::Link { a, b, cost, weight, up, cut, .. } = *link;
+                let fib::topology::Link { a, b, cost, weight, up, cut, found, .. } = *link;
                 let (weight, raised, drained) = (Some(weight.into()), drain::raised(link), link.raised > 0);
-                let mut link = v1::Link { a: end(a), b: end(b), cost, raised, up, cut, load: None, weight, drained };
+                let (a, b) = (end(a), end(b));
+                let mut link = v1::Link { a, b, cost, raised, up, cut, load: None, weight, drained, found };
                 link.load = north.load(&link, |name| state.network.topology().node_by_name(name));
                 link
             };
             let topology = state.network.topology();
             let found = shared.trunks.found(&state.network);
-            let link_found =
-                |(a, b)| v1::Link { a: end(a), b: end(b), cost: 1, weight: Some(1), ..v1::Link::default() };
+            let link_found = |(a, b)| v1::Link {
+                a: end(a),
+                b: end(b),
+                cost: 1,
+                weight: Some(1),
+                found: true,
+                ..v1::Link::default()
+            };
             let found = found.into_iter().map(link_found);
             v1::LinkList {
                 links: topology.links().map(link).collect(),
                 found: found.collect(),
-                troubles: shared.trunks.troubles(&state.network),
+                troubles: shared.trunks.troubles(state, now()),
             }
         });
         Ok(Response::new(list.await?))
@@ -555,7 +566,7 @@ impl Northbound for North {
     async fn accept_links(&self, request: Request<v1::AcceptLinksRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         let v1::AcceptLinksRequest { cost, weight } = request.into_inner();
-        let wanted = Wanted { cost: cost.max(1), weight: weight_of(weight), up: true };
+        let wanted = Wanted { cost: cost.max(1), weight: weight_of(weight), up: true, found: true };
         // Also where there is nothing to add.
         check_weight(wanted.weight).map_err(|error| status_of(&NetworkError::from(error).into()))?;
         let shared = Arc::clone(&self.shared);
@@ -625,8 +636,8 @@ impl TryFrom<v1::Link> for Change {
 }
 
 /// A link as it is asked for.
-fn wanted(v1::Link { a, b, cost, up, weight, .. }: v1::Link) -> Result<(Place, Place, Wanted), Status> {
-    Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up }))
+fn wanted(v1::Link { a, b, cost, up, weight, found, .. }: v1::Link) -> Result<(Place, Place, Wanted), Status> {
+    Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up, found }))
 }
 
 /// A weight as it is asked for; what is none is refused where it is set.

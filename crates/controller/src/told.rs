@@ -104,10 +104,10 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
 }
 
 fn link((a, b, wanted): (Place, Place, Wanted)) -> v1::Link {
-    let Wanted { cost, weight, up } = wanted;
+    let Wanted { cost, weight, up, found } = wanted;
     // As told before there were weights, where there is none.
     let weight = (weight != 1).then_some(weight.into());
-    v1::Link { a: end(a), b: end(b), cost, up, weight, ..v1::Link::default() }
+    v1::Link { a: end(a), b: end(b), cost, up, weight, found, ..v1::Link::default() }
 }
 
 fn end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
@@ -161,10 +161,14 @@ mod tests {
             Change::RemoveSwitch { name: name() },
             Change::AddHosts { hosts: vec![(name(), a.clone())] },
             Change::RemoveHost { name: name() },
-            Change::AddLink { a: a.clone(), b: b.clone(), wanted: Wanted { cost: 3, weight: 1, up: false } },
+            Change::AddLink {
+                a: a.clone(),
+                b: b.clone(),
+                wanted: Wanted { cost: 3, weight: 1, up: false, found: false },
+            },
             Change::AddLinks {
                 links: vec![
-                    (a.clone(), b.clone(), Wanted { cost: 3, weight: 64, up: true }),
+                    (a.clone(), b.clone(), Wanted { cost: 3, weight: 64, up: true, found: true }),
                     (b.clone(), a.clone(), Wanted { up: false, ..Wanted::default() }),
                 ],
             },

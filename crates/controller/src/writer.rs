@@ -416,7 +416,7 @@ impl Writer {
             Job::Trunks { switch, trunks, reply } => {
                 // One that was removed meanwhile has no links.
                 if let Ok(node) = self.state.node(&switch) {
-                    self.shared.trunks.report(node, trunks);
+                    self.shared.trunks.report(node, trunks, now());
                     self.see(node, group)?;
                 }
                 group.seen.extend(reply.filter(|_| self.store.is_some()).map(|(reply, _)| reply));

@@ -256,7 +256,8 @@ impl Row {
                 put_u32(out, link.cost);
                 let weighs = link.weight != 1;
                 let state = u8::from(link.up) | u8::from(link.cut) << 1;
-                out.push(state | u8::from(link.raised > 0) << 2 | u8::from(weighs) << 3);
+                let found = u8::from(link.found) << 4;
+                out.push(state | u8::from(link.raised > 0) << 2 | u8::from(weighs) << 3 | found);
                 if link.raised > 0 {
                     put_u32(out, link.raised);
                 }
@@ -339,14 +340,15 @@ impl Row {
                 let a = be_end(&mut key_input)?;
                 let b = End { node: NodeId(input.u32()?), port: PortId(input.u16()?) };
                 let (cost, state) = (input.u32()?, input.u8()?);
-                if state > 15 {
+                if state > 31 {
                     return Err(DecodeError::Unknown { field: "state of a link", got: state.into() });
                 }
                 let raised = if state & 4 != 0 { input.u32()? } else { 0 };
                 let weight = if state & 8 != 0 { input.u8()? } else { 1 };
                 check_weight(weight)
                     .map_err(|_| DecodeError::Unknown { field: "weight of a link", got: weight.into() })?;
-                Row::Link(Link { a, b, cost, raised, weight, up: state & 1 != 0, cut: state & 2 != 0 })
+                let [up, cut, found] = [1, 2, 16].map(|bit| state & bit != 0);
+                Row::Link(Link { a, b, cost, raised, weight, up, cut, found })
             }
             4 => Row::HostPort(be_end(&mut key_input)?),
             5 => {
@@ -425,9 +427,36 @@ mod tests {
                 next_table: 4,
             },
             Row::Switch(NodeId(2), switch),
-            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, weight: 1, up: false, cut: true }),
-            Row::Link(Link { a: end(1, 3), b: end(3, 5), cost: 5, raised: 9, weight: 1, up: true, cut: false }),
-            Row::Link(Link { a: end(1, 4), b: end(3, 6), cost: 5, raised: 9, weight: 64, up: true, cut: false }),
+            Row::Link(Link {
+                a: end(1, 2),
+                b: end(3, 4),
+                cost: 5,
+                raised: 0,
+                weight: 1,
+                up: false,
+                cut: true,
+                found: false,
+            }),
+            Row::Link(Link {
+                a: end(1, 3),
+                b: end(3, 5),
+                cost: 5,
+                raised: 9,
+                weight: 1,
+                up: true,
+                cut: false,
+                found: true,
+            }),
+            Row::Link(Link {
+                a: end(1, 4),
+                b: end(3, 6),
+                cost: 5,
+                raised: 9,
+                weight: 64,
+                up: true,
+                cut: false,
+                found: false,
+            }),
             Row::HostPort(end(1, 9)),
             Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
             Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) },
@@ -449,9 +478,10 @@ mod tests {
     }
 
     #[test]
-    fn links_of_weight_1_are_as_they_were_before_there_were_weights() {
+    fn declared_links_of_weight_1_are_as_they_were_before_there_were_weights_and_marks() {
         let end = |node, port| End { node: NodeId(node), port: PortId(port) };
-        let link = Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, weight: 1, up: true, cut: false };
+        let link =
+            Link { a: end(1, 2), b: end(3, 4), cost: 5, raised: 0, weight: 1, up: true, cut: false, found: false };
         let (key, value) = ([0, 0, 0, 1, 0, 2], [3, 0, 0, 0, 4, 0, 5, 0, 0, 0, 1]);
         let before = RowChange { kind: 3, key: key.to_vec(), value: Some(value.to_vec()) };
         assert_eq!(Row::Link(link).encode(), before);
@@ -461,6 +491,13 @@ mod tests {
 
         let weighed = |weight: u8| [&value[..10], &[9, weight]].concat();
         assert_eq!(Row::Link(Link { weight: 7, ..link }).encode().value, Some(weighed(7)));
+        // Of a link without the mark it is known that it was declared; no later mark is passed over.
+        let found = [&value[..10], &[1 | 16]].concat();
+        assert_eq!(Row::Link(Link { found: true, ..link }).encode().value.as_ref(), Some(&found));
+        assert_eq!(Row::decode(3, &key, &found, NameKind::Mac), Ok(Row::Link(Link { found: true, ..link })));
+        let later = [&value[..10], &[1 | 32]].concat();
+        let unknown = DecodeError::Unknown { field: "state of a link", got: 33 };
+        assert_eq!(Row::decode(3, &key, &later, NameKind::Mac), Err(unknown));
         for weight in [0, 65] {
             let wrong = DecodeError::Unknown { field: "weight of a link", got: weight.into() };
             assert_eq!(Row::decode(3, &key, &weighed(weight), NameKind::Mac), Err(wrong));

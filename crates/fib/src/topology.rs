@@ -63,6 +63,8 @@ pub struct Link {
     pub up: bool,
     /// Whether the switches at its ends found that it carries none.
     pub cut: bool,
+    /// Whether switches found it, and no operator has said since how it is to be.
+    pub found: bool,
 }
 
 /// A link as an operator wants it.
@@ -74,11 +76,13 @@ pub struct Wanted {
     pub weight: u8,
     /// Whether it is to carry frames.
     pub up: bool,
+    /// Whether switches found it, and nobody declared it.
+    pub found: bool,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { cost: 1, weight: 1, up: true }
+        Self { cost: 1, weight: 1, up: true, found: false }
     }
 }
 
@@ -91,6 +95,12 @@ impl Link {
     /// Whether paths lead over it.
     pub fn carries(&self) -> bool {
         self.up && !self.cut
+    }
+
+    /// Whether it goes when a cable is found at one of its ends: it was found itself, carries nothing, and no operator has taken it
+    /// out of use, which is to hold for what comes in its place, too.
+    pub fn gives_way(&self) -> bool {
+        self.found && self.cut && self.up
     }
 }
 
@@ -145,10 +155,16 @@ impl Topology {
         if cost == 0 {
             return Err(TopologyError::ZeroCost);
         }
-        let link = Link { a: one.min(other), b: one.max(other), cost, raised: 0, weight: 1, up: true, cut: false };
+        let (a, b) = (one.min(other), one.max(other));
+        let link = Link { a, b, cost, raised: 0, weight: 1, up: true, cut: false, found: false };
+        self.put_back(link);
+        Ok(link)
+    }
+
+    /// Adds a link as it was before it was removed.
+    pub(crate) fn put_back(&mut self, link: Link) {
         self.links.insert(link.a, link);
         self.ends.extend([(link.a, link.a), (link.b, link.a)]);
-        Ok(link)
     }
 
     /// Removes the link at one of its ends.
@@ -199,6 +215,13 @@ impl Topology {
     /// [`TopologyError::NoLink`].
     pub fn set_cut(&mut self, end: End, cut: bool) -> Result<Link, TopologyError> {
         self.edit(end, |link| link.cut = cut)
+    }
+
+    /// Says whether the link at one of its ends was found, or declared.
+    /// # Errors
+    /// [`TopologyError::NoLink`].
+    pub fn set_found(&mut self, end: End, found: bool) -> Result<Link, TopologyError> {
+        self.edit(end, |link| link.found = found)
     }
 
     fn edit(&mut self, end: End, change: impl FnOnce(&mut Link)) -> Result<Link, TopologyError> {

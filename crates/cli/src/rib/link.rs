@@ -46,6 +46,8 @@ pub(crate) enum Verb {
         end: PortOf,
     },
     /// Change cost, weight or state of the link at a port
+    ///
+    /// A link that switches found counts as declared from then on: it stays where it is when its cable is moved.
     #[command(group = clap::ArgGroup::new("what").args(["cost", "weight", "state"]).required(true).multiple(true))]
     Set {
         /// Either end, as switch:port
@@ -72,7 +74,8 @@ pub(crate) enum Verb {
     },
     /// Add all links that switches found and nobody declared
     ///
-    /// `link list` shows them with the state `found`.
+    /// `link list` shows them with the state `found`. Where one needs the port of a link that was found before and is cut, that link goes:
+    /// its cable was moved.
     Accept {
         /// Their length in the shortest paths
         #[arg(long, default_value_t = 1)]
@@ -104,6 +107,8 @@ struct LinkRow {
     state: &'static str,
     /// Whether it, or one of its switches, is drained, whatever its state is.
     drained: bool,
+    /// Whether switches found it, and no operator has declared it or set anything of it since.
+    found: bool,
 }
 
 /// Makes links of what switches found. Switches that were just accepted come within some seconds, and then say what they see: it
@@ -174,10 +179,10 @@ impl Verbs for Verb {
                 let end =
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
-                    let v1::Link { a, b, cost, up, cut, weight, raised, drained, .. } = link;
+                    let v1::Link { a, b, cost, up, cut, weight, raised, drained, found, .. } = link;
                     // A controller of an earlier version says none.
                     let (weight, drained) = (weight.unwrap_or(1), drained || raised > 0);
-                    LinkRow { a: end(a), b: end(b), cost, weight, up: up && !cut, state, drained }
+                    LinkRow { a: end(a), b: end(b), cost, weight, up: up && !cut, state, drained, found }
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
                     (true, false) if link.raised > 0 => "drained",

@@ -18,6 +18,11 @@ fn trunks(seen: &[Seen<'_>]) -> Body {
     Body::Trunks(v1::TrunkReport { trunks: seen.iter().map(trunk).collect() })
 }
 
+fn ends(link: &v1::Link) -> String {
+    let [a, b] = [&link.a, &link.b].map(|end| end.as_ref().unwrap());
+    format!("{}:{} {}:{}", a.switch, a.port, b.switch, b.port)
+}
+
 /// Whether each link is cut, and what was found.
 async fn links(client: &Client) -> (Vec<bool>, v1::LinkList) {
     let list = client.clone().list_links(v1::ListLinksRequest {}).await.unwrap().into_inner();
@@ -129,14 +134,11 @@ async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or
                 (3, "up", false, Some(("s1", host_port))),
             ]))
             .await;
-        let ends = |link: &v1::Link| {
-            let [a, b] = [&link.a, &link.b].map(|end| end.as_ref().unwrap());
-            format!("{}:{} {}:{}", a.switch, a.port, b.switch, b.port)
-        };
         match auto {
             "off" => {
                 put(&client, 1, "h1").await;
-                eventually("both have reported", async || links(&client).await.1.troubles.len() == 1).await;
+                // One direction fails; a host is where a cable is; nobody has added a switch.
+                eventually("both have reported", async || links(&client).await.1.troubles.len() == 3).await;
                 assert!(links(&client).await.1.found.is_empty());
                 assert_eq!(
                     client
@@ -168,6 +170,76 @@ async fn cables_that_nobody_declared_are_found_and_become_links_when_accepted_or
                 if auto == "on" { ("s1:5 s3:1".to_owned(), 1, Some(1)) } else { ("s1:5 s3:1".to_owned(), 4, Some(5)) }
             );
             assert!(list.found.is_empty());
+            assert_eq!(list.links.iter().map(|link| link.found).collect::<Vec<_>>(), [false, true]);
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cable_that_is_moved_is_a_link_where_it_is_now_unless_an_operator_declared_it() {
+    // Each link with its ends, and what it is.
+    let all = async |client: &Client| {
+        let text = |link: &v1::Link| {
+            let is = [(link.cut, " cut"), (link.found, " found")].map(|(is, what)| if is { what } else { "" });
+            format!("{}{}", ends(link), is.concat())
+        };
+        links(client).await.1.links.iter().map(text).collect::<Vec<_>>()
+    };
+    for auto in ["confirm", "on"] {
+        let site = Site::new(&format!("auto_links = \"{auto}\""));
+        let controller = site.start();
+        let mut client = site.client().await;
+        add_full_mesh(&mut client, 3).await;
+        let attach = async |name| Manual::attach(&site, hello(name, report(&replica()))).await.unwrap();
+        let (one, two) = (attach("s1").await, attach("s2").await);
+        one.send(trunks(&[(5, "up", false, Some(("s2", 5)))])).await;
+        two.send(trunks(&[(5, "up", false, Some(("s1", 5)))])).await;
+        let accept = async |client: &Client| {
+            eventually("the cable is found", async || links(client).await.1.found.len() == 1).await;
+            let all = v1::AcceptLinksRequest::default();
+            assert_eq!(client.clone().accept_links(all).await.unwrap().into_inner().changed, 1);
+        };
+        if auto == "confirm" {
+            accept(&client).await;
+        }
+        let first = ["s1:2 s2:1", "s1:3 s3:1", "s1:5 s2:5 found", "s2:3 s3:2"];
+        eventually("it is a link that was found", async || all(&client).await == first).await;
+        // A restart keeps that.
+        drop((one, two, controller));
+        let _controller = site.start();
+        let client = site.client().await;
+        assert_eq!(all(&client).await, first);
+
+        // Its other end is at s3 now, and so is the cable of a link that was declared.
+        let (one, two, three) = (attach("s1").await, attach("s2").await, attach("s3").await);
+        one.send(trunks(&[(2, "up", false, Some(("s3", 6))), (5, "up", false, Some(("s3", 5)))])).await;
+        two.send(trunks(&[(5, "no_carrier", true, None)])).await;
+        let declared =
+            "s1:2 is joined to s3:6, and was declared to lead to s2:1: the cable is elsewhere, or the link".to_owned();
+        eventually("one end is not enough", async || links(&client).await.1.troubles.len() == 2).await;
+        let list = links(&client).await.1;
+        assert_eq!((list.troubles.len(), list.found.len()), (2, 0), "{:?}", list.troubles);
+        assert!(list.troubles[1].starts_with("s1:5 is joined to s3:5, and was found to lead to s2:5: "));
+        assert_eq!(all(&client).await[2], "s1:5 s2:5 cut found");
+        three.send(trunks(&[(5, "up", false, Some(("s1", 5))), (6, "up", false, Some(("s1", 2)))])).await;
+        if auto == "confirm" {
+            accept(&client).await;
+        }
+        let moved = ["s1:2 s2:1 cut", "s1:3 s3:1", "s1:5 s3:5 found", "s2:3 s3:2"];
+        eventually("the link is where the cable is", async || all(&client).await == moved).await;
+        let list = links(&client).await.1;
+        assert_eq!((list.troubles, list.found.len()), (vec![declared], 0));
+        let listed = stdout(&site.fibula(&["-j", "link", "list"]));
+        assert!(listed.lines().any(|line| line.contains("\"s3:5\"") && line.ends_with("\"found\":true}")), "{listed}");
+
+        // What an operator sets is his: it stays when its cable is moved again.
+        assert_eq!(stdout(&site.fibula(&["link", "set", "s3:5", "--cost", "7"])), "1 link set\n");
+        one.send(trunks(&[(5, "up", false, Some(("s2", 7)))])).await;
+        two.send(trunks(&[(7, "up", false, Some(("s1", 5)))])).await;
+        let moved = "s1:5 is joined to s2:7, and was declared to lead to s3:5: the cable is elsewhere, or the link";
+        eventually("the link stays", async || links(&client).await.1.troubles == [moved]).await;
+        put(&client, 1, "h1").await;
+        assert_eq!(all(&client).await[2], "s1:5 s3:5 cut");
+        assert!(links(&client).await.1.found.is_empty());
     }
 }

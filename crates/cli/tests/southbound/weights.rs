@@ -43,7 +43,7 @@ async fn a_weight_that_is_set_reaches_switches_and_those_that_know_none_go_on_wi
     does(&first, 2, "ports:2*1|20*3").await;
     let list = fibula(&["link", "list"]);
     assert!(
-        list.lines().any(|line| line.split_whitespace().eq(["s1:20", "s2:20", "1", "3", "yes", "up", "no"])),
+        list.lines().any(|line| line.split_whitespace().eq(["s1:20", "s2:20", "1", "3", "yes", "up", "no", "no"])),
         "{list}"
     );
     let path = fibula(&["trace", &mac(2), "--from", "s1"]);

@@ -39,22 +39,20 @@ impl Writer {
         if self.store.is_none() {
             return Ok(());
         }
-        let (network, place) = (&self.state.network, |end| self.state.place(end));
-        let mut changes = Vec::new();
-        let links = self.shared.trunks.changed_at(network, node);
+        let links = self.shared.trunks.changed_at(&self.state.network, node);
         if !links.is_empty() {
-            let links = links.into_iter().map(|(end, cut)| (place(end), cut)).collect();
-            changes.push(Change::SeeLinks { links });
+            let links = links.into_iter().map(|(end, cut)| (self.state.place(end), cut)).collect();
+            let _ = self.change_unasked(Change::SeeLinks { links }, group)?;
         }
-        if self.shared.trunks.auto() == Auto::On {
-            let found = self.shared.trunks.found(network);
-            if !found.is_empty() {
-                let links = found.into_iter().map(|(a, b)| (place(a), place(b), Wanted::default())).collect();
-                changes.push(Change::AddLinks { links });
-            }
+        if self.shared.trunks.auto() != Auto::On {
+            return Ok(());
         }
-        for change in changes {
-            let _ = self.change_unasked(change, group)?;
+        // Now that it is known which links are cut: those that were found themselves are not in the way.
+        let found = self.shared.trunks.found(&self.state.network);
+        if !found.is_empty() {
+            let wanted = Wanted { found: true, ..Wanted::default() };
+            let links = found.into_iter().map(|(a, b)| (self.state.place(a), self.state.place(b), wanted)).collect();
+            let _ = self.change_unasked(Change::AddLinks { links }, group)?;
         }
         Ok(())
     }

@@ -440,7 +440,7 @@ impl Network {
 
     /// Adds a link; the routes stay.
     fn connect(&mut self, one: End, other: End, wanted: Wanted, draft: &mut Draft) -> Result<Link, NetworkError> {
-        let Wanted { cost, weight, up } = wanted;
+        let Wanted { cost, weight, up, found } = wanted;
         check_weight(weight)?;
         for end in [one, other] {
             if self.host_ports.contains(&end) {
@@ -457,6 +457,7 @@ impl Network {
             return Err(error);
         }
         self.topology.set_up(link.a, up)?;
+        self.topology.set_found(link.a, found)?;
         let link = self.topology.set_weight(link.a, weight)?;
         draft.row(Row::Link(link));
         Ok(link)

@@ -102,6 +102,7 @@ impl Network {
             network.topology.set_cut(link.a, link.cut)?;
             network.topology.set_raised(link.a, link.raised)?;
             network.topology.set_weight(link.a, link.weight)?;
+            network.topology.set_found(link.a, link.found)?;
         }
         if egress.keys().copied().ne(1..=egress.len() as u16) {
             return Err(RestoreError::Gap { what: "egress indices" });

@@ -3,10 +3,10 @@
 //! Added one by one, each would recompute the routes of all pairs, which takes minutes with a thousand switches.
 
 use super::{Draft, Effects, Network, NetworkError};
-use crate::durable::{Row, Tenants};
+use crate::durable::{Row, RowChange, Tenants};
 use crate::mistakes::{Mistake, mistaken};
 use crate::topology::{End, Link, NodeId, Wanted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Network {
     /// As [`Network::add_switch`] for many that hold all names, all or none; their ids are in the order of `names`.
@@ -36,16 +36,25 @@ impl Network {
         Ok((ids, effects))
     }
 
-    /// As [`Network::add_link_as`] for many, all or none.
+    /// As [`Network::add_link_as`] for many, all or none. Links at the ends of those that were found go if they
+    /// [give way](Link::gives_way).
     ///
     /// Cost: as for one, plus O(log E) per link.
     /// # Errors
     /// Those of the first link that is refused; unchanged.
     pub fn add_links(&mut self, links: &[(End, End, Wanted)]) -> Result<Effects, NetworkError> {
-        let ends = links.iter().flat_map(|(one, other, ..)| [one.node, other.node]);
+        let gone = self.that_give_way(links);
+        let ends = links.iter().flat_map(|(one, other, ..)| [*one, *other]);
+        let ends = ends.chain(gone.iter().flat_map(|link| [link.a, link.b]));
         let values: BTreeMap<NodeId, _> =
-            ends.filter_map(|node| Some((node, self.switches.get(&node)?.values.clone()))).collect();
+            ends.filter_map(|end| Some((end.node, self.switches.get(&end.node)?.values.clone()))).collect();
         let mut draft = Draft::default();
+        for link in &gone {
+            self.topology.remove_link(link.a)?;
+            self.retire_port(link.a);
+            self.retire_port(link.b);
+            draft.rows.push(Row::Link(*link).delete());
+        }
         let mut made: Vec<Link> = Vec::with_capacity(links.len());
         for (one, other, wanted) in links {
             match self.connect(*one, *other, *wanted, &mut draft) {
@@ -54,6 +63,7 @@ impl Network {
                     for link in made {
                         self.topology.remove_link(link.a)?;
                     }
+                    gone.into_iter().for_each(|link| self.topology.put_back(link));
                     for (node, values) in values {
                         if let Some(switch) = self.switches.get_mut(&node) {
                             switch.values = values;
@@ -63,8 +73,32 @@ impl Network {
                 }
             }
         }
+        if !gone.is_empty() {
+            // A row is put or deleted, and not both in one change.
+            let put: BTreeSet<RowChange> = made.iter().map(|link| Row::Link(*link).delete()).collect();
+            draft.rows.retain(|row| !put.contains(row));
+            self.settle_values(&mut draft);
+        }
         let nodes: Vec<NodeId> = values.into_keys().collect();
         Ok(self.rerouted(draft, &nodes))
+    }
+
+    /// The links that go when these are added.
+    fn that_give_way(&self, links: &[(End, End, Wanted)]) -> Vec<Link> {
+        let ends = links.iter().filter(|(.., wanted)| wanted.found).flat_map(|(one, other, _)| [*one, *other]);
+        let in_the_way = ends.filter_map(|end| self.topology.link(end).ok()).filter(|link| link.gives_way());
+        // One may be at the ends of two.
+        let by_end: BTreeMap<End, Link> = in_the_way.map(|link| (link.a, *link)).collect();
+        by_end.into_values().collect()
+    }
+
+    /// Says whether a link was found, or declared, given one of its ends. No path changes.
+    /// # Errors
+    /// [`TopologyError::NoLink`](crate::topology::TopologyError::NoLink).
+    pub fn set_link_found(&mut self, end: End, found: bool) -> Result<Effects, NetworkError> {
+        let mut draft = Draft::default();
+        draft.row(Row::Link(self.topology.set_found(end, found)?));
+        Ok(self.finish(draft))
     }
 
     /// Takes links that carry no frames out of the paths, and others into them, as the switches at their ends found; each given

@@ -119,7 +119,7 @@ impl<'a> World<'a> {
         let end = |(node, port): (usize, PortId)| End { node: nodes[node], port };
         // In half of the runs flows are divided unevenly.
         let weight = |i: usize| if scenario.seed & 1 == 0 { 1 } else { 1 + (i % 3) as u8 };
-        let wanted = |(i, edge): (usize, &Edge)| Wanted { cost: edge.cost, weight: weight(i), up: true };
+        let wanted = |(i, edge): (usize, &Edge)| Wanted { cost: edge.cost, weight: weight(i), ..Wanted::default() };
         let links: Vec<_> = ends
             .iter()
             .zip(graph.edges.iter().enumerate())

@@ -161,6 +161,7 @@ class Link:
     """A cable between two switches. `cut`: its ends found that it carries no frames; `raised`: it is drained.
 
     `weight`: how many flows it gets beside others on paths of the same length; `None`: the controller knows no weights.
+    `found`: its switches found it, and no operator has declared it or set anything of it.
     """
 
     a: End
@@ -170,6 +171,7 @@ class Link:
     cut: bool
     raised: int
     weight: Optional[int]
+    found: bool = False
 
 
 @dataclass(frozen=True)
