@@ -575,6 +575,12 @@ impl State {
         Some(format!("{switch}:{port}"))
     }
 
+    /// The host that a name is attached to; none if there is no such name.
+    pub(crate) fn host_of(&self, name: &str) -> Option<&str> {
+        let at = self.network.rib().get(&self.parse(name).ok()?)?;
+        self.hosts.name(at.end())
+    }
+
     /// A name's record, in text.
     pub fn record(&self, name: &Name, attachment: &Attachment) -> Record {
         let host = self.hosts.name(attachment.end()).unwrap_or_default().to_owned();

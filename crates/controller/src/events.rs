@@ -6,7 +6,7 @@
 //! The numbers of events begin with the time at which the controller started, so that those of another start are not taken for
 //! known ones.
 
-use crate::change::{Change, DRAINED, Place};
+use crate::change::{Change, DRAINED, Place, Record};
 use api::seam::now;
 use api::v1::Event;
 use fib::topology::Wanted;
@@ -211,9 +211,16 @@ fn at(place: &Place) -> String {
 }
 
 /// A link that is added, in words.
-fn added(Wanted { cost, weight, .. }: &Wanted) -> String {
+fn added(Wanted { cost, weight, found, .. }: &Wanted) -> String {
     let weight = if *weight == 1 { String::new() } else { format!(", weight {weight}") };
-    format!("added, cost {cost}{weight}")
+    let added = if *found { "found, and added" } else { "added" };
+    format!("{added}, cost {cost}{weight}")
+}
+
+/// The links that go when one is added that was found at their ports, in words.
+fn instead(link: impl Fn(&Place) -> Option<String>, (a, b, wanted): &(Place, Place, Wanted)) -> String {
+    let gone: Vec<String> = [a, b].into_iter().filter(|_| wanted.found).filter_map(link).collect();
+    if gone.is_empty() { String::new() } else { format!(", instead of {}", gone.join(" and ")) }
 }
 
 /// An event for each of the first objects, and one for the others.
@@ -234,13 +241,35 @@ fn some<T>(all: &[T], kind: &'static str, event: impl Fn(&T) -> (Level, String, 
     Happened::Events(events)
 }
 
-impl Happened {
-    /// What a change does. `far_end` names the other end of the link at a port.
-    pub(crate) fn of(change: &Change, far_end: impl Fn(&Place) -> Option<String>) -> Happened {
-        let link = |place: &Place| match far_end(place) {
-            Some(far) => format!("{} – {far}", at(place)),
-            None => at(place),
+/// Names that are learnt. Those that move have events of their own: one that moves may be taken by somebody else.
+fn learnt(records: &[Record], host_of: impl Fn(&str) -> Option<String>) -> Happened {
+    let all = records.iter().map(|record| (record, host_of(&record.name)));
+    let (moved, others): (Vec<_>, Vec<_>) =
+        all.partition(|(record, from)| from.as_ref().is_some_and(|from| *from != record.host));
+    let event = |(Record { name, host, ip, .. }, from): &(&Record, Option<String>)| {
+        let text = match (from, ip) {
+            (Some(from), _) if from != host => format!("moved from {from} to {host}"),
+            (Some(_), Some(ip)) => format!("has the address {ip} at {host}"),
+            _ => format!("learnt at {host}"),
         };
+        (Level::Info, name.clone(), text)
+    };
+    let events = [moved, others].into_iter().flat_map(|part| match some(&part, "host", event) {
+        Happened::Events(events) => events,
+        Happened::Names(_) => Vec::new(),
+    });
+    Happened::Events(events.collect())
+}
+
+impl Happened {
+    /// What a change does. `far_end` names the other end of the link at a port, `host_of` the host at which a name is.
+    pub(crate) fn of(
+        change: &Change,
+        far_end: impl Fn(&Place) -> Option<String>,
+        host_of: impl Fn(&str) -> Option<String>,
+    ) -> Happened {
+        let is_there = |place: &Place| far_end(place).map(|far| format!("{} – {far}", at(place)));
+        let link = |place: &Place| is_there(place).unwrap_or_else(|| at(place));
         let one = |kind, subject: String, text: String| Happened::Events(vec![(kind, Level::Info, subject, text)]);
         match change {
             Change::AddSwitch { name, .. } => one("switch", name.clone(), "added".to_owned()),
@@ -254,7 +283,8 @@ impl Happened {
             Change::RemoveHost { name } => one("host", name.clone(), "removed".to_owned()),
             Change::AddLink { a, b, wanted } => one("link", format!("{} – {}", at(a), at(b)), added(wanted)),
             Change::AddLinks { links } => {
-                some(links, "link", |(a, b, wanted)| (Level::Info, format!("{} – {}", at(a), at(b)), added(wanted)))
+                let text = |one: &(Place, Place, Wanted)| format!("{}{}", added(&one.2), instead(is_there, one));
+                some(links, "link", |one| (Level::Info, format!("{} – {}", at(&one.0), at(&one.1)), text(one)))
             }
             Change::SetLink { end, cost, weight, raised, up } => {
                 let mut words = Vec::new();
@@ -277,9 +307,7 @@ impl Happened {
                 }
             }),
             Change::RemoveLink { end } => one("link", link(end), "removed".to_owned()),
-            Change::Learn { records, .. } => {
-                some(records, "host", |record| (Level::Info, record.name.clone(), format!("learnt at {}", record.host)))
-            }
+            Change::Learn { records, .. } => learnt(records, host_of),
             Change::PutNames { .. } | Change::RemoveNames { .. } => Happened::Names(0),
         }
     }
@@ -365,7 +393,7 @@ mod tests {
     fn a_change_of_many_links_is_a_few_events() {
         let place = |port| Place { switch: "s1".to_owned(), port: PortId(port) };
         let links = (0..100).map(|port| (place(port), true)).collect();
-        let told = Happened::of(&Change::SeeLinks { links }, |_| Some("s2:1".to_owned()));
+        let told = Happened::of(&Change::SeeLinks { links }, |_| Some("s2:1".to_owned()), |_| None);
         let events = Events::default();
         events.note_change(told.changed(100).unwrap());
         let (page, _) = events.after(0, &[]);
@@ -378,8 +406,50 @@ mod tests {
         let (page, _) = events.after(0, &["switch".to_owned()]);
         assert_eq!(page.len() as u32, OF_A_SWITCH + 1);
         assert!(page[OF_A_SWITCH as usize - 1].text.ends_with("is not told"));
-        let nothing =
-            Happened::of(&Change::RemoveNames { names: vec!["n".to_owned()], ignore_missing: true }, |_| None);
+        let nothing = Happened::of(
+            &Change::RemoveNames { names: vec!["n".to_owned()], ignore_missing: true },
+            |_| None,
+            |_| None,
+        );
         assert!(nothing.changed(0).is_none());
+    }
+
+    /// Subject and text of each event of a change that changes so many.
+    fn told(change: &Change, n_changed: u64, host_of: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let far_end = |place: &Place| (place.port == PortId(1)).then(|| "s9:9".to_owned());
+        let Some(Happened::Events(events)) = Happened::of(change, far_end, host_of).changed(n_changed) else {
+            return Vec::new();
+        };
+        events.into_iter().map(|(_, _, subject, text)| (subject, text)).collect()
+    }
+
+    #[test]
+    fn a_name_that_moves_is_told_among_many_that_are_new() {
+        let record = |i: u8, host: &str| Record {
+            name: format!("n{i}"),
+            host: host.to_owned(),
+            tenant: 0,
+            ip: (i == 7).then(|| [10, 0, 0, 7].into()),
+        };
+        let mut records: Vec<Record> = (0..30).map(|i| record(i, "s1.1")).collect();
+        records[20].host = "s2.4".to_owned();
+        let change = Change::Learn { records, at_ms: 0 };
+        let events = told(&change, 30, |name| ["n7", "n20"].contains(&name).then(|| "s1.1".to_owned()));
+        let event = |subject: &str, text: &str| (subject.to_owned(), text.to_owned());
+        assert_eq!(events.len(), 1 + NAMED + 1);
+        assert_eq!(events[0], event("n20", "moved from s1.1 to s2.4"));
+        assert_eq!(events[1], event("n0", "learnt at s1.1"));
+        assert_eq!(events[NAMED], event("n7", "has the address 10.0.0.7 at s1.1"));
+    }
+
+    #[test]
+    fn a_link_that_is_found_is_told_with_the_one_that_goes() {
+        let place = |switch: &str, port| Place { switch: switch.to_owned(), port: PortId(port) };
+        let found = Wanted { found: true, ..Wanted::default() };
+        let links = |wanted| Change::AddLinks { links: vec![(place("s1", 1), place("s2", 2), wanted)] };
+        let event = |text: &str| vec![("s1:1 – s2:2".to_owned(), text.to_owned())];
+        let text = "found, and added, cost 1, instead of s1:1 – s9:9";
+        assert_eq!(told(&links(found), 1, |_| None), event(text));
+        assert_eq!(told(&links(Wanted::default()), 1, |_| None), event("added, cost 1"));
     }
 }

@@ -451,7 +451,11 @@ impl Writer {
         if bulk {
             self.park(|_| true);
         }
-        let happened = Happened::of(&change, |place| self.state.far_end(place));
+        let happened = Happened::of(
+            &change,
+            |place| self.state.far_end(place),
+            |name| self.state.host_of(name).map(str::to_owned),
+        );
         let outcome = self.state.carry_out(change);
         self.at(Moment::Changed);
         if bulk {
