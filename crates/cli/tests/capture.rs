@@ -293,6 +293,7 @@ fn captures_are_refused_with_what_to_do() {
         assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
     };
     refused(&["7"], 4, "switch s1 has no port `7`; it has none");
+    refused(&["all"], 4, "switch s1 has no ports");
     refused(&["all", "--for", "soon"], 2, "500ms");
     refused(&["all", "-c", "0"], 2, "0 is not in");
     refused(&["all", "--at", "127.0.0.1:1"], 4, "control = \"127.0.0.1:4605\"");

@@ -7,6 +7,7 @@ use netio::pcapng::{Counts, Frame, Interface, Writer};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Stdout, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where the blocks go.
@@ -42,6 +43,12 @@ pub(super) fn refuse_a_terminal(path: Option<&Path>, is_terminal: bool) -> anyho
     Ok(())
 }
 
+/// A file for frames. They have what hosts say to each other, so a new one is for its owner alone; one that is there is replaced, and
+/// keeps its mode.
+fn open(path: &Path) -> io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 /// What a file has that could not be written on.
 fn left(bytes: u64) -> String {
     match bytes {
@@ -67,7 +74,7 @@ impl Capture {
             Target::Stdout(io::stdout())
         } else {
             let cannot = || format!("cannot write {}; name a file in a directory that you may write", path.display());
-            Target::File(File::create(path).or_exit(Exit::Refused, cannot())?)
+            Target::File(open(path).or_exit(Exit::Refused, cannot())?)
         };
         let start = &session.start;
         let described: Vec<String> =
@@ -142,6 +149,7 @@ impl Capture {
 mod tests {
     use super::*;
     use command::output::exit_of;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_capture_goes_to_files_and_pipes_and_to_no_terminal() {
@@ -151,6 +159,19 @@ mod tests {
         for (path, is_terminal) in [(out, false), (Some(Path::new("x.pcapng")), true), (None, true)] {
             refuse_a_terminal(path, is_terminal).unwrap();
         }
+    }
+
+    #[test]
+    fn a_capture_is_for_its_owner_alone_and_replaces_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.pcapng");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        open(&path).unwrap();
+        assert_eq!(mode(), 0o600);
+        std::fs::write(&path, "a longer capture").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        open(&path).unwrap();
+        assert_eq!((mode(), std::fs::read(&path).unwrap().len()), (0o640, 0));
     }
 
     #[test]

@@ -201,7 +201,11 @@ impl Shared {
             let known: Vec<String> = self.ports.iter().map(|port| format!("{} ({})", port.id, port.device)).collect();
             let known =
                 if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-            return Err(Status::not_found(format!("switch {} has no port `{text}`; {known}", self.switch)));
+            let why = match text {
+                "" => format!("switch {} has no ports: what is captured is what comes and goes there", self.switch),
+                text => format!("switch {} has no port `{text}`; {known}", self.switch),
+            };
+            return Err(Status::not_found(why));
         }
         Ok(found)
     }
