@@ -2,6 +2,9 @@
 //!
 //! What a switch serves may be older: whether one is connected and in step is said beside. What a switch in fact does with
 //! a frame, its counters and captures show.
+//!
+//! Which of several ways a flow takes, each switch decides by a hash with a number of its own, which nobody else knows. So the hops
+//! after such a switch are those of its first way, and the text says so.
 
 use crate::change::{Refusal, State};
 use api::v1::{Hop, LinkEnd, NameRecord, Path, TraceReply};
@@ -89,8 +92,11 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
                 format!("the frame comes to {here} a second time, and goes round until its hop limit ends"),
             );
         }
+        let entry = network.entry(node, name);
         let mut hop = |does: String, port: Option<u16>| {
-            hops.push(Hop { switch: here.clone(), does, port: port.map(u32::from) });
+            let (value, action) = entry.map(|(value, action)| (value.into(), action.to_string())).unzip();
+            let action = action.unwrap_or_default();
+            hops.push(Hop { switch: here.clone(), does, port: port.map(u32::from), value, action });
         };
         let Some(attachment) = network.rib().get(name) else {
             let sentence = if with_hosts.contains(&node) {
@@ -158,7 +164,8 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
                 let ways: Vec<String> = ways.with_weights().filter_map(way).collect();
                 let alternate = alternate.as_ref().and_then(around);
                 let alternate = alternate.map_or_else(String::new, |by| format!(" (while these are down, {by})"));
-                format!("sends it {}, as its flow says{alternate}", ways.join(" or "))
+                let ways = ways.join(" or ");
+                format!("sends it {ways}, as its flow says{alternate}; the hops below are those of port {port}")
             }
             _ => format!("sends it {}", by(&port).unwrap_or_default()),
         };
@@ -177,6 +184,7 @@ mod tests {
     use super::*;
     use crate::change::{Change, Place, Record};
     use crate::hosts::Hosts;
+    use fib::messages::ValueMode;
     use fib::network::{Network, Settings};
     use fib::topology::Wanted;
     use lookup::hash::SecretKey;
@@ -208,5 +216,39 @@ mod tests {
         let (spine, leaf) = (first_hop("s1"), first_hop("l2"));
         assert!(spine.contains("while that is down, by port ") && spine.contains("turns it to another"), "{spine}");
         assert!(leaf.contains("by port 1 to s1 or by port 2 to s2") && !leaf.contains("turns"), "{leaf}");
+        // Nobody but the leaf knows which way a flow takes.
+        assert!(leaf.ends_with("as its flow says; the hops below are those of port 1"), "{leaf}");
+    }
+
+    /// The value in the FIB of each switch, and what that stands for as the switch can read it; nothing for a name that it does not
+    /// hold.
+    #[test]
+    fn a_hop_has_the_entry_that_its_switch_must_have() {
+        for (mode, at_home) in [(ValueMode::Port, "port:9"), (ValueMode::Egress, "local")] {
+            let settings = Settings { mode, ..Settings::new(7, SecretKey::from_seed(1)) };
+            let mut state = State { network: Network::new(settings, 1).unwrap(), hosts: Hosts::default() };
+            let place = |switch: &str, port| Place { switch: switch.to_owned(), port: PortId(port) };
+            state.carry_out(Change::AddSwitches { names: ["s1", "s2"].map(str::to_owned).into() }).unwrap();
+            for weight in [1, 2] {
+                let (a, b) = (place("s1", weight.into()), place("s2", weight.into()));
+                state.carry_out(Change::AddLink { a, b, wanted: Wanted { weight, ..Wanted::default() } }).unwrap();
+            }
+            state.carry_out(Change::AddHosts { hosts: vec![("h2".to_owned(), place("s2", 9))] }).unwrap();
+            let text = "02:00:00:00:00:01".to_owned();
+            let record = Record { name: text.clone(), host: "h2".to_owned(), tenant: 0, ip: None };
+            state.carry_out(Change::PutNames { records: vec![record], only_new: true }).unwrap();
+            let [name, alien] = [&text, "02:00:00:00:00:02"].map(|text| state.parse(text).unwrap());
+            let s1 = state.node("s1").unwrap();
+            let entries = |state: &State, name: &Name| -> Vec<(bool, String)> {
+                let hops = trace(state, name, None, Some(s1), &Doubts::new()).paths.remove(0).hops;
+                hops.into_iter().map(|hop| (hop.value.is_some_and(|value| value > 0), hop.action)).collect()
+            };
+            let entry = |action: &str| (true, action.to_owned());
+            assert_eq!(entries(&state, &name), [entry("ports:1*1|2*2"), entry(at_home)], "{mode}");
+            // It has said that it does not know weights.
+            state.network.set_weighs(s1, false);
+            assert_eq!(entries(&state, &name), [entry("ports:1|2"), entry(at_home)], "{mode}");
+            assert_eq!(entries(&state, &alien), [(false, String::new())]);
+        }
     }
 }

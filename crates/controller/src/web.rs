@@ -402,7 +402,9 @@ async fn trace(State(web): State<Shown>, Query(query): Query<TraceQuery>) -> Res
     let ask = v1::TraceRequest { name: query.name, from: query.from };
     let traced = web.north()?.trace(Request::new(ask)).await?.into_inner();
     let path = traced.paths.into_iter().next().unwrap_or_default();
-    let hops = path.hops.iter().map(|hop| json!({ "switch": hop.switch, "does": hop.does, "port": hop.port }));
+    let hops = path.hops.iter().map(|hop| {
+        json!({ "switch": hop.switch, "does": hop.does, "port": hop.port, "value": hop.value, "action": hop.action })
+    });
     let hops: Vec<Value> = hops.collect();
     Ok(answer(&json!({ "hops": hops, "end": path.end, "sentence": path.sentence })))
 }

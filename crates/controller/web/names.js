@@ -92,7 +92,9 @@ export function nameView(panel, params, graph) {
   const select = h("select", { id: "from" });
   const verdict = h("p", { class: "verdict", role: "status" });
   const hops = h("ol", { class: "hops" });
-  const way = h("section", null, h("h2", null, "Its way through the network"), h("p", { class: "row" }, h("label", { for: "from" }, "from switch "), select), verdict, hops);
+  const several = h("p", { class: "note" }, "Where a switch has several ways, each flow takes one, and nobody else knows which: the hops after it are those of the first.");
+  several.hidden = true;
+  const way = h("section", null, h("h2", null, "Its way through the network"), h("p", { class: "row" }, h("label", { for: "from" }, "from switch "), select), verdict, hops, several);
   panel.append(h("section", null, h("p", { class: "crumb" }, linkTo("names", {}, "Names")), h("h1", { class: "mono long" }, short(name, 300)), note, facts), way);
   facts.hidden = true;
 
@@ -153,7 +155,8 @@ export function nameView(panel, params, graph) {
       const end = ["delivered", "dropped", "loops"].includes(answer.end) ? answer.end : "dropped";
       verdict.className = `verdict ${end}`;
       verdict.replaceChildren(h("span", { class: "chip" }, { delivered: "✓ delivered", dropped: "✕ dropped", loops: "↻ loops" }[end]), h("span", null, short(answer.sentence, 500)));
-      hops.replaceChildren(...answer.hops.slice(0, 64).map((hop) => h("li", null, linkTo("switch", { name: hop.switch }, short(hop.switch, 60)), h("span", null, short(hop.does, 200)))));
+      hops.replaceChildren(...answer.hops.slice(0, 64).map((hop) => h("li", null, linkTo("switch", { name: hop.switch }, short(hop.switch, 60)), h("span", null, short(hop.does, 900)), hop.action ? h("span", { class: "mono", title: "what the switch must have for this name: the value in its FIB, and what that stands for" }, `value ${hop.value}: ${short(hop.action, 200)}`) : null)));
+      several.hidden = !answer.hops.some((hop) => /^ports:/.test(hop.action ?? ""));
       graph.setTrace({ hops: answer.hops.map((hop) => hop.switch), end });
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -161,6 +164,7 @@ export function nameView(panel, params, graph) {
       verdict.className = "verdict";
       say(verdict, sorry(error));
       hops.replaceChildren();
+      several.hidden = true;
       graph.setTrace(null);
     }
   }

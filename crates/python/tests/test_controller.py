@@ -140,10 +140,13 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         (way,) = traced.paths
         self.assertEqual((way.start, way.end, [hop.switch for hop in way.hops]), ("s2", "delivered", ["s2", "s1"]))
         self.assertEqual([hop.port for hop in way.hops], [9, 1])
+        for hop in way.hops:
+            self.assertTrue(hop.value and hop.action.startswith(f"port:{hop.port}"), hop)
         self.assertIn(way.sentence, run("trace", mac, "--from", "s2", "--controller", self.site.url))
         self.assertEqual([way.start for way in (await controller.trace(mac)).paths], ["s1", "s2", "s3"])
         nowhere = await controller.trace("02:00:00:00:00:02", start="s1")
         self.assertEqual((nowhere.record, nowhere.at, nowhere.paths[0].end), (None, None, "dropped"))
+        self.assertEqual((nowhere.paths[0].hops[0].value, nowhere.paths[0].hops[0].action), (None, ""))
         with self.assertRaisesRegex(client.NotThere, "no switch `s9`"):
             await controller.trace(mac, start="s9")
 

@@ -43,6 +43,8 @@ struct HopRow<'a> {
     switch: &'a str,
     does: &'a str,
     port: Option<u32>,
+    value: Option<u32>,
+    action: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -125,12 +127,14 @@ fn print(
 ) -> anyhow::Result<()> {
     if out.is_json() {
         for path in paths {
-            let hops = (1..).zip(&path.hops).map(|(hop, v1::Hop { switch, does, port })| HopRow {
+            let hops = (1..).zip(&path.hops).map(|(hop, v1::Hop { switch, does, port, value, action })| HopRow {
                 from: &path.from,
                 hop,
                 switch,
                 does,
                 port: *port,
+                value: *value,
+                action: Some(&**action).filter(|action| !action.is_empty()),
             });
             out.rows(&hops.collect::<Vec<_>>())?;
             out.rows(&[EndRow { from: &path.from, end: &path.end, sentence: &path.sentence, not_looked_at }])?;
@@ -269,7 +273,12 @@ fn text(paths: &[v1::Path], is_one: bool) -> String {
     for path in paths {
         if is_one {
             for (n, hop) in (1..).zip(&path.hops) {
-                let _ = writeln!(text, "{n:>3}  {}  {}", plain(&hop.switch), plain(&hop.does));
+                let _ = write!(text, "{n:>3}  {}  {}", plain(&hop.switch), plain(&hop.does));
+                // A controller of an earlier version does not say it.
+                if let Some(value) = hop.value {
+                    let _ = write!(text, "  [value {value}: {}]", plain(&hop.action));
+                }
+                text.push('\n');
             }
             let _ = writeln!(text, "     {}: {}", path.end, plain(&path.sentence));
         } else {
@@ -389,18 +398,24 @@ mod tests {
 
     #[test]
     fn a_path_is_told_hop_by_hop() {
-        let hop =
-            |switch: &str, does: &str| v1::Hop { switch: switch.to_owned(), does: does.to_owned(), port: Some(1) };
+        let hop = |switch: &str, does: &str, entry: Option<(u32, &str)>| {
+            let (value, action) = entry.map(|(value, action)| (value, action.to_owned())).unzip();
+            let (switch, does, action) = (switch.to_owned(), does.to_owned(), action.unwrap_or_default());
+            v1::Hop { switch, does, port: Some(1), value, action }
+        };
         let path = v1::Path {
             from: "s1".to_owned(),
-            hops: vec![hop("s1", "sends it by port 1 to s2"), hop("s2", "delivers it by port 3 to host h2")],
+            hops: vec![
+                hop("s1", "sends it by port 1 to s2", Some((2, "port:1"))),
+                hop("s2", "delivers it by port 3 to host h2", None),
+            ],
             end: "delivered".to_owned(),
             sentence: "to host h2 at s2:3".to_owned(),
         };
         let record = v1::NameRecord { host: "h2".to_owned(), ip: "10.0.0.2".to_owned(), ..v1::NameRecord::default() };
         let at = v1::LinkEnd { switch: "s2".to_owned(), port: 3 };
         let told = about("02:00:00:00:00:01", Some(&record), Some(&at)) + &text(&[path], true);
-        let expected = "02:00:00:00:00:01 is at host h2 (s2:3), tenant 0, address 10.0.0.2\n  1  s1  sends it by port 1 to s2\n  \
+        let expected = "02:00:00:00:00:01 is at host h2 (s2:3), tenant 0, address 10.0.0.2\n  1  s1  sends it by port 1 to s2  [value 2: port:1]\n  \
                         2  s2  delivers it by port 3 to host h2\n     delivered: to host h2 at s2:3\n";
         assert_eq!(told, expected);
     }

@@ -34,6 +34,7 @@ export class Mock {
     this.follows = null;
     this.drained = false;
     this.refusing = 0;
+    this.spreads = false;
     this.names_delay_ms = () => 0;
     this.asked = [];
     this.n_polls = 0;
@@ -171,8 +172,8 @@ export class Mock {
       }
     }
     if (!before.has(goal.switch)) return { hops: [{ switch: from, does: "drops it: no path" }], end: "dropped", sentence: `No path leads from ${from} to ${goal.switch}.` };
-    const hops = [{ switch: goal.switch, does: `hands it to ${goal.host} at port ${goal.port}` }];
-    for (let at = goal.switch; before.get(at); at = before.get(at).at) hops.unshift({ switch: before.get(at).at, does: `sends by port ${before.get(at).port} to ${at}` });
+    const hops = [{ switch: goal.switch, does: `hands it to ${goal.host} at port ${goal.port}`, value: 1, action: `port:${goal.port}` }];
+    for (let at = goal.switch; before.get(at); at = before.get(at).at) hops.unshift({ switch: before.get(at).at, does: `sends by port ${before.get(at).port} to ${at}`, value: 2, action: this.spreads ? `ports:${before.get(at).port}|77` : `port:${before.get(at).port}` });
     return { hops, end: "delivered", sentence: `It reaches ${goal.host} after ${hops.length - 1} ${hops.length === 2 ? "hop" : "hops"}.` };
   }
 

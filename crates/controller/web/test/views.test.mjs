@@ -171,6 +171,22 @@ test("who may change things has buttons, anybody else the command to type", asyn
   });
 });
 
+test("a way has the entry of each switch, and says that hops behind several ways are those of the first", async () => {
+  await withMock({}, async (mock, url) => {
+    const route = `#/name?name=${encodeURIComponent(NAME)}&from=seattle`;
+    for (const spreads of [false, true]) {
+      mock.spreads = spreads;
+      await withPage(url, {}, async (page) => {
+        await visit(page, url, route);
+        await page.waitForSelector(".hops li");
+        assert.match(await page.locator(".hops li").first().innerText(), spreads ? /value 2: ports:\d+\|77/ : /value 2: port:\d+/);
+        assert.equal(await page.getByText("Where a switch has several ways").isVisible(), spreads);
+        await fits(page, "a way");
+      });
+    }
+  });
+});
+
 test("the keyboard alone reaches everything, and one sees where it is", async () => {
   await withMock({ names: 100_000 }, async (mock, url) => {
     await withPage(url, { reducedMotion: "reduce" }, async (page) => {

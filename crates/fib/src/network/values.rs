@@ -24,6 +24,7 @@ use crate::action::Action;
 use crate::indices::{Indices, Meaning, Slot};
 use crate::messages::{Body, ValueMode};
 use crate::mistakes::{Mistake, mistaken};
+use crate::name::Name;
 use crate::topology::{End, NodeId, Routes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,6 +73,17 @@ impl Network {
         index.unwrap_or(0)
     }
 
+    /// What the tables of `node` must have for a live name: the value in its FIB, and the action of this value as the switch
+    /// can read it. `None` for a name that it does not hold.
+    pub fn entry(&self, node: NodeId, name: &Name) -> Option<(u16, Action)> {
+        let (attachment, switch) = (self.rib.get(name)?, self.switches.get(&node)?);
+        if !switch.tenants.holds(attachment.tenant) {
+            return None;
+        }
+        let action = self.action(node, name);
+        Some((self.value(Some(node), attachment.end()), if switch.weighs { action } else { action.evened() }))
+    }
+
     /// How many destinations share a value with others, at each switch at which any do, in port mode: for want of values, or because of the
     /// design. They have fewer ways and alternates there than they could have.
     ///
@@ -109,7 +121,7 @@ impl Network {
     /// The value of a name in the FIB of a switch, and whether it is that of the switch that the name is attached to alone. For
     /// simulations.
     #[cfg(feature = "kit")]
-    pub fn value_of(&self, node: NodeId, name: &crate::name::Name) -> (u16, bool) {
+    pub fn value_of(&self, node: NodeId, name: &Name) -> (u16, bool) {
         let place = self.rib.get(name).filter(|_| self.switches.contains_key(&node));
         place.map_or((0, false), |place| (self.value(Some(node), place.end()), self.has_own_value(node, place.switch)))
     }

@@ -18,11 +18,13 @@ use switch::source::{self, Known};
 use tonic::Code;
 
 /// What a switch may do with a frame besides, which its own configuration and its connections say.
-pub(super) const NOT_LOOKED_AT: &str = "what the switches' own settings may change: check_source other than mac, learning, access lists, rates, \
+pub(super) const NOT_LOOKED_AT: &str = "which of several ways the frame takes, as each switch chooses by a number of its own: where a hop has several, the \
+     next hops are those of the first; what the switches' own settings may change: check_source other than mac, learning, access lists, rates, \
      connections, translation and gateways; whether the switch answers by itself";
 
 /// As [`NOT_LOOKED_AT`], where names are no MAC addresses.
-pub(super) const NO_SENDERS: &str = "who sends it, and what the switches' own settings may change: check_source, learning, access lists, rates, \
+pub(super) const NO_SENDERS: &str = "who sends it; which of several ways the frame takes, as each switch chooses by a number of its own: where a hop has \
+     several, the next hops are those of the first; what the switches' own settings may change: check_source, learning, access lists, rates, \
      connections, translation and gateways; whether the switch answers by itself";
 
 /// How a frame comes into the network.
@@ -40,7 +42,8 @@ pub(super) fn dropped(switch: &str, reason: &str) -> v1::Path {
 }
 
 fn of_one_hop(switch: &str, reason: &str, sentence: String) -> v1::Path {
-    let hop = v1::Hop { switch: switch.to_owned(), does: format!("drops it: {reason}"), port: None };
+    let does = format!("drops it: {reason}");
+    let hop = v1::Hop { switch: switch.to_owned(), does, ..v1::Hop::default() };
     v1::Path { from: switch.to_owned(), hops: vec![hop], end: "dropped".to_owned(), sentence }
 }
 

@@ -1,6 +1,6 @@
 //! A network, its store, and one replica per switch, with the oracles that they are checked against.
 
-use crate::designs::Key;
+use crate::designs::{Burst, Key, NameList};
 use crate::network::*;
 use crate::replica::{Limits, MemoryTables, Replica};
 use crate::rib::Attachment;
@@ -42,6 +42,14 @@ pub(super) struct Lab {
     pub(super) live: BTreeMap<Name, Attachment>,
     pub(super) removed: HashSet<Name>,
     pub(super) messages: usize,
+}
+
+/// The value that the FIB of a switch has for a name.
+fn value_in(replica: &Replica<MemoryTables>, name: &Name) -> u16 {
+    let mut value = [0];
+    let digests = [replica.hasher().unwrap().digest(name.as_bytes())];
+    replica.fib().unwrap().lookup_batch(&Burst { digests: &digests, names: &NameList(&[name]) }, &mut value);
+    value[0] as u16
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -218,10 +226,13 @@ impl Lab {
             }
             let tenants = network.tenants(*node).unwrap();
             for (name, attachment) in &self.live {
+                let entry = network.entry(*node, name);
                 if !tenants.holds(attachment.tenant) {
+                    assert_eq!(entry, None, "{name} is not held by {node}");
                     continue;
                 }
                 assert_eq!(replica.action(name), network.action(*node, name), "{name} at {node}");
+                assert_eq!(Some((value_in(replica, name), replica.action(name))), entry, "{name} at {node}");
                 let reachable = network.routes.hops(*node, attachment.switch).is_some();
                 let expected = if reachable { Fate::Delivered(attachment.end()) } else { Fate::Dropped };
                 let all_there = self.replicas.keys().all(|node| network.is_attached(*node));

@@ -237,11 +237,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Hop:
-    """What a switch does with a frame, and the port by which it leaves."""
+    """What a switch does with a frame, and the port by which it leaves, of several ways the first.
+
+    `value` and `action`: what its tables must have for the name; `None` and `""` where they have no such name, and of a
+    controller of an earlier version.
+    """
 
     switch: str
     does: str
     port: Optional[int]
+    value: Optional[int] = None
+    action: str = ""
 
 
 @dataclass(frozen=True)
