@@ -410,6 +410,36 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_wait_are_told_to_pages_fifty_of_them_and_accepted_there() {
+    let network = Network::new(1).await;
+    let channel = api::client::connect(&network.site.url, support::PATIENCE).await.unwrap();
+    let host = |i: u8| v1::SeenHost {
+        port: 5,
+        name: vec![2, 0, 0, 0, 0, i].into(),
+        ip: if i == 1 { vec![10, 0, 0, 9] } else { vec![] }.into(),
+        accept: false,
+        tenant: 7,
+        max_names: 100,
+    };
+    let hosts = (1..=52).map(host).collect();
+    let request = v1::SeeHostsRequest { switch: "s1".to_owned(), hosts, ..v1::SeeHostsRequest::default() };
+    api::client::southbound(channel).see_hosts(request).await.unwrap();
+    let waiting = || network.get("/ui/network")["is"].clone();
+    eventually("they are told", async || waiting()["n_waiting"] == 52).await;
+    let told = waiting();
+    assert_eq!(told["waiting"].as_array().unwrap().len(), 50);
+    let first = &told["waiting"][0];
+    assert_eq!((&first["name"], &first["ip"], &first["tenant"]), (&mac(1).into(), &"10.0.0.9".into(), &7.into()));
+    assert_eq!(first["at"], json!({"switch": "s1", "port": 5}));
+    assert!(first["first_ms"].as_u64().is_some_and(|ms| ms > 0) && first["why"].is_string(), "{first}");
+    let (status, answer) = network.act("X-Fibula: 1\r\n", &json!({"do": "host.accept", "name": mac(1)}));
+    assert_eq!((status, &answer["sentence"]), (200, &"1 name added".into()), "{answer}");
+    assert_eq!(waiting()["n_waiting"], 51, "a change is seen at once");
+    let seen = network.done(&["host", "seen"]);
+    assert!(seen.lines().any(|line| line.contains(&mac(1)) && line.contains("learnt")), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_for_everybody_are_no_dashboard_for_everybody() {
     let reserved = support::reserved_port();
     let port = reserved.local_addr().unwrap().as_socket().unwrap().port();

@@ -39,7 +39,7 @@ const MOVES_WITHIN: Duration = Duration::from_secs(10);
 const FROZEN: Duration = Duration::from_secs(60);
 
 /// Names that are listed and not learnt, and names whose moves are known.
-const MAX_UNKNOWN: usize = 10_000;
+pub(crate) const MAX_UNKNOWN: usize = 10_000;
 const MAX_MOVED: usize = 100_000;
 
 /// Sentences that are kept of a port, and for how long they are said.
@@ -349,13 +349,13 @@ impl Learning {
         (seen.counts, seen.unknown.len())
     }
 
-    /// What was seen and not learnt, by port and name.
-    pub(crate) fn unknown(&self, state: &State, now: Instant) -> Vec<UnknownHost> {
+    /// What was seen and not learnt, by port and name: the first so many, and how many there are.
+    pub(crate) fn unknown(&self, state: &State, now: Instant, most: usize) -> (Vec<UnknownHost>, usize) {
         let mut seen = self.lock();
         let is_known = |name: &Name| state.network.rib().get(name).is_some();
         seen.unknown.retain(|name, unknown| now.duration_since(unknown.seen) < LISTED_FOR && !is_known(name));
         let mut all: Vec<(&Name, &Unknown)> = seen.unknown.iter().collect();
-        all.sort_by(|a, b| (a.1.end, a.0).cmp(&(b.1.end, b.0)));
+        all.sort_unstable_by(|a, b| (a.1.end, a.0).cmp(&(b.1.end, b.0)));
         let wire = |(name, unknown): (&Name, &Unknown)| {
             let Place { switch, port } = state.place(unknown.end);
             UnknownHost {
@@ -368,7 +368,8 @@ impl Learning {
                 why: unknown.why.to_owned(),
             }
         };
-        all.into_iter().map(wire).collect()
+        let n = all.len();
+        (all.into_iter().take(most).map(wire).collect(), n)
     }
 
     /// Names that are claimed otherwise than they are, by name.

@@ -8,7 +8,7 @@ use crate::backup::Part;
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::groups::{Mdns, Unknown};
 use crate::hosts::HostError;
-use crate::learning::Decided;
+use crate::learning::{Decided, MAX_UNKNOWN};
 use crate::north::drain::What;
 use crate::shared::Shared;
 use crate::store::{RowChange, Sum};
@@ -427,7 +427,8 @@ impl Northbound for North {
                 v1::Host { latest: name.map(ToString::to_string).unwrap_or_default(), latest_ms, ..host(state, at) }
             });
             let hosts = hosts.collect();
-            let (unknown, troubles) = (shared.learning.unknown(state, now()), shared.learning.troubles(now()));
+            let (unknown, _) = shared.learning.unknown(state, now(), MAX_UNKNOWN);
+            let troubles = shared.learning.troubles(now());
             v1::HostList { hosts, unknown, troubles, conflicts: shared.learning.conflicts(state, now()) }
         });
         Ok(Response::new(list.await?))

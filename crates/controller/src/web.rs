@@ -51,6 +51,9 @@ const MAX_NAMES: usize = 1000;
 const POLICY: &str = include_str!("web/policy.txt").trim_ascii_end();
 
 /// A file of the page: its path, its type, its bytes.
+/// Hosts that wait to be accepted, of which a page is told.
+const MAX_WAITING: usize = 50;
+
 type File = (&'static str, &'static str, &'static [u8]);
 
 macro_rules! files {
@@ -200,6 +203,7 @@ pub(crate) fn router(web: Shown) -> Router {
     router
         .route("/ui/network", get(network))
         .route("/ui/names", get(names))
+        let (waiting, n_waiting) = north.waiting_hosts(MAX_WAITING).await?;
         .route("/ui/switch", get(of_switch))
         .route("/ui/trace", get(trace))
         .route("/ui/events", get(events))
@@ -213,6 +217,10 @@ async fn guard(
     State(web): State<Shown>,
     Extension(peer): Extension<Peer>,
     request: axum::extract::Request,
+            "waiting": waiting.iter().map(|host| json!({
+                "name": host.name, "ip": host.ip, "at": end(&host.at), "tenant": host.tenant, "first_ms": host.first_ms, "why": host.why,
+            })).collect::<Vec<_>>(),
+            "n_waiting": n_waiting,
     next: Next,
 ) -> Response {
     let mut response = match web.refusal(&peer, &request) {

@@ -8,6 +8,7 @@ const RANK = { bad: 0, warning: 1, info: 2 };
 export const SIGNS = { bad: "✕", warning: "!", info: "i", good: "✓" };
 const BEHIND_MS = 4000;
 const SHOWN = 6;
+const SHOWN_HOSTS = 50; // as many as the controller tells of
 
 /** Everything worth a word about a network. Pure, but for the clock it is given. */
 export function concerns(network, behind, now_ms) {
@@ -46,24 +47,37 @@ export function concerns(network, behind, now_ms) {
     add("warning", "found", "", network.found.length === 1 ? "A cable was found that nobody declared" : `${count(network.found.length)} cables were found that nobody declared`,
       network.found.length > 4 ? `${shown} and ${count(network.found.length - 4)} more` : shown, { ask: `They become links, and paths lead over them: ${shown}${network.found.length > 4 ? " and others" : ""}.`, button: "Accept", what: { do: "links.accept" }, command: "fibula link accept" });
   }
+  // A port that only reports may be meant to: hosts that wait are told, and not counted as urgent.
+  for (const each of network.waiting) {
+    const address = each.ip ? `, address ${short(each.ip, 60)}` : "";
+    const tenant = each.tenant ? `, tenant ${each.tenant}` : "";
+    add("info", "host", each.name, `${short(each.name)} waits to be accepted`, `At ${short(endOf(each.at))}${address}${tenant}: ${short(each.why, 200)}`, {
+      href: route("switch", { name: each.at.switch }), since: each.first_ms, ask: `It becomes a name at ${short(endOf(each.at))}${address}, and its host may send and be reached.`,
+      button: "Accept", what: { do: "host.accept", name: each.name }, command: `fibula host accept ${word(each.name)}`,
+    });
+  }
+  const rest = (network.n_waiting ?? 0) - network.waiting.length;
+  if (rest > 0) add("info", "hosts", "", `${count(rest)} more ${rest === 1 ? "host waits" : "hosts wait"} to be accepted`, "fibula host seen lists them all.");
   return all.sort((a, b) => RANK[a.level] - RANK[b.level]);
 }
 
-const GROUPS = { trouble: "more troubles", stuck: "more switches cannot follow", away: "more switches are not connected", behind: "more switches are not in step", drained: "more switches are drained", cut: "more links are cut", draining: "more links are being drained", down: "more links are taken down", pending: "more switches wait" };
+const GROUPS = { trouble: "more troubles", stuck: "more switches cannot follow", away: "more switches are not connected", behind: "more switches are not in step", drained: "more switches are drained", cut: "more links are cut", draining: "more links are being drained", down: "more links are taken down", pending: "more switches wait", host: "more hosts wait" };
 
-/** At most SHOWN of a kind, and one line for the rest. */
+const most = (kind) => (kind === "host" ? SHOWN_HOSTS : SHOWN);
+
+/** So many of a kind, and one line for the rest. */
 function grouped(all) {
   const seen = new Map();
   const out = [];
   for (const each of all) {
     const n = (seen.get(each.kind) ?? 0) + 1;
     seen.set(each.kind, n);
-    if (n <= SHOWN) out.push(each);
+    if (n <= most(each.kind)) out.push(each);
   }
   for (const [kind, n] of seen) {
-    if (n <= SHOWN) continue;
+    if (n <= most(kind)) continue;
     const last = out.findLastIndex((each) => each.kind === kind);
-    out.splice(last + 1, 0, { level: out[last].level, kind, key: `${kind} rest`, title: `${count(n - SHOWN)} ${GROUPS[kind]}`, detail: "", href: route("inventory", { only: "attention" }) });
+    out.splice(last + 1, 0, { level: out[last].level, kind, key: `${kind} rest`, title: `${count(n - most(kind))} ${GROUPS[kind]}`, detail: "", href: route("inventory", { only: "attention" }) });
   }
   return out;
 }
@@ -103,7 +117,7 @@ export function control(label, title, detail, what, typed) {
 function card(each) {
   const detail = h("p", { class: "detail" });
   const since = each.since ? h("span", { class: "since" }, "first seen ", time(each.since)) : null;
-  const controls = each.what ? control(each.button, `${each.button} ${each.kind === "found" ? "all found cables" : each.title.replace(/ (waits to be accepted|is drained|is being drained|is taken down)$/, "")}`, each.detail, each.what, each.command) : null;
+  const controls = each.what ? control(each.button, `${each.button} ${each.kind === "found" ? "all found cables" : each.title.replace(/ (waits to be accepted|is drained|is being drained|is taken down)$/, "")}`, each.ask ?? each.detail, each.what, each.command) : null;
   const node = h("li", { class: `card ${each.level}`, "data-kind": each.kind }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[each.level]),
     h("div", null, h("p", { class: "title" }, each.href ? h("a", { href: each.href }, each.title) : each.title), detail, since), controls && h("div", { class: "act" }, controls));
   return { node, detail };

@@ -157,7 +157,7 @@ function restarted(network) {
 
 function note(network) {
   setClock(network.now_ms);
-  for (const list of ["switches", "pending", "links", "found", "troubles"]) network[list] ??= [];
+  for (const list of ["switches", "pending", "links", "found", "waiting", "troubles"]) network[list] ??= [];
   feed.network = network;
   let sum = null;
   const names = new Set();

@@ -216,7 +216,7 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     bench.see_at("s1", &[only_seen(1, NAME_A, "10.0.0.10")], 1000);
     bench.see_at("s1", &[only_seen(1, NAME_A, ""), only_seen(2, NAME_B, "")], 2000);
     let list = |bench: &Bench| {
-        let all = bench.learning.unknown(&bench.state, bench.now).into_iter();
+        let all = bench.learning.unknown(&bench.state, bench.now, MAX_UNKNOWN).0.into_iter();
         all.map(|host| (host.name, host.ip, host.at.unwrap().port, host.tenant, host.first_ms, host.last_ms))
             .collect::<Vec<_>>()
     };
@@ -267,10 +267,12 @@ fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
     bench.carry_out(hosts, records, 1000);
     // Their next frames do not change why.
     bench.see("s1", &[only_seen(1, 0x23)]);
-    let list = bench.learning.unknown(&bench.state, bench.now);
+    let (list, _) = bench.learning.unknown(&bench.state, bench.now, MAX_UNKNOWN);
     assert!(list.len() == 5 && list.iter().all(|host| host.why.contains("as many learnt names as it may")), "{list:?}");
     let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     assert_eq!((records.len(), left), (0, 5));
+    let (first, n) = bench.learning.unknown(&bench.state, bench.now, 2);
+    assert_eq!((&first[..], n), (&list[..2], 5));
     // What an operator names, he wants.
     let name = bench.state.parse(&list[0].name).unwrap();
     let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[name], bench.now).unwrap();

@@ -82,6 +82,12 @@ impl North {
         self.shared.learning.troubles(now())
     }
 
+    /// Hosts that switches saw and that wait to be accepted: the first so many, by port and name, and how many there are.
+    pub(crate) async fn waiting_hosts(&self, most: usize) -> Result<(Vec<v1::UnknownHost>, usize), Status> {
+        let shared = Arc::clone(&self.shared);
+        self.read(move |state| shared.learning.unknown(state, now(), most)).await
+    }
+
     /// How long this controller has been running.
     pub(crate) fn uptime(&self) -> Duration {
         self.shared.started.elapsed()

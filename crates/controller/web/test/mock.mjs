@@ -27,14 +27,15 @@ export class Mock {
     this.links = net.links;
     this.found = [];
     this.pending = [];
+    this.waiting = [];
     this.troubles = [];
     this.n_names = names;
     this.extra = [];
     this.may_change = may_change;
     this.follows = null;
     this.drained = false;
-    this.refusing = 0;
     this.spreads = false;
+    this.refusing = 0;
     this.names_delay_ms = () => 0;
     this.asked = [];
     this.n_polls = 0;
@@ -58,6 +59,7 @@ export class Mock {
     this.extra = HOSTILE.map((name, i) => ({ name, host: HOSTILE[(i + 1) % HOSTILE.length], switch: this.switches[i % this.switches.length].name, port: i + 1, tenant: 0, ip: "", learnt_ms: 0 }))
       .sort((a, b) => (a.name < b.name ? -1 : 1));
     this.pending = HOSTILE.slice(0, 3).map((name) => ({ name: `pending ${name}`, version: name, address: name, first_ms: Date.now() - 60_000, last_ms: Date.now() }));
+    this.waiting = HOSTILE.map((name, i) => ({ name, ip: name, at: { switch: this.switches[0].name, port: i }, tenant: i, first_ms: Date.now() - 60_000, why: name }));
     this.troubles = HOSTILE.slice(0, 2);
     this.switches[1].cannot_follow = HOSTILE[0];
     for (const text of HOSTILE) this.tell("link", text, text, "bad");
@@ -126,7 +128,7 @@ export class Mock {
       }),
       pending: this.pending,
       links: this.links.map((link, i) => ({ ...link, bytes_s: [this.carried(link, i, false), this.carried(link, i, true)] })),
-      found: this.found, troubles: this.troubles,
+      found: this.found, waiting: this.waiting.slice(0, 50), n_waiting: this.waiting.length, troubles: this.troubles,
     };
   }
 
@@ -223,6 +225,10 @@ export class Mock {
       this.found = [];
       this.at = null;
       return [200, { sentence: `${n} links are accepted.` }];
+    }
+    if (what.do === "host.accept" && this.waiting.some((one) => one.name === what.name)) {
+      this.waiting = this.waiting.filter((one) => one.name !== what.name);
+      return [200, { sentence: "1 name added" }];
     }
     if (link && what.do === "link.drain") { link.up = false; return [200, { sentence: `The link at ${what.end.switch}:${what.end.port} is down, and no path leads over it.` }]; }
     if (link && what.do === "link.undrain") { link.up = true; link.raised = 0; return [200, { sentence: "The link is in use again." }]; }

@@ -171,6 +171,38 @@ test("who may change things has buttons, anybody else the command to type", asyn
   });
 });
 
+test("hosts that wait are listed with where and since, fifty of them, and accepted by who may", async () => {
+  await withMock({}, async (mock, url) => {
+    mock.waiting = Array.from({ length: 53 }, (_, i) => ({ name: `02:00:00:00:01:${String(i).padStart(2, "0")}`, ip: i === 0 ? "10.0.0.9" : "", at: { switch: "denver", port: 5 }, tenant: i === 1 ? 7 : 0, first_ms: Date.now() - 400_000, why: "the port, or the controller, only reports" }));
+    await withPage(url, {}, async (page) => {
+      const cards = page.locator(".card[data-kind=host]");
+      await cards.first().waitFor();
+      assert.equal(await cards.count(), 50);
+      assert.match(await cards.first().innerText(), /02:00:00:00:01:00 waits to be accepted\s+At denver:5, address 10\.0\.0\.9: the port, or the controller, only reports\s+first seen 6 min ago/);
+      assert.match(await cards.nth(1).innerText(), /At denver:5, tenant 7:/);
+      assert.match(await page.locator(".card[data-kind=hosts]").innerText(), /3 more hosts wait to be accepted\s+fibula host seen/);
+      assert.equal(await page.title(), "Network – fibula", "a port may be meant to report, so none of this is urgent");
+      await fits(page, "hosts that wait");
+      await accessible(page, "hosts that wait");
+      await picture(page, "hosts");
+      await page.getByRole("button", { name: "Accept 02:00:00:00:01:00" }).click();
+      assert.match(await page.locator("dialog").innerText(), /becomes a name at denver:5, address 10\.0\.0\.9/);
+      await page.locator("dialog button.main").click();
+      await page.waitForSelector(".toast.good");
+      assert.deepEqual(mock.acts, [{ do: "host.accept", name: "02:00:00:00:01:00" }]);
+      await page.waitForFunction(() => document.querySelector(".card[data-kind=hosts]").textContent.includes("2 more hosts wait"));
+      assert.equal(await cards.count(), 50);
+    });
+    mock.may_change = false;
+    mock.waiting.splice(1);
+    await withPage(url, {}, async (page) => {
+      await page.waitForSelector(".card[data-kind=host] .command");
+      assert.equal(await page.locator(".card[data-kind=host] .command").innerText(), "fibula host accept 02:00:00:00:01:01");
+      assert.equal(await page.locator(".card[data-kind=hosts]").count(), 0);
+    });
+  });
+});
+
 test("a way has the entry of each switch, and says that hops behind several ways are those of the first", async () => {
   await withMock({}, async (mock, url) => {
     const route = `#/name?name=${encodeURIComponent(NAME)}&from=seattle`;
