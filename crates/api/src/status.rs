@@ -56,7 +56,8 @@ pub async fn serve_with(
         .route("/status", get(status))
         .merge(pages)
         .layer(listener.limits())
-        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
+        // What is not there is not found, whoever asks.
+        .route_layer(from_fn_with_state(Arc::clone(gate), admit_web))
         .into_make_service_with_connect_info::<Peer>();
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {

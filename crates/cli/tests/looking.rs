@@ -399,6 +399,9 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     assert!(network.done(&["audit", "show", "--config", config.to_str().unwrap()]).contains("set_link"));
     for body in [json!({"do": "rekey"}), json!({}), json!("text"), json!({"do": "x".repeat(10_000)})] {
         let (status, answer) = network.act("X-Fibula: 1\r\n", &body);
+        ("/ui/names?limit=abc", 400),
+        ("/ui/switch", 400),
+        ("/ui/events?after=x", 400),
         assert!(status == 400 && answer["error"].is_string(), "{answer}");
     }
     let (status, answer) = network.act("X-Fibula: 1\r\n", &json!({"do": "switch.accept", "name": "s9"}));

@@ -12,13 +12,14 @@ use api::identity::Role;
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::{FromRequestParts, Query, State};
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
+use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -28,6 +29,7 @@ use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use serde::de::DeserializeOwned;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -208,7 +210,7 @@ pub(crate) fn router(web: Shown) -> Router {
         .route("/ui/trace", get(trace))
         .route("/ui/events", get(events))
         .route("/ui/act", post(act))
-        .layer(from_fn_with_state(Arc::clone(&web), guard))
+        .route_layer(from_fn_with_state(Arc::clone(&web), guard))
         .with_state(web)
 }
 
@@ -334,7 +336,7 @@ struct NamesQuery {
     limit: Option<usize>,
 }
 
-async fn names(State(web): State<Shown>, Query(query): Query<NamesQuery>) -> Result<Response, Refused> {
+async fn names(State(web): State<Shown>, Asked(query): Asked<NamesQuery>) -> Result<Response, Refused> {
     let start = Instant::now();
     let NamesQuery { q, host, limit } = query;
     let (north, limit) = (web.north()?, limit.unwrap_or(50).clamp(1, MAX_NAMES) as u32);
@@ -355,9 +357,21 @@ async fn names(State(web): State<Shown>, Query(query): Query<NamesQuery>) -> Res
 #[derive(Deserialize)]
 struct SwitchQuery {
     name: String,
+/// What is asked behind `?`. What cannot be read is refused in the form that the page reads.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let asked = Query::from_request_parts(parts, state).await;
+        asked.map(|Query(asked)| Self(asked)).map_err(|error| bad(&error.body_text()))
+    }
 }
 
-async fn of_switch(State(web): State<Shown>, Query(query): Query<SwitchQuery>) -> Result<Response, Refused> {
+}
+
+async fn of_switch(State(web): State<Shown>, Asked(query): Asked<SwitchQuery>) -> Result<Response, Refused> {
     let ask = v1::GetSwitchRequest { name: query.name };
     let v1::SwitchDetails { switch: one, hosts, counters } =
         web.north()?.get_switch(Request::new(ask)).await?.into_inner();
@@ -403,7 +417,7 @@ struct TraceQuery {
     from: String,
 }
 
-async fn trace(State(web): State<Shown>, Query(query): Query<TraceQuery>) -> Result<Response, Refused> {
+async fn trace(State(web): State<Shown>, Asked(query): Asked<TraceQuery>) -> Result<Response, Refused> {
     if query.from.is_empty() {
         return Err(bad("say at which switch the frame enters: from=SWITCH"));
     }
@@ -426,7 +440,7 @@ struct EventsQuery {
 async fn events(
     State(web): State<Shown>,
     Extension(peer): Extension<Peer>,
-    Query(query): Query<EventsQuery>,
+    Asked(query): Asked<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refused> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
