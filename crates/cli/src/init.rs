@@ -358,8 +358,10 @@ impl ControllerArgs {
 
 # Where operators and switches connect.
 listen = {listen}
-# HTTP: /metrics and /status.
+# HTTP: /metrics and /status, and a page for browsers that shows the network: http://127.0.0.1:4601/.
 status = "127.0.0.1:4601"
+# What that page is for: off, read, or change, with which whoever may change things by command may do so there.
+#dashboard = "read"
 # Made at the first start.
 store = {store}
 # What a name is; fixed at the first start.

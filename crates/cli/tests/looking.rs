@@ -55,11 +55,17 @@ impl agent::About for Counting {
 }
 
 impl Network {
+    /// With a page by which who may changes things.
     async fn new(n_switches: u32) -> Network {
+        Network::with(n_switches, "dashboard = \"change\"\n").await
+    }
+
+    /// `extra`: further lines of controller.toml.
+    async fn with(n_switches: u32, extra: &str) -> Network {
         let pages = support::reserved_port();
         let address = pages.local_addr().unwrap().as_socket().unwrap();
         drop(pages);
-        let site = Site::new(&format!("status = \"{address}\"\n"));
+        let site = Site::new(&format!("status = \"{address}\"\n{extra}"));
         let controller = site.start();
         let mut client = site.client().await;
         add_full_mesh(&mut client, n_switches).await;
@@ -101,6 +107,20 @@ impl Network {
         );
         let (status, _, text) = self.ask(&request);
         (status, serde_json::from_str(&text).unwrap())
+    }
+
+    /// What a sample of `/metrics` says.
+    fn metric(&self, sample: &str) -> u64 {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.pages);
+        let (_, _, text) = self.ask(&request);
+        let value = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{sample} is not in\n{text}")).parse().unwrap()
+    }
+
+    /// The audit trail.
+    fn audit(&self) -> String {
+        let config = self.site.path("controller.toml");
+        self.done(&["audit", "show", "--config", config.to_str().unwrap()])
     }
 
     fn done(&self, arguments: &[&str]) -> String {
@@ -257,10 +277,17 @@ async fn a_trace_says_where_a_frame_goes_and_why_it_does_not_arrive() {
             && path.contains(": port:100]\n     delivered: to host h3 at s3:100\n"),
         "{path}"
     );
+    let rows = network.done(&["trace", &mac(1), "--from", "s1", "--json"]);
+    let hop: Value = serde_json::from_str(rows.lines().nth(1).unwrap()).unwrap();
+    assert!(hop["action"] == "port:100" && hop["value"].as_u64().is_some_and(|value| value > 0), "{rows}");
     // From all switches.
     assert_eq!(network.done(&["trace", &mac(1)]).matches("delivered").count(), 3);
     let json = network.get(&format!("/ui/trace?name={}&from=s2", mac(1)));
     assert_eq!((&json["is"]["end"], &json["is"]["hops"][1]["switch"]), (&"delivered".into(), &"s3".into()), "{json}");
+    assert_eq!(
+        (&json["is"]["hops"][1]["action"], &json["is"]["hops"][1]["value"]),
+        (&"port:100".into(), &hop["value"])
+    );
 
     for link in ["s1:3", "s2:3"] {
         network.done(&["link", "set", link, "--state", "down"]);
@@ -277,17 +304,10 @@ async fn a_trace_says_where_a_frame_goes_and_why_it_does_not_arrive() {
     assert_eq!(exit_code(&network.site.fibula(&["trace", &mac(1), "--from", "s9"])), 4);
 }
 
-    let rows = network.done(&["trace", &mac(1), "--from", "s1", "--json"]);
-    let hop: Value = serde_json::from_str(rows.lines().nth(1).unwrap()).unwrap();
-    assert!(hop["action"] == "port:100" && hop["value"].as_u64().is_some_and(|value| value > 0), "{rows}");
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it() {
     let mut network = Network::new(3).await;
     let with_ip = |i, host: &str, ip: &str| v1::NameRecord { ip: ip.to_owned(), ..record(i, host) };
-    assert_eq!(
-        (&json["is"]["hops"][1]["action"], &json["is"]["hops"][1]["value"]),
-        (&"port:100".into(), &hop["value"])
-    );
     let names = vec![with_ip(1, "h1", "10.0.0.1"), with_ip(2, "h2", "10.0.0.2"), record(3, "h3"), record(4, "h1")];
     network.client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
     let hex = |i: u32| mac(i).replace(':', "");
@@ -379,6 +399,9 @@ async fn pages_show_the_network_its_rates_and_its_names() {
         ("/ui/trace?name=zz&from=s1", 400),
         ("/ui/trace?name=02:00:00:00:00:01&from=", 400),
         ("/ui/names?host=h9", 404),
+        ("/ui/names?limit=abc", 400),
+        ("/ui/switch", 400),
+        ("/ui/events?after=x", 400),
     ] {
         let answer = network.get(path);
         assert!(answer["status"] == status && answer["is"]["error"].is_string(), "{path}: {answer}");
@@ -395,13 +418,9 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     assert_eq!(status, 200, "{answer}");
     let list = network.done(&["link", "list"]);
     assert!(list.lines().skip(1).any(|line| line.contains("drained")), "{list}");
-    let config = network.site.path("controller.toml");
-    assert!(network.done(&["audit", "show", "--config", config.to_str().unwrap()]).contains("set_link"));
+    assert!(network.audit().contains("set_link"));
     for body in [json!({"do": "rekey"}), json!({}), json!("text"), json!({"do": "x".repeat(10_000)})] {
         let (status, answer) = network.act("X-Fibula: 1\r\n", &body);
-        ("/ui/names?limit=abc", 400),
-        ("/ui/switch", 400),
-        ("/ui/events?after=x", 400),
         assert!(status == 400 && answer["error"].is_string(), "{answer}");
     }
     let (status, answer) = network.act("X-Fibula: 1\r\n", &json!({"do": "switch.accept", "name": "s9"}));
@@ -410,6 +429,45 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     let request = "GET /ui/network HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     let (status, _, text) = network.ask(request);
     assert!(status == 403 && text.contains("localhost"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_only_shows_unless_it_is_for_changes_and_who_tries_is_counted_and_recorded() {
+    let network = Network::with(3, "").await;
+    assert_eq!(network.get("/ui/network")["is"]["may_change"], false);
+    let role = "fibula_turned_away_total{reason=\"role\"}";
+    let before = network.metric(role);
+    let changes = [
+        json!({"do": "link.drain", "end": {"switch": "s1", "port": 2}}),
+        json!({"do": "switch.accept", "name": "s9"}),
+        json!({"do": "links.accept"}),
+        json!({"do": "host.accept", "name": mac(9)}),
+        json!({"do": "switch.undrain", "name": "s1"}),
+    ];
+    for change in &changes {
+        let (status, answer) = network.act("X-Fibula: 1\r\n", change);
+        let why = answer["error"].as_str().unwrap();
+        assert!(status == 403 && why.contains("dashboard = \"change\"") && why.contains("command"), "{answer}");
+    }
+    // Nobody is kept from what is no change.
+    assert_eq!(network.act("X-Fibula: 1\r\n", &json!({"do": "rekey"})).0, 400);
+    assert_eq!(network.metric(role) - before, changes.len() as u64);
+    let audit = network.audit();
+    assert!(audit.contains("DrainLink") && audit.contains("AcceptHosts") && audit.contains("turned-away"), "{audit}");
+    let list = network.done(&["link", "list"]);
+    assert!(list.lines().skip(1).all(|line| line.ends_with(" no")), "{list}");
+    // Commands go on as before.
+    network.done(&["link", "drain", "s1:2"]);
+
+    let none = Network::with(1, "dashboard = \"off\"\n").await;
+    for path in ["/", "/ui/network", "/ui/index.html", "/ui/app.js", "/ui/events"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", none.pages);
+        assert_eq!(none.ask(&request).0, 404, "{path}");
+    }
+    let act =
+        "POST /ui/act HTTP/1.1\r\nHost: localhost\r\nX-Fibula: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    assert_eq!(none.ask(act).0, 404);
+    assert_eq!(none.metric("fibula_switches"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Certificates: whoever has none, or not the right one, gets nothing from a controller or a switch, and is told why.
 
+#[path = "trust/pages.rs"]
+mod pages;
 mod support;
 
 use api::client::connect_to;
@@ -13,7 +15,7 @@ use fib::replica::{Limits, MemoryTables, Replica};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use support::{FIBULA, PATIENCE, Process, Site, eventually, exit_code, mac, stderr, stdout};
 use switch::daemon::agent;
@@ -422,83 +424,6 @@ async fn certificates_are_renewed_and_revoked_while_all_runs() {
     eventually("the files of the operator refused", refused).await;
     // Panics if the controller that is there is none.
     trust.channel("operator/admin").await;
-}
-
-/// A connection of TLS to pages, with the certificate of a directory, and all that comes by it; none without openssl.
-fn browser(address: SocketAddr, files: &Path, request: &str) -> Option<(Child, std::sync::mpsc::Receiver<String>)> {
-    let file = |name: &str| files.join(name).display().to_string();
-    let mut child = Command::new("openssl")
-        .args(["s_client", "-quiet", "-connect", &address.to_string(), "-alpn", "http/1.1"])
-        .args(["-cert", &file("cert.pem"), "-key", &file("key.pem")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    child.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
-    let (said, comes) = std::sync::mpsc::channel();
-    let mut out = child.stdout.take().unwrap();
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        // Until the connection ends.
-        while let Some(n) = out.read(&mut bytes).ok().filter(|n| *n > 0) {
-            _ = said.send(String::from_utf8_lossy(&bytes[..n]).into_owned());
-        }
-    });
-    Some((child, comes))
-}
-
-#[test]
-fn an_open_page_whose_certificate_is_revoked_is_told_so_and_then_cut_off() {
-    let trust = Trust::new();
-    let config = trust.site.path("controller.toml");
-    // One that other machines reach, so that it takes certificates.
-    let pages = SocketAddr::from(([0, 0, 0, 0], free_address().port()));
-    let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, format!("status = '{pages}'\n{text}")).unwrap();
-    let _controller = trust.site.start();
-    let done = |arguments: &[&str]| assert_eq!(exit_code(&trust.fibula("operator/admin", arguments)), 0);
-
-    // Whoever sends the next request early has the server read nothing while it tells events.
-    let pages = SocketAddr::from(([127, 0, 0, 1], pages.port()));
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let request = format!("{}{}", get("/ui/events"), get("/ui/network"));
-    let open = |holder: &str| browser(pages, &trust.dir(holder), &request);
-    let Some((mut writer, of_writer)) = open("operator/writer") else {
-        eprintln!("there is no openssl here: no page is open while a certificate is revoked");
-        return;
-    };
-    let (mut reader, of_reader) = open("operator/reader").unwrap();
-    let until = |comes: &std::sync::mpsc::Receiver<String>, part: &str| {
-        let mut all = String::new();
-        while !all.contains(part) {
-            all += &comes.recv_timeout(PATIENCE).unwrap_or_else(|end| panic!("{end}, and no {part} in {all}"));
-        }
-        all
-    };
-    done(&["switch", "add", "s1"]);
-    for comes in [&of_writer, &of_reader] {
-        let said = until(comes, "s1");
-        assert!(said.contains("HTTP/1.1 200") && !said.contains("\"uptime_seconds\""), "{said}");
-    }
-
-    trust.authority.revoke("operator", "writer", None).unwrap();
-    let said = until(&of_writer, "operator writer (writer) is no longer valid: it is revoked");
-    assert!(said.contains("HTTP/1.1 403"), "{said}");
-    done(&["switch", "add", "s2"]);
-    // Nothing more comes, and the connection ends.
-    let rest: String = std::iter::from_fn(|| match of_writer.recv_timeout(PATIENCE) {
-        Ok(more) => Some(more),
-        Err(end) => (end != std::sync::mpsc::RecvTimeoutError::Disconnected).then(|| panic!("the connection is open")),
-    })
-    .collect();
-    assert!(!rest.contains("s2") && !rest.contains("HTTP/1.1 200"), "{rest}");
-    // That of another goes on.
-    until(&of_reader, "s2");
-    for child in [&mut writer, &mut reader] {
-        _ = child.kill();
-        _ = child.wait();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,6 +169,19 @@ pub enum Auto {
     On,
 }
 
+/// What the page for browsers lets those do who may see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dashboard {
+    /// There is no page.
+    Off,
+    /// They look.
+    #[default]
+    Read,
+    /// They also change what they may change by command.
+    Change,
+}
+
 /// The configuration of a controller. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,8 +193,11 @@ pub struct Config {
     pub store: Place,
     /// The certificates for etcd; without them the connections to it are open.
     pub etcd: Option<EtcdTls>,
-    /// Where `/metrics` and `/status` listen; none if absent.
+    /// Where `/metrics` and `/status` listen, and the page for browsers; none if absent.
     pub status: Option<Address>,
+    /// What the page is for: off, read or change.
+    #[serde(default)]
+    pub dashboard: Dashboard,
     /// Our certificate, and whose we accept; required to listen where other machines reach us.
     pub tls: Option<Files>,
     /// Listen there without certificates.
@@ -399,7 +415,7 @@ mod tests {
     fn short_file_is_filled_with_defaults() {
         let config = Config::parse(GOOD).unwrap();
         assert_eq!((config.name_kind, config.value_mode, config.value_bits), (NameKind::Mac, ValueMode::Port, 8));
-        assert_eq!(config.status, None);
+        assert_eq!((config.status, config.dashboard), (None, Dashboard::Read));
     }
 
     #[test]
@@ -414,6 +430,7 @@ mod tests {
             ("[limits]\nconnection = 3\n", "connection"),
             ("[limits]\nstreams = 0\n", "limits.streams = 0"),
             ("[rates]\nreports_per_minute = 0\n", "rates.reports_per_minute = 0"),
+            ("dashboard = 'on'\n", "`off`, `read`, `change`"),
             ("status = '127.0.0.1:4600'\n", "another port"),
             ("status = '0.0.0.0:4600'\n", "another port"),
             ("status = 'unix:status.sock'\n", "no absolute path"),

@@ -230,7 +230,8 @@ impl Controller {
         shared.trunks.set_auto(config.auto_links);
         shared.newcomers.set_auto(config.auto_switches);
         shared.learning.set(config.learn.clone());
-        let dashboard = web::Web::new(Arc::clone(&gate), config.insecure && !config.metrics_open);
+        let is_open = config.insecure && !config.metrics_open;
+        let dashboard = web::Web::new(Arc::clone(&gate), is_open, config.dashboard);
         let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));

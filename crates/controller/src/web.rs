@@ -4,10 +4,12 @@
 //! command cannot ask. The answer about the whole network is made once a second at most, however many pages are open.
 //!
 //! A page without certificates is open to every page in a browser that reaches it. So a request must name its host by an address or as
-//! `localhost`, and a change needs a header that other pages cannot send.
+//! `localhost`, and a change needs a header that other pages cannot send. Changes are made only where the configuration says so: at a
+//! loopback address without certificates every process of the machine could make them.
 
+use crate::config::Dashboard;
 use crate::north::North;
-use api::gate::{Gate, Needs, Peer, Who};
+use api::gate::{Attempt, Gate, Needs, Peer, Turned, Who};
 use api::identity::Role;
 use api::v1;
 use api::v1::northbound_server::Northbound;
@@ -17,9 +19,9 @@ use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -27,9 +29,9 @@ use axum::{Extension, Router};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::convert::Infallible;
-use serde::de::DeserializeOwned;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -49,13 +51,13 @@ const MAX_ACT: usize = 4096;
 /// Names of a search.
 const MAX_NAMES: usize = 1000;
 
+/// Hosts that wait to be accepted, of which a page is told.
+const MAX_WAITING: usize = 50;
+
 /// What a browser lets the page do; the stand-in of its tests says the same.
 const POLICY: &str = include_str!("web/policy.txt").trim_ascii_end();
 
 /// A file of the page: its path, its type, its bytes.
-/// Hosts that wait to be accepted, of which a page is told.
-const MAX_WAITING: usize = 50;
-
 type File = (&'static str, &'static str, &'static [u8]);
 
 macro_rules! files {
@@ -88,6 +90,7 @@ pub(crate) struct Web {
     gate: Arc<Gate>,
     /// Whether those without a certificate may come from other machines. `metrics_open` alone does not let them.
     is_open: bool,
+    mode: Dashboard,
     network: tokio::sync::Mutex<Option<(Instant, Value)>>,
 }
 
@@ -127,8 +130,8 @@ fn answer(value: &Value) -> Response {
 }
 
 impl Web {
-    pub(crate) fn new(gate: Arc<Gate>, is_open: bool) -> Shown {
-        Arc::new(Self { north: OnceLock::new(), gate, is_open, network: tokio::sync::Mutex::new(None) })
+    pub(crate) fn new(gate: Arc<Gate>, is_open: bool, mode: Dashboard) -> Shown {
+        Arc::new(Self { north: OnceLock::new(), gate, is_open, mode, network: tokio::sync::Mutex::new(None) })
     }
 
     /// Why a peer may not look.
@@ -158,11 +161,35 @@ impl Web {
         self.north.get().ok_or_else(|| Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned()))
     }
 
-    /// Whether a peer may change something from the page: whoever may with a command, without a certificate as well. One who
-    /// comes without a certificate where others need one may look only.
-    fn may_change(&self, peer: &Peer) -> bool {
+    /// Why nobody like this peer changes anything from the page, whatever he may do by command: the page only shows, or he comes
+    /// without a certificate where others need one.
+    fn only_shows(&self, peer: &Peer) -> Option<&'static str> {
+        if self.mode != Dashboard::Change {
+            return Some(
+                "this page only shows: write `dashboard = \"change\"` in controller.toml and restart the controller, or use the \
+                 command",
+            );
+        }
         let is_open = matches!(peer.who(), Who::Loopback | Who::Anyone);
-        !(is_open && self.gate.tls().is_some()) && Gate::may(peer, Needs::Role(Role::Writer))
+        (is_open && self.gate.tls().is_some()).then_some(
+            "this page may look only: open it with a certificate of a writer or an admin, or use the command",
+        )
+    }
+
+    /// Whether a peer finds buttons on the page: whoever may change something with a command, without a certificate as well.
+    fn may_change(&self, peer: &Peer) -> bool {
+        self.only_shows(peer).is_none() && Gate::may(peer, Needs::Role(Role::Writer))
+    }
+
+    /// Lets a change in that a request of the northbound service would make, or counts and records it, and says why not.
+    fn admit(&self, peer: &Peer, rpc: &str) -> Result<(), Refused> {
+        let what = format!("/fibula.v1.Northbound/{rpc}");
+        if let Some(reason) = self.only_shows(peer) {
+            let attempt = Attempt { turned: Turned::Role, peer: Some(peer), from: peer.address(), what: &what, reason };
+            self.gate.turn_away(&attempt);
+            return Err(Refused(StatusCode::FORBIDDEN, reason.to_owned()));
+        }
+        Ok(self.gate.admit(Some(peer), &what)?)
     }
 
     async fn network(&self) -> Result<Value, Refused> {
@@ -176,6 +203,7 @@ impl Web {
         let status = north.get_status(Request::new(v1::GetStatusRequest {})).await?.into_inner();
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
+        let (waiting, n_waiting) = north.waiting_hosts(MAX_WAITING).await?;
         let troubles: Vec<String> =
             switches.troubles.into_iter().chain(links.troubles).chain(north.host_troubles()).collect();
         let value = json!({
@@ -189,6 +217,10 @@ impl Web {
             })).collect::<Vec<_>>(),
             "links": links.links.iter().map(link).collect::<Vec<_>>(),
             "found": links.found.iter().map(|found| json!({ "a": end(&found.a), "b": end(&found.b) })).collect::<Vec<_>>(),
+            "waiting": waiting.iter().map(|host| json!({
+                "name": host.name, "ip": host.ip, "at": end(&host.at), "tenant": host.tenant, "first_ms": host.first_ms, "why": host.why,
+            })).collect::<Vec<_>>(),
+            "n_waiting": n_waiting,
             "troubles": troubles,
         });
         *kept = Some((Instant::now(), value.clone()));
@@ -196,8 +228,11 @@ impl Web {
     }
 }
 
-/// The pages, for those who may read what the controller knows.
+/// The pages, for those who may read what the controller knows; none, if there are to be none.
 pub(crate) fn router(web: Shown) -> Router {
+    if web.mode == Dashboard::Off {
+        return Router::new();
+    }
     let mut router = Router::new().route("/", get(|headers: HeaderMap| async move { file(&FILES[0], &headers) }));
     for one in FILES {
         router = router.route(one.0, get(move |headers: HeaderMap| async move { file(one, &headers) }));
@@ -205,7 +240,6 @@ pub(crate) fn router(web: Shown) -> Router {
     router
         .route("/ui/network", get(network))
         .route("/ui/names", get(names))
-        let (waiting, n_waiting) = north.waiting_hosts(MAX_WAITING).await?;
         .route("/ui/switch", get(of_switch))
         .route("/ui/trace", get(trace))
         .route("/ui/events", get(events))
@@ -219,10 +253,6 @@ async fn guard(
     State(web): State<Shown>,
     Extension(peer): Extension<Peer>,
     request: axum::extract::Request,
-            "waiting": waiting.iter().map(|host| json!({
-                "name": host.name, "ip": host.ip, "at": end(&host.at), "tenant": host.tenant, "first_ms": host.first_ms, "why": host.why,
-            })).collect::<Vec<_>>(),
-            "n_waiting": n_waiting,
     next: Next,
 ) -> Response {
     let mut response = match web.refusal(&peer, &request) {
@@ -327,6 +357,18 @@ async fn network(State(web): State<Shown>, Extension(peer): Extension<Peer>) -> 
     Ok(answer(&network))
 }
 
+/// What is asked behind `?`. What cannot be read is refused in the form that the page reads.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let asked = Query::from_request_parts(parts, state).await;
+        asked.map(|Query(asked)| Self(asked)).map_err(|error| bad(&error.body_text()))
+    }
+}
+
 #[derive(Deserialize)]
 struct NamesQuery {
     #[serde(default)]
@@ -357,18 +399,6 @@ async fn names(State(web): State<Shown>, Asked(query): Asked<NamesQuery>) -> Res
 #[derive(Deserialize)]
 struct SwitchQuery {
     name: String,
-/// What is asked behind `?`. What cannot be read is refused in the form that the page reads.
-struct Asked<T>(T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let asked = Query::from_request_parts(parts, state).await;
-        asked.map(|Query(asked)| Self(asked)).map_err(|error| bad(&error.body_text()))
-    }
-}
-
 }
 
 async fn of_switch(State(web): State<Shown>, Asked(query): Asked<SwitchQuery>) -> Result<Response, Refused> {
@@ -482,16 +512,12 @@ async fn act(
     if !headers.contains_key("x-fibula") {
         return Err(Refused(StatusCode::FORBIDDEN, "a change needs the header X-Fibula: 1".to_owned()));
     }
-    if !web.may_change(&peer) {
-        let why = "this page may look only: open it with a certificate of a writer or an admin, or use the command";
-        return Err(Refused(StatusCode::FORBIDDEN, why.to_owned()));
-    }
     let bytes = axum::body::to_bytes(body, MAX_ACT)
         .await
         .map_err(|_| bad(&format!("the change is too long; {MAX_ACT} bytes are enough for each")))?;
     let act: Act = serde_json::from_slice(&bytes).map_err(|error| bad(&format!("not a change: {error}")))?;
-    let north = web.north()?;
-    let ask = |rpc: &str| web.gate.admit(Some(&peer), &format!("/fibula.v1.Northbound/{rpc}"));
+    let north = || web.north();
+    let ask = |rpc: &str| web.admit(&peer, rpc);
     let undo = act.what.ends_with(".undrain");
     let end = act.end.map(|end| v1::LinkEnd { switch: end.switch, port: end.port });
     let drained = |drained: v1::Drained| {
@@ -502,28 +528,28 @@ async fn act(
         "switch.accept" => {
             ask("AcceptSwitches")?;
             let names = vec![act.name];
-            let added_now = north.accept_switches(as_peer(&peer, v1::AcceptSwitchesRequest { names })).await?;
+            let added_now = north()?.accept_switches(as_peer(&peer, v1::AcceptSwitchesRequest { names })).await?;
             accepted(&added_now.into_inner(), "switch", "switches")
         }
         "links.accept" => {
             ask("AcceptLinks")?;
-            let added_now = north.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?;
+            let added_now = north()?.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?;
             accepted(&added_now.into_inner(), "link", "links")
         }
         "host.accept" => {
             ask("AcceptHosts")?;
             let names = vec![act.name];
-            let added_now = north.accept_hosts(as_peer(&peer, v1::AcceptHostsRequest { names })).await?;
+            let added_now = north()?.accept_hosts(as_peer(&peer, v1::AcceptHostsRequest { names })).await?;
             accepted(&added_now.into_inner(), "name", "names")
         }
         "link.drain" | "link.undrain" => {
             ask("DrainLink")?;
-            drained(north.drain_link(as_peer(&peer, v1::DrainLinkRequest { end, undo })).await?.into_inner())
+            drained(north()?.drain_link(as_peer(&peer, v1::DrainLinkRequest { end, undo })).await?.into_inner())
         }
         "switch.drain" | "switch.undrain" => {
             ask("DrainSwitch")?;
             let name = act.name;
-            drained(north.drain_switch(as_peer(&peer, v1::DrainSwitchRequest { name, undo })).await?.into_inner())
+            drained(north()?.drain_switch(as_peer(&peer, v1::DrainSwitchRequest { name, undo })).await?.into_inner())
         }
         _ => {
             return Err(bad(

@@ -46,7 +46,7 @@ before(async () => {
   fibula("pki", "issue", "controller", "c1", "--address", ADDRESS);
   fibula("pki", "issue", "switch", "s1", "s2");
   for (const [name, role] of [["ann", "reader"], ["will", "writer"], ["root", "admin"]]) fibula("pki", "issue", "operator", name, "--role", role);
-  writeFileSync(own("controller.toml"), `listen = "${ADDRESS}:0"\nstatus = "${ADDRESS}:0"\nstore = "rib.sqlite"\nname_kind = "mac"\nmax_names = 1000\n[tls]\ndir = "pki/controller/c1"\n`);
+  writeFileSync(own("controller.toml"), `listen = "${ADDRESS}:0"\nstatus = "${ADDRESS}:0"\nstore = "rib.sqlite"\nname_kind = "mac"\nmax_names = 1000\ndashboard = "change"\n[tls]\ndir = "pki/controller/c1"\n`);
   const { listen, status } = await started("controller", "--config", own("controller.toml"));
   url = { south: `https://${listen}`, page: `https://${status}` };
   for (const name of ["s1", "s2"]) administer("switch", "add", name);

@@ -167,7 +167,15 @@ test("who may change things has buttons, anybody else the command to type", asyn
       await page.waitForSelector("#attention .command");
       assert.equal(await page.locator("#attention .command").innerText(), "fibula switch accept 's 9'\\'''");
       assert.equal(await page.locator("#attention button", { hasText: "Accept" }).count(), 0);
+      // No view has a button that changes anything.
+      for (const [route, typed] of [["#/switch?name=chicago", /^fibula switch drain chicago$/], ["#/link?a=chicago&port=2", /^fibula link drain \S+:\d+$/]]) {
+        await visit(page, url, route);
+        await page.waitForSelector("#panel .command");
+        assert.match(await page.locator("#panel .command").first().innerText(), typed);
+        assert.equal(await page.getByRole("button", { name: /Drain|Take|Accept/ }).count(), 0, route);
+      }
     });
+    assert.equal(mock.acts.length, 1, "nothing more was asked for");
   });
 });
 
