@@ -75,6 +75,8 @@ enum Issue {
         life: Life,
     },
     /// Operators, and programs that act for them
+    ///
+    /// For a browser: openssl pkcs12 -export -in cert.pem -inkey key.pem -out NAME.p12 makes the file that it imports.
     Operator {
         #[command(flatten)]
         named: Named,
