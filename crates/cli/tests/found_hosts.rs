@@ -280,24 +280,34 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
         let mut ears =
             other.inside(|| AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap());
         let script = site.path("bound");
-        std::fs::write(&script, "#!/bin/sh\n[ \"$1\" != bound ] || ip addr add $ip/24 dev $interface\n").unwrap();
+        std::fs::write(&script, "#!/bin/sh\n[ \"$1\" != bound ] || ip addr replace $ip/24 dev $interface\n").unwrap();
         run("chmod", &["+x", script.to_str().unwrap()]);
-        // The second client wants the answers as broadcasts.
-        let addresses = [(&one, "1", None), (&two, "2", Some("-B"))].map(|(host, index, broadcast)| {
+        let lease = |host: &Host, more: &'static [&str]| {
             let script = script.display().to_string();
             host.inside(move || {
                 let mut arguments = vec!["-i", "eth", "-n", "-q", "-f", "-t", "60", "-T", "1", "-s", &script];
-                arguments.extend(broadcast);
+                arguments.extend(more);
                 let got = run("udhcpc", &arguments);
-                assert!(got.status.success(), "client {index}: {}", String::from_utf8_lossy(&got.stderr));
+                assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
                 let shown = String::from_utf8(run("ip", &["-4", "-o", "addr", "show", "dev", "eth"]).stdout).unwrap();
                 let address = shown.split_whitespace().find(|word| word.starts_with("10.0.0.")).unwrap();
                 address.trim_start_matches("10.0.0.").trim_end_matches("/24").parse::<u8>().unwrap()
             })
-        });
+        };
+        // The second client wants the answers as broadcasts.
+        let addresses = [lease(&one, &[]), lease(&two, &["-B"])];
         assert!(addresses.iter().all(|address| (100..=150).contains(address)) && addresses[0] != addresses[1]);
-        one.reaches_soon(addresses[0], &two, addresses[1]);
-        assert_eq!(place(runtime, client, 2), format!("s2.2 10.0.0.{}", addresses[1]));
+        // They have said nothing but DHCP, and are known with the addresses that they asked for.
+        for (index, place_of_name) in [(1, "s1.1"), (2, "s2.2")] {
+            let expected = format!("{place_of_name} 10.0.0.{}", addresses[usize::from(index) - 1]);
+            soon(runtime, "the address is known", async || place_of(client, index).await == expected);
+        }
+        // The other one announces nothing, and is reached.
+        let began = Instant::now();
+        while !one.reaches(addresses[1]) {
+            assert!(began.elapsed() < PATIENCE, "no answer from 10.0.0.{}", addresses[1]);
+        }
+        assert!(two.reaches(addresses[0]));
 
         let (mut pool, mut burst) = (netio::Pool::new(64, 2048), Burst::new());
         while ears.rx_burst(&mut pool, &mut burst).unwrap() > 0 {
@@ -517,11 +527,14 @@ async fn learnt(client: &Client) -> Vec<v1::NameRecord> {
 
 /// Host and address of the name of a host.
 fn place(runtime: &tokio::runtime::Runtime, client: &Client, index: u8) -> String {
+    runtime.block_on(place_of(client, index))
+}
+
+/// As [`place`].
+async fn place_of(client: &Client, index: u8) -> String {
     let name = format!("02:00:00:00:00:{index:02x}");
-    let record = runtime
-        .block_on(client.clone().get_name(v1::GetNameRequest { name, ..Default::default() }))
-        .unwrap()
-        .into_inner();
+    let request = v1::GetNameRequest { name, ..Default::default() };
+    let record = client.clone().get_name(request).await.unwrap().into_inner();
     assert!(record.learnt_ms > 0);
     format!("{} {}", record.host, record.ip)
 }

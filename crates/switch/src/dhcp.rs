@@ -12,17 +12,25 @@
 //! | an answer | goes on | `dhcp_server`, unless it is from the server that is configured, or nobody said what is trusted |
 //! | anything else at these ports | `dhcp` | `dhcp` |
 //!
-//! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. What a client sends to the server's own address,
-//! and how else it calls itself there, is between the two: an access list can forbid it.
+//! **The address that a client asks for** is noted at a port that learns, as one that ARP claims is ([`crate::learn`]): a host that
+//! says nothing but DHCP is reached then. It is the client's request that says it ([`claimed_address`]), not the server's
+//! acknowledgement. The request passes here anyway, at the port where the host is. The acknowledgement comes in at the server's port,
+//! often of another switch, which does not know where the host is; and at the host's own switch it is a frame that leaves, which no
+//! worker reads. A request is believed no more than ARP is: it takes no address that another name has. One that the server refuses
+//! is followed by another request, and the address of that one counts then.
 //!
-//! Sources: RFC 951, RFC 2131 (sections 2, 4.1), RFC 8415 (7.2). Limits: names must be MAC addresses; a relay's own messages are unicast
-//! and go their way. Cost: none for frames to one.
+//! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. How else a client calls itself (option 61) is
+//! between it and the server: an access list can forbid what it sends to the server's own address.
+//!
+//! Sources: RFC 951, RFC 2131 (sections 2, 4.1, 4.3.2), RFC 2132 (8.5, 9.1, 9.3, 9.6), RFC 8415 (7.2). Limits: names must be MAC
+//! addresses; a relay's own messages are unicast and go their way. Cost: none for frames to one.
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
 use crate::parse::{Network, network};
 use crate::plane::Mac;
 use netio::Packet;
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 /// Requests to everybody that a port may send a second, with each worker, unless it is configured otherwise. A client sends some four to
@@ -61,7 +69,7 @@ pub(crate) struct Dhcp {
     budget: Budget,
 }
 
-/// What a message to everybody is.
+/// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Message {
     /// Of a client, by its MAC address.
@@ -121,29 +129,120 @@ impl Dhcp {
     }
 }
 
-/// What a frame to everybody is, if it is of DHCP.
+/// The address that a client says in a DHCPREQUEST that it is going to have, or has: others will reach it by that. None where the
+/// client is not the sender of the frame, and where two servers might read two addresses: options that are cut, repeated, of another
+/// length or in other fields (overload).
 /// ```text
-///  0 operation: 1 of a client, 2 of a server | 1 hardware type | 2 length of its addresses | 28 the client's MAC address
+///  0 as above | 12 ciaddr: the client's address, when it renews | 28 its MAC address | 236 cookie | 240 options: code, length, value
+///  option 53: the type of the message; 3: DHCPREQUEST | option 50: the address that is asked for | 0: padding | 255: the end
 /// ```
-fn read(frame: &[u8], type_at: usize) -> Option<Message> {
-    let ip = network(frame, type_at).ok()?;
-    let transport = ip.transport().ok().filter(|transport| transport.protocol == UDP && !transport.later_fragment)?;
-    let header = transport.payload.get(..UDP_HEADER)?;
-    let (from, to) = (&header[..2], &header[2..4]);
-    if let Network::V6(_) = ip {
-        return (to == SERVER_V6).then_some(Message::RequestV6);
-    }
-    let (is_of_client, is_of_server) = (to == SERVER, from == SERVER && to == CLIENT);
-    if !(is_of_client || is_of_server) {
+pub(crate) fn claimed_address(frame: &[u8], type_at: usize) -> Option<Ipv4Addr> {
+    const REQUEST: [u8; 1] = [3];
+    let datagram = datagram(frame, type_at).filter(|datagram| !datagram.is_v6 && datagram.is_to_server())?;
+    let Message::Request(client) = datagram.message()? else { return None };
+    if frame.get(6..12)? != client {
         return None;
     }
-    let message = &transport.payload[UDP_HEADER..];
-    let client = message.get(28..34).and_then(|mac| Mac::try_from(mac).ok()).filter(|mac| mac[0] & 1 == 0);
-    Some(match (message.get(..3), client) {
-        (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client),
-        (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
-        _ => Message::Neither,
-    })
+    let message = datagram.message_bytes();
+    let Options { kind, requested } = options(message)?;
+    let own = Ipv4Addr::from(*message.get(12..)?.first_chunk::<4>()?);
+    let address = match requested.map(Ipv4Addr::from) {
+        Some(requested) if own.is_unspecified() || own == requested => requested,
+        Some(_) => return None,
+        None => own,
+    };
+    (kind == Some(REQUEST) && !address.is_unspecified()).then_some(address)
+}
+
+/// The options of a message that say what a client asks for.
+struct Options {
+    kind: Option<[u8; 1]>,
+    requested: Option<[u8; 4]>,
+}
+
+/// None: they can be read in more than one way, or not at all.
+fn options(message: &[u8]) -> Option<Options> {
+    const COOKIE_AT: usize = 236;
+    const COOKIE: [u8; 4] = [99, 130, 83, 99];
+    const PAD: u8 = 0;
+    const REQUESTED: u8 = 50;
+    const OVERLOAD: u8 = 52;
+    const KIND: u8 = 53;
+    const END: u8 = 255;
+    let mut rest = message.get(COOKIE_AT..)?.strip_prefix(&COOKIE)?;
+    let (mut kind, mut requested) = (None, None);
+    loop {
+        rest = match *rest {
+            [PAD, ref next @ ..] => next,
+            [END, ..] => return Some(Options { kind, requested }),
+            [code, len, ref next @ ..] => {
+                let (value, next) = next.split_at_checked(len.into())?;
+                match code {
+                    KIND if kind.is_none() => kind = Some(value.try_into().ok()?),
+                    REQUESTED if requested.is_none() => requested = Some(value.try_into().ok()?),
+                    KIND | REQUESTED | OVERLOAD => return None,
+                    _ => {}
+                }
+                next
+            }
+            [] | [_] => return None,
+        };
+    }
+}
+
+/// A packet of UDP, or the first fragment of one.
+struct Datagram<'a> {
+    is_v6: bool,
+    from: [u8; 2],
+    to: [u8; 2],
+    /// With its header.
+    bytes: &'a [u8],
+}
+
+fn datagram(frame: &[u8], type_at: usize) -> Option<Datagram<'_>> {
+    let ip = network(frame, type_at).ok()?;
+    let transport = ip.transport().ok().filter(|transport| transport.protocol == UDP && !transport.later_fragment)?;
+    let is_v6 = matches!(ip, Network::V6(_));
+    let &[a, b, c, d, ..] = transport.payload.get(..UDP_HEADER)? else { return None };
+    Some(Datagram { is_v6, from: [a, b], to: [c, d], bytes: transport.payload })
+}
+
+impl<'a> Datagram<'a> {
+    /// Whether it is to the port where servers hear.
+    fn is_to_server(&self) -> bool {
+        self.to == if self.is_v6 { SERVER_V6 } else { SERVER }
+    }
+
+    /// What is in it.
+    fn message_bytes(&self) -> &'a [u8] {
+        &self.bytes[UDP_HEADER..]
+    }
+
+    /// What it is, if it is of DHCP.
+    /// ```text
+    ///  0 operation: 1 of a client, 2 of a server | 1 hardware type | 2 length of its addresses | 28 the client's MAC address
+    /// ```
+    fn message(&self) -> Option<Message> {
+        if self.is_v6 {
+            return self.is_to_server().then_some(Message::RequestV6);
+        }
+        let (is_of_client, is_of_server) = (self.is_to_server(), self.from == SERVER && self.to == CLIENT);
+        if !(is_of_client || is_of_server) {
+            return None;
+        }
+        let message = self.message_bytes();
+        let client = message.get(28..34).and_then(|mac| Mac::try_from(mac).ok()).filter(|mac| mac[0] & 1 == 0);
+        Some(match (message.get(..3), client) {
+            (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client),
+            (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
+            _ => Message::Neither,
+        })
+    }
+}
+
+/// What a frame is, if it is of DHCP.
+fn read(frame: &[u8], type_at: usize) -> Option<Message> {
+    datagram(frame, type_at)?.message()
 }
 
 #[cfg(test)]
@@ -273,5 +372,67 @@ mod tests {
         assert_eq!(got[..BURST as usize], [None; BURST as usize]);
         assert_eq!(got.last(), Some(&Some(Err(DropReason::DhcpRate))));
         assert_eq!(sent(&mut dhcp, &frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC), now), too_many);
+    }
+
+    const COOKIE: [u8; 4] = [99, 130, 83, 99];
+    const REQUEST: [u8; 3] = [53, 1, 3];
+    const ASKED: [u8; 6] = [50, 4, 10, 0, 0, 7];
+
+    /// A message of the client with its own address and these options.
+    fn with_options(own: [u8; 4], options: &[&[u8]]) -> Vec<u8> {
+        let mut frame = frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC);
+        let message = 14 + 20 + UDP_HEADER;
+        frame[message + 12..message + 16].copy_from_slice(&own);
+        frame.resize(message + 236, 0);
+        frame.extend(COOKIE);
+        options.iter().for_each(|option| frame.extend(*option));
+        let len = frame.len() as u16 - 14;
+        frame[16..18].copy_from_slice(&len.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn a_client_claims_the_address_that_it_asks_for_and_nothing_that_could_be_read_otherwise() {
+        let claims = |own: [u8; 4], options: &[&[u8]]| claimed_address(&with_options(own, options), shim::AT);
+        let (seven, none) = (Some(Ipv4Addr::new(10, 0, 0, 7)), [0; 4]);
+        let end: &[u8] = &[255];
+        assert_eq!(claims(none, &[&REQUEST, &ASKED, end]), seven);
+        assert_eq!(claims(none, &[&ASKED, &[0, 0], &[12, 2, 50, 53], &REQUEST, end, &ASKED]), seven, "in any order");
+        assert_eq!(claims([10, 0, 0, 7], &[&REQUEST, end]), seven, "it renews");
+        assert_eq!(claims([10, 0, 0, 7], &[&REQUEST, &ASKED, end]), seven);
+        assert_eq!(claims([10, 0, 0, 8], &[&REQUEST, &ASKED, end]), None, "two addresses");
+        assert_eq!(claims(none, &[&REQUEST, end]), None, "no address");
+        assert_eq!(claims(none, &[&REQUEST, &[50, 4, 0, 0, 0, 0], end]), None);
+        for kind in [0, 1, 2, 4, 5, 6, 7, 8] {
+            assert_eq!(claims(none, &[&[53, 1, kind], &ASKED, end]), None, "another message: {kind}");
+        }
+        assert_eq!(claims(none, &[&ASKED, end]), None, "BOOTP");
+        // Of other lengths, twice, in other fields, and without an end.
+        for wrong in [&[50, 0][..], &[50, 3, 10, 0, 0], &[50, 5, 10, 0, 0, 7, 0], &ASKED, &REQUEST, &[52, 1, 1]] {
+            let (request, asked): (&[u8], &[u8]) = (&REQUEST, &ASKED);
+            for options in [[wrong, request, asked, end], [request, asked, wrong, end]] {
+                assert_eq!(claims(none, &options), None, "{options:?}");
+            }
+        }
+        for wrong in [&[53, 0][..], &[53, 2, 3, 0], &[53, 3, 3, 3, 3]] {
+            assert_eq!(claims(none, &[wrong, &ASKED, end]), None, "{wrong:?}");
+        }
+        assert_eq!(claims(none, &[&REQUEST, &ASKED]), None);
+        assert_eq!(claims(none, &[&REQUEST, &ASKED, &[12, 200, 1]]), None);
+
+        let whole = with_options(none, &[&REQUEST, &ASKED, end]);
+        for len in 0..whole.len() {
+            assert_eq!(claimed_address(&whole[..len], shim::AT), None, "cut in the frame: {len}");
+            let mut cut = whole.clone();
+            cut[16..18].copy_from_slice(&(len as u16).to_be_bytes());
+            assert!(len >= whole.len() - 14 || claimed_address(&cut, shim::AT).is_none(), "cut in the packet: {len}");
+        }
+        // In the name of another client, by another one, to a client, and with another cookie.
+        let message = 14 + 20 + UDP_HEADER;
+        for at in [message + 33, 11, 37, message + 239, message] {
+            let mut other = whole.clone();
+            other[at] ^= 1;
+            assert_eq!(claimed_address(&other, shim::AT), None, "{at}");
+        }
     }
 }

@@ -5,15 +5,17 @@
 //! ```
 //! Sources are checked anyway ([`crate::source`]). What is refused there is claimed by somebody who is not known at the port: his
 //! frames are dropped until the controller has made a name of it, and that is what is noted here. Nothing is noted of frames
-//! from names that are known, except of ARP and neighbour discovery: an address that nobody has.
+//! from names that are known, except of ARP, neighbour discovery and DHCP ([`crate::dhcp`]): an address that nobody has.
 //!
 //! Where silent names are to be forgotten, a port looks at the sources of its frames anew several times within that time (a
 //! [period](Learner::period)), and notes those that are true: they are there still.
 //!
 //! Whoever makes up names fills the inbox only at the rate of his port, and what was noted is not noted again for a second. A
-//! worker that finds the inbox in use goes on without it: the host is heard again.
+//! worker that finds the inbox in use goes on without it: the host is heard again. What a client says in DHCP it may not say again
+//! for hours, so that waits.
 
 use crate::budget::Budget;
+use crate::dhcp;
 use crate::parse::{ARP, ICMPV6, IPV6, ether_type};
 use crate::shim;
 use fib::name::NameKind;
@@ -21,7 +23,7 @@ use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -91,7 +93,10 @@ impl Claim {
         let body = frame.get(at..)?;
         match kind {
             NameKind::Mac if mac[0] & 1 != 0 || mac.iter().all(|byte| *byte == 0) => None,
-            NameKind::Mac => Some(Self::new(mac, claimed_address(ether, body))),
+            NameKind::Mac => {
+                let leased = || dhcp::claimed_address(frame, shim::AT).map(IpAddr::from);
+                Some(Self::new(mac, claimed_address(ether, body).or_else(leased)))
+            }
             NameKind::Ipv4 | NameKind::Ipv6 => {
                 let ip = claimed_address(ether, body).or_else(|| source_address(ether, body))?;
                 match (kind, ip) {
@@ -183,6 +188,13 @@ impl Learner {
         self.note_all(index, false, claims, now);
     }
 
+    /// A worker met a true source at a port that says an address, and may not say it again soon.
+    #[cold]
+    pub(crate) fn note_address(&self, index: u8, claim: Claim, now: Instant) {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.note_into(inbox, index, false, std::iter::once(claim), now);
+    }
+
     /// A worker met a source that is true.
     #[cold]
     pub(crate) fn note_true(&self, index: u8, claim: Claim, now: Instant) -> Noted {
@@ -192,7 +204,18 @@ impl Learner {
     /// The least of what became of them.
     fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> Noted {
         // Another worker, or the teller, is there: what is missed is heard again.
-        let Ok(mut inbox) = self.inbox.try_lock() else { return Noted::Busy };
+        let Ok(inbox) = self.inbox.try_lock() else { return Noted::Busy };
+        self.note_into(inbox, index, are_true, claims, now)
+    }
+
+    fn note_into(
+        &self,
+        mut inbox: MutexGuard<'_, Inbox>,
+        index: u8,
+        are_true: bool,
+        claims: impl Iterator<Item = Claim>,
+        now: Instant,
+    ) -> Noted {
         let before = inbox.claims.len();
         inbox.turn(now);
         let mut all = Noted::Now;

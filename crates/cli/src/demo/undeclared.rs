@@ -2,8 +2,9 @@
 //! without a sign, and a host of it moves.
 //!
 //! The switches wait at the controller and are accepted by one request; the cables between them become links by the controller's
-//! policy; hosts become names when they speak, and get their addresses by DHCP. A host that has an address announces it (RFC 5227,
-//! section 2.3): the demo does that for the stack of Linux, which leaves it to the program that configures it.
+//! policy; hosts become names when they speak, and get their addresses by DHCP, by which these are known as well. The server has its
+//! address by hand, and announces it (RFC 5227, section 2.3): the demo does that for the stack of Linux, which leaves it to the
+//! program that configures it.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -32,7 +33,7 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often to look what is known, and whether a host is known elsewhere.
 const FIND_POLL: Duration = Duration::from_millis(5);
 const MOVE_POLL: Duration = Duration::from_millis(1);
-/// A host that is not known says again where it is.
+/// A server that is not known says again where it is.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 /// What a host sends waits until it has an answer to its ARP request, which Linux repeats after a second.
 const ARP_AGAIN: Duration = Duration::from_millis(1200);
@@ -97,7 +98,8 @@ struct Search<'a> {
     raw: RawSenders,
     begun: Instant,
     addresses: Vec<Option<Ipv4Addr>>,
-    announced: Vec<Option<Instant>>,
+    /// When the server said last where it is.
+    announced: Option<Instant>,
 }
 
 impl<'a> Search<'a> {
@@ -108,8 +110,7 @@ impl<'a> Search<'a> {
         control.start_switches(parts.stop)?;
         let mut addresses = vec![None; layout.hosts.len()];
         addresses[SERVER] = Some(layout.hosts[SERVER].ip);
-        let announced = vec![None; layout.hosts.len()];
-        Ok(Self { layout, wires: parts.wires, clients, raw, begun, addresses, announced })
+        Ok(Self { layout, wires: parts.wires, clients, raw, begun, addresses, announced: None })
     }
 
     /// Waits until all is known, and every switch has confirmed it. Returns when that was, and the addresses of the hosts.
@@ -173,7 +174,7 @@ impl<'a> Search<'a> {
         trunks.symmetric_difference(&known).cloned().collect()
     }
 
-    /// The hosts that are not known with port and address. They say again where they are, if they have an address.
+    /// The hosts that are not known with port and address. The server says again where it is.
     fn missing_hosts(&mut self, names: &[NameRecord]) -> Vec<String> {
         let mut missing = Vec::new();
         for (index, host) in self.layout.hosts.iter().enumerate() {
@@ -190,8 +191,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             missing.push(format!("h{index}"));
-            if self.announced[index].is_none_or(|at| at.elapsed() >= ANNOUNCE_AGAIN) {
-                self.announced[index] = Some(Instant::now());
+            if index == SERVER && self.announced.is_none_or(|at| at.elapsed() >= ANNOUNCE_AGAIN) {
+                self.announced = Some(Instant::now());
                 // One that the kernel refuses is sent again.
                 let _ = self.raw.send(index, FIRST_CABLE, &arp_request((host.mac, ip), ip));
             }

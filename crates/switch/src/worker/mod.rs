@@ -27,6 +27,7 @@
 //! Limits: 254 ports a worker.
 
 mod copies;
+mod everybody;
 mod exits;
 pub(crate) mod known;
 mod leads;
@@ -38,7 +39,6 @@ mod turns;
 mod work;
 
 use crate::alien::Aliens;
-use crate::answer::answer;
 use crate::bits::PortSet;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::Route;
@@ -46,7 +46,7 @@ use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
 use crate::links::lldp;
 use crate::parse::envelope;
-use crate::plane::{Mac, Plane, Shared};
+use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
 use crate::shim;
 use crate::spread;
@@ -55,6 +55,7 @@ use crate::tap::{Seen, Tap};
 use api::seam::{Mistake, mistaken};
 use arrayvec::ArrayVec;
 use copies::Copies;
+use everybody::Entry;
 use fib::action::PortId;
 use fib::designs;
 use fib::name::NameKind;
@@ -523,6 +524,8 @@ impl<T: Table> Worker<T> {
     fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool, decided: u32) {
         self.work.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
+        let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
+        let has_waited = self.work.has_waited;
         for (i, packet) in self.work.burst.iter_mut().enumerate() {
             if TRACKED && self.work.tracking.refused >> i & 1 != 0 {
                 self.work.fates[i] = Fate::Drop(self.work.tracking.reasons[i]);
@@ -537,40 +540,18 @@ impl<T: Table> Worker<T> {
                 if frame[0] & 1 != 0 && from_trunk {
                     return match frame[..6] == [0xff; 6] {
                         true => Err(DropReason::Broadcast),
-                        false if self.shared.links.hear(entry as u8, frame, self.work.has_waited) => Ok(Parsed::Hello),
+                        false if self.shared.links.hear(entry as u8, frame, has_waited) => Ok(Parsed::Hello),
                         false => Err(DropReason::Multicast),
                     };
                 }
                 if frame[0] & 1 != 0 {
-                    if let Some(heard) = self.shared.links.hear_at_host(entry as u8, frame, self.work.has_waited) {
-                        return if heard { Ok(Parsed::Hello) } else { Err(DropReason::LinkLocal) };
+                    let (shared, port) = (&*self.shared, &mut self.ports[entry]);
+                    let hasher = self.table.as_ref().and_then(Table::hasher).filter(|_| has_macs);
+                    let place = Entry { shared, plane, hasher, port, index: entry as u8, has_waited };
+                    if let Some(parsed) = place.hear(packet, type_at)? {
+                        return Ok(parsed);
                     }
-                    let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
-                    let dhcp = self.ports[entry].dhcp.as_mut().filter(|_| has_macs);
-                    let Some(directed) = dhcp.and_then(|dhcp| dhcp.direct(packet, type_at, Instant::now())) else {
-                        let Err(reason) = answer(packet, type_at, &self.shared.neighbours) else {
-                            return Ok(Parsed::Answer);
-                        };
-                        let (groups, neighbours) = (&self.shared.groups, &self.shared.neighbours);
-                        let (frame, port) = (packet.frame(), &mut self.ports[entry]);
-                        let hasher = self.table.as_ref().and_then(Table::hasher).filter(|_| has_macs);
-                        let heard = hasher.and_then(|hasher| {
-                            let here = port.id;
-                            let is_here =
-                                |name: &Mac| plane.local.get_bytes(name, hasher.digest(name)).map(PortId) == Some(here);
-                            let said_by = (port.role, entry as u8, &mut port.allowance);
-                            reports::hear(groups, said_by, frame, type_at, is_here)
-                        });
-                        return match (heard, &mut port.group_gate) {
-                            (Some(reason), _) => Err(reason),
-                            (None, Some(gate)) if has_macs => {
-                                gate.admit(frame, type_at, reason, groups, neighbours).map(|()| Parsed::Copy)
-                            }
-                            _ => Err(reason),
-                        };
-                    };
                     // It is for one now, whose name is looked up.
-                    directed?;
                 }
                 field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
             });
@@ -591,7 +572,7 @@ impl<T: Table> Worker<T> {
                 Ok(Parsed::Copy) => self.work.fates[i] = Fate::Copy,
                 // No sign that frames come from no switch.
                 Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => {
-                    self.shared.links.hear_lldp(entry as u8, packet.frame(), self.work.has_waited);
+                    self.shared.links.hear_lldp(entry as u8, packet.frame(), has_waited);
                     self.work.fates[i] = Fate::Hello;
                 }
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),

@@ -133,19 +133,26 @@ impl Rig {
     }
 
     pub fn without_fib(kind: NameKind, settings: &Settings) -> Self {
-        Self::without_fib_or_trust(kind, settings, CheckSource::Off, None)
+        Self::without_fib_or_trust(kind, settings, CheckSource::Off, None, |_| ())
     }
 
     /// Host ports check the sources of frames.
     pub fn with_check(kind: NameKind, settings: &Settings, check_source: CheckSource) -> Self {
-        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, None);
+        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, None, |_| ());
+        rig.publish_fib();
+        rig
+    }
+
+    /// As [`Rig::with_check`] for MAC addresses, with ports that are changed before they are built.
+    pub fn with_ports(check_source: CheckSource, change: impl Fn(&mut PortSpec)) -> Self {
+        let mut rig = Self::without_fib_or_trust(NameKind::Mac, &Settings::default(), check_source, None, change);
         rig.publish_fib();
         rig
     }
 
     /// All ports have an access list; at trunks it is not used.
     pub fn with_acl(kind: NameKind, settings: &Settings, check_source: CheckSource, acl: Arc<AccessList>) -> Self {
-        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, Some(acl));
+        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, Some(acl), |_| ());
         rig.publish_fib();
         rig
     }
@@ -155,6 +162,7 @@ impl Rig {
         settings: &Settings,
         check_source: CheckSource,
         acl: Option<Arc<AccessList>>,
+        change: impl Fn(&mut PortSpec),
     ) -> Self {
         let (mut ends, mut specs) = (vec![], vec![]);
         let waits = Arc::new(AtomicBool::new(false));
@@ -165,7 +173,9 @@ impl Rig {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
             let near = Near(near, Arc::clone(&waits));
             let learns = check_source != CheckSource::Off;
-            specs.push(PortSpec { check_source, learns, acl: acl.clone(), ..PortSpec::new(id, role, near) });
+            let mut spec = PortSpec { check_source, learns, acl: acl.clone(), ..PortSpec::new(id, role, near) };
+            change(&mut spec);
+            specs.push(spec);
             ends.push((id, far));
         }
         let (mut workers, monitor, mut writer) = build(settings, specs).unwrap();

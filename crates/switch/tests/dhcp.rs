@@ -1,0 +1,99 @@
+//! Hosts that ask for addresses: what they claim by it.
+
+mod common;
+
+use common::*;
+use etherparse::PacketBuilder;
+use fib::replica::Exact;
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::PortSpec;
+use fibula_switch::dhcp;
+use fibula_switch::source::CheckSource;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+/// At port 1; at port 2; behind trunk 8, the server.
+const HOST: u64 = 1;
+const OTHER: u64 = 2;
+const SERVER: u64 = 3;
+
+const ALL: [u8; 6] = [0xff; 6];
+const DISCOVER: u8 = 1;
+const REQUEST: u8 = 3;
+
+const PER_SECOND: u32 = 1;
+
+fn rig_with(change: impl Fn(&mut PortSpec)) -> Rig {
+    let mut rig = Rig::with_ports(CheckSource::Mac, |spec| {
+        spec.dhcp = dhcp::Settings { server: Some(mac_bytes(SERVER)), trusted: None, requests_per_second: PER_SECOND };
+        change(spec);
+    });
+    for (name, value) in [(HOST, 1), (OTHER, 2), (SERVER, 3)] {
+        rig.add(&mac(name), value);
+    }
+    rig
+}
+
+/// A message of `source`, in the name of `client`, that asks for 10.0.0.`asked`; if it is to one, as who has that address.
+fn message(kind: u8, source: u64, to: [u8; 6], client: u64, asked: u8) -> Vec<u8> {
+    let (address, is_to_all) = ([10, 0, 0, asked], to == ALL);
+    let mut message = [&[1, 1, 6, 0][..], &[0; 8]].concat();
+    message.extend(if is_to_all { [0; 4] } else { address });
+    message.resize(28, 0);
+    message.extend(mac_bytes(client));
+    message.resize(236, 0);
+    message.extend([99, 130, 83, 99, 53, 1, kind]);
+    if is_to_all {
+        message.extend([50, 4]);
+        message.extend(address);
+    }
+    message.push(255);
+    let (from, to_ip) = if is_to_all { ([0; 4], [255; 4]) } else { (address, [10, 0, 0, 99]) };
+    let mut frame = vec![];
+    let headers = PacketBuilder::ethernet2(mac_bytes(source), to).ipv4(from, to_ip, 64);
+    headers.udp(68, 67).write(&mut frame, &message).unwrap();
+    frame
+}
+
+/// What was noted at ports since: the bytes of names, and addresses.
+fn noted(rig: &Rig) -> Vec<([u8; 6], Option<IpAddr>)> {
+    let taken = rig.monitor.learner().take(usize::MAX);
+    taken.iter().map(|(_, claim)| (claim.name().try_into().unwrap(), claim.ip)).collect()
+}
+
+#[test]
+fn the_address_that_a_client_asks_for_is_noted_as_one_that_arp_claims() {
+    let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
+    for (to, what) in [(ALL, "it has none")] {
+        let mut rig = rig_with(|spec| spec.dhcp.requests_per_second = 1000);
+        let sent = rig.exchange(HOST_1, &message(DISCOVER, HOST, to, HOST, 7));
+        assert_eq!((sent.len(), noted(&rig)), (1, vec![]), "{what}: it only looks for servers");
+        assert_eq!(rig.exchange(HOST_1, &message(REQUEST, HOST, to, HOST, 7)).len(), 1);
+        assert_eq!(noted(&rig), [(mac_bytes(HOST), Some(ip(7)))], "{what}");
+        // What is known is not said again, and what another name has is: the controller tells the operator.
+        rig.writer.valid().put(mac(HOST), Some(ip(8)));
+        rig.writer.valid().put(mac(OTHER), Some(ip(9)));
+        rig.exchange(HOST_1, &message(REQUEST, HOST, to, HOST, 8));
+        assert_eq!(noted(&rig), [], "{what}");
+        rig.exchange(HOST_1, &message(REQUEST, HOST, to, HOST, 9));
+        assert_eq!(noted(&rig), [(mac_bytes(HOST), Some(ip(9)))], "{what}");
+        // In the name of another, nothing is claimed and nothing asked.
+        rig.assert_dropped(HOST_1, &message(REQUEST, HOST, to, OTHER, 10), DropReason::Dhcp);
+        assert_eq!(noted(&rig), []);
+        // One that is not known here yet.
+        rig.assert_dropped(HOST_1, &message(REQUEST, 77, to, 77, 11), DropReason::SourceMac);
+        assert_eq!(noted(&rig), [(mac_bytes(77), Some(ip(11)))]);
+        rig.assert_dropped(HOST_1, &message(REQUEST, 77, to, HOST, 12), DropReason::SourceMac);
+        assert_eq!(noted(&rig), [(mac_bytes(77), None)]);
+    }
+    // At a port that does not learn, of what waited, and of a relay, nothing is.
+    let mut rig = rig_with(|spec| spec.learns = false);
+    assert_eq!(rig.exchange(HOST_1, &message(REQUEST, HOST, ALL, HOST, 7)).len(), 1);
+    assert_eq!(noted(&rig), []);
+    let mut rig = rig_with(|spec| spec.dhcp.trusted = Some(true));
+    rig.waits.store(true, Ordering::Relaxed);
+    assert_eq!(rig.exchange(HOST_1, &message(REQUEST, HOST, ALL, HOST, 7)).len(), 1);
+    rig.waits.store(false, Ordering::Relaxed);
+    assert_eq!(rig.exchange(HOST_1, &message(REQUEST, HOST, ALL, 77, 8)).len(), 1);
+    assert_eq!(noted(&rig), []);
+}
