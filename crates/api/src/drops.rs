@@ -77,7 +77,7 @@ pub const REASONS: [(&str, &str); 52] = [
     ),
     (
         "dhcp_rate",
-        "A port sent more DHCP requests than it may (`dhcp_requests_per_second` in switch.toml): somebody takes addresses, or many hosts came at one time and will ask again.",
+        "A port sent more DHCP requests, to everybody or to the server, than it may (`dhcp_requests_per_second` in switch.toml): somebody takes addresses, or many hosts came at one time and will ask again.",
     ),
     (
         "dhcp_server",

@@ -17,7 +17,8 @@ use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
-use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -98,28 +99,55 @@ impl Host {
         }
     }
 
-    /// Sends frames from made-up addresses.
-    fn make_up(&self, n: u32) {
+    /// Sends frames, one after the other.
+    fn sends(&self, frames: impl Iterator<Item = Vec<u8>> + Send + 'static) {
         self.inside(move || {
             let mut device = AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap();
-            for i in 0..n {
-                let mut frame = vec![0xff; 6];
-                frame.extend([0x06, 0]);
-                frame.extend(i.to_be_bytes());
-                // An ARP request that says it comes from 10.0.0.1.
-                frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-                frame.extend([0x06, 0]);
-                frame.extend(i.to_be_bytes());
-                frame.extend([10, 0, 0, 1]);
-                frame.extend([0; 6]);
-                frame.extend([10, 0, 0, 2]);
+            let mut pool = netio::Pool::new(8, 2048);
+            for frame in frames {
                 let mut burst = Burst::from_iter([Packet::from_frame(&frame)]);
-                let mut pool = netio::Pool::new(8, 2048);
                 while !burst.is_empty() {
                     device.tx_burst(&mut pool, &mut burst).unwrap();
                 }
             }
         });
+    }
+
+    /// Looks for servers of DHCP, so often of everybody and so often of the server itself, each time in its own name and in one that
+    /// nobody has.
+    fn floods(&self, index: u8, n: u32) {
+        let discover = move |to: [u8; 6], client: [u8; 6]| {
+            let source = [2, 0, 0, 0, 0, index];
+            let mut message = [&[1, 1, 6, 0][..], &[0; 24], &client].concat();
+            message.resize(236, 0);
+            message.extend([99, 130, 83, 99, 53, 1, 1, 255]);
+            let len = 28 + message.len() as u16;
+            let mut ip = [&[0x45, 0][..], &len.to_be_bytes(), &[0, 0, 0, 0, 64, 17, 0, 0], &[0; 4], &[255; 4]].concat();
+            let checksum = !netio::checksum::fold(netio::checksum::sum(&ip));
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+            let udp = [&[0, 68, 0, 67][..], &(len - 20).to_be_bytes(), &[0, 0]].concat();
+            [&to[..], &source, &[8, 0], &ip, &udp, &message].concat()
+        };
+        let frames = (0..n).flat_map(move |i| {
+            let [a, b, c, d] = i.to_be_bytes();
+            let clients = [[2, 0, 0, 0, 0, index], [6, 0, a, b, c, d]];
+            [[0xff; 6], [2, 0, 0, 0, 0, 0x63]]
+                .map(|to| clients.map(|client| discover(to, client)))
+                .into_iter()
+                .flatten()
+        });
+        self.sends(frames);
+    }
+
+    /// Sends frames from made-up addresses.
+    fn make_up(&self, n: u32) {
+        let frames = (0..n).map(|i| {
+            let source = [&[0x06, 0][..], &i.to_be_bytes()].concat();
+            // An ARP request that says it comes from 10.0.0.1.
+            let arp: &[u8] = &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1];
+            [&[0xff; 6][..], &source, arp, &source, &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat()
+        });
+        self.sends(frames);
     }
 }
 
@@ -256,7 +284,7 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
         other.plug("p3", 3);
         let extra = "dhcp_server = '02:00:00:00:00:63'";
         let _switches = [
-            switch(site, "s1", extra, "t1", &[(1, "p1"), (3, "p3"), (5, "p9")]),
+            switch(site, "s1", &format!("{extra}\nstatus = '{STATUS}'"), "t1", &[(1, "p1"), (3, "p3"), (5, "p9")]),
             switch(site, "s2", extra, "t2", &[(2, "p2")]),
         ];
         soon(runtime, "both switches are in step", async || in_step(client).await == 2);
@@ -317,6 +345,15 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
                 assert!(!is_of_dhcp, "a stranger hears what a client or the server says: {:02x?}", packet.frame());
             }
         }
+
+        // Whoever asks for others, and as often as it can, of everybody and of the server itself, is not heard, and takes nothing.
+        other.reaches_soon(3, &one, addresses[0]);
+        other.floods(3, 100);
+        soon(runtime, "what is made up is dropped", async || dropped("dhcp") >= 200);
+        soon(runtime, "what is too often is dropped", async || dropped("dhcp_rate") >= 100);
+        let again = lease(&two, &[]);
+        assert_eq!(again, addresses[1], "another one keeps its lease");
+        assert!(one.reaches(again) && two.reaches(addresses[0]));
     });
 }
 
@@ -537,4 +574,18 @@ async fn place_of(client: &Client, index: u8) -> String {
     let record = client.clone().get_name(request).await.unwrap().into_inner();
     assert!(record.learnt_ms > 0);
     format!("{} {}", record.host, record.ip)
+}
+
+/// Where the first switch shows what it counts, in the network of a test.
+const STATUS: &str = "127.0.0.1:9101";
+
+/// How many frames the first switch has dropped for a reason.
+fn dropped(reason: &str) -> u64 {
+    let mut stream = TcpStream::connect(STATUS).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let metric = format!("fibula_frames_dropped_total{{reason=\"{reason}\"}} ");
+    let count = text.lines().find_map(|line| line.strip_prefix(&metric));
+    count.unwrap_or_else(|| panic!("no {metric}in {text}")).parse().unwrap()
 }

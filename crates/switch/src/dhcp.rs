@@ -12,6 +12,9 @@
 //! | an answer | goes on | `dhcp_server`, unless it is from the server that is configured, or nobody said what is trusted |
 //! | anything else at these ports | `dhcp` | `dhcp` |
 //!
+//! **To the server itself.** What a host sends to the MAC address of its server, and there to the ports where servers hear, is checked
+//! as if it were to everybody, and takes from the same rate: otherwise who makes up clients would write the server's address instead.
+//!
 //! **The address that a client asks for** is noted at a port that learns, as one that ARP claims is ([`crate::learn`]): a host that
 //! says nothing but DHCP is reached then. It is the client's request that says it ([`claimed_address`]), not the server's
 //! acknowledgement. The request passes here anyway, at the port where the host is. The acknowledgement comes in at the server's port,
@@ -20,10 +23,11 @@
 //! is followed by another request, and the address of that one counts then.
 //!
 //! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. How else a client calls itself (option 61) is
-//! between it and the server: an access list can forbid what it sends to the server's own address.
+//! between it and the server.
 //!
 //! Sources: RFC 951, RFC 2131 (sections 2, 4.1, 4.3.2), RFC 2132 (8.5, 9.1, 9.3, 9.6), RFC 8415 (7.2). Limits: names must be MAC
-//! addresses; a relay's own messages are unicast and go their way. Cost: none for frames to one.
+//! addresses; a relay needs a port that is trusted; DHCP in fragments is malformed here. Cost: one comparison for a frame to one host,
+//! at a port that is not trusted and has a server; none otherwise.
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
@@ -33,7 +37,7 @@ use netio::Packet;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Requests to everybody that a port may send a second, with each worker, unless it is configured otherwise. A client sends some four to
+/// Requests that a port may send a second, with each worker, unless it is configured otherwise. A client sends some four to
 /// get an address.
 pub const REQUESTS_PER_SECOND: u32 = 10;
 /// And at once, for each of these: so all behind an access point may come back at one time.
@@ -52,7 +56,7 @@ pub struct Settings {
     pub server: Option<Mac>,
     /// Whether a server or a relay is there, which speaks for others. None: nobody said it, and whoever is there may answer.
     pub trusted: Option<bool>,
-    /// Requests to everybody a second, with each worker; 0: none.
+    /// Requests a second, to everybody and to the server itself, with each worker; 0: none.
     pub requests_per_second: u32,
 }
 
@@ -104,6 +108,22 @@ impl Dhcp {
         };
         packet.frame_mut()[..6].copy_from_slice(&to);
         Some(Ok(()))
+    }
+
+    /// The server, if what hosts send to it alone is checked.
+    pub(crate) fn guarded(&self) -> Option<Mac> {
+        self.settings.server.filter(|_| self.settings.trusted != Some(true))
+    }
+
+    /// Whether a frame to the server itself may go on.
+    /// # Errors
+    /// The reason to drop it.
+    #[cold]
+    pub(crate) fn admit(&mut self, frame: &[u8], type_at: usize, now: Instant) -> Result<(), DropReason> {
+        let asked = datagram(frame, type_at).filter(Datagram::is_to_server);
+        let Some(message) = asked.and_then(|datagram| datagram.message()) else { return Ok(()) };
+        let source = frame.get(6..12).and_then(|mac| mac.try_into().ok()).ok_or(DropReason::Runt)?;
+        self.judge(message, source, now).map(|_| ())
     }
 
     /// The only one that it is for, if there is one.
@@ -193,6 +213,7 @@ fn options(message: &[u8]) -> Option<Options> {
 /// A packet of UDP, or the first fragment of one.
 struct Datagram<'a> {
     is_v6: bool,
+    is_fragment: bool,
     from: [u8; 2],
     to: [u8; 2],
     /// With its header.
@@ -202,9 +223,9 @@ struct Datagram<'a> {
 fn datagram(frame: &[u8], type_at: usize) -> Option<Datagram<'_>> {
     let ip = network(frame, type_at).ok()?;
     let transport = ip.transport().ok().filter(|transport| transport.protocol == UDP && !transport.later_fragment)?;
-    let is_v6 = matches!(ip, Network::V6(_));
+    let (is_v6, is_fragment) = (matches!(ip, Network::V6(_)), transport.is_fragment);
     let &[a, b, c, d, ..] = transport.payload.get(..UDP_HEADER)? else { return None };
-    Some(Datagram { is_v6, from: [a, b], to: [c, d], bytes: transport.payload })
+    Some(Datagram { is_v6, is_fragment, from: [a, b], to: [c, d], bytes: transport.payload })
 }
 
 impl<'a> Datagram<'a> {
@@ -233,6 +254,8 @@ impl<'a> Datagram<'a> {
         let message = self.message_bytes();
         let client = message.get(28..34).and_then(|mac| Mac::try_from(mac).ok()).filter(|mac| mac[0] & 1 == 0);
         Some(match (message.get(..3), client) {
+            // What a later fragment says instead is not seen here. No client sends so long a message.
+            _ if self.is_fragment => Message::Neither,
             (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client),
             (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
             _ => Message::Neither,
@@ -372,6 +395,54 @@ mod tests {
         assert_eq!(got[..BURST as usize], [None; BURST as usize]);
         assert_eq!(got.last(), Some(&Some(Err(DropReason::DhcpRate))));
         assert_eq!(sent(&mut dhcp, &frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC), now), too_many);
+    }
+
+    #[test]
+    fn what_is_sent_to_the_server_itself_is_checked_and_takes_from_the_same_rate() {
+        let now = Instant::now();
+        let to_server = |source, ports, operation, client| {
+            let mut frame = frame(source, ports, operation, client);
+            frame[..6].copy_from_slice(&SERVER_MAC);
+            frame
+        };
+        let request = to_server(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC);
+        for trusted in [None, Some(false)] {
+            let settings = Settings { server: Some(SERVER_MAC), trusted, requests_per_second: 2 };
+            let mut dhcp = Dhcp::new(settings);
+            assert_eq!(dhcp.guarded(), Some(SERVER_MAC));
+            let mut admit = |frame: &[u8]| dhcp.admit(frame, shim::AT, now);
+            for _ in 0..100 {
+                let forged = to_server(CLIENT_MAC, [CLIENT, SERVER], 1, OTHER);
+                assert_eq!(admit(&forged), Err(DropReason::Dhcp), "what is dropped takes nothing");
+                assert_eq!(admit(&to_server(CLIENT_MAC, [SERVER, SERVER], 1, OTHER)), Err(DropReason::Dhcp), "a relay");
+                assert_eq!(admit(&to_server(CLIENT_MAC, [CLIENT, SERVER], 2, CLIENT_MAC)), Err(DropReason::Dhcp));
+                assert_eq!(admit(&to_server(CLIENT_MAC, [CLIENT, [0, 53]], 1, OTHER)), Ok(()), "something else");
+            }
+            // In any of its fragments somebody else could be named.
+            for (flags, refused) in [([0x20, 0], Err(DropReason::Dhcp)), ([0, 2], Ok(()))] {
+                let mut fragment = request.clone();
+                fragment[20..22].copy_from_slice(&flags);
+                assert_eq!(admit(&fragment), refused, "nothing comes of a later one alone");
+            }
+            for len in 0..request.len() {
+                assert!(matches!(admit(&request[..len]), Ok(()) | Err(DropReason::Dhcp)), "{len}");
+            }
+            for _ in 0..5 {
+                assert_eq!(admit(&request), Ok(()));
+            }
+            let to_all = frame(CLIENT_MAC, [CLIENT, SERVER], 1, CLIENT_MAC);
+            for _ in 0..5 {
+                assert_eq!(sent(&mut dhcp, &to_all, now), (Some(Ok(())), SERVER_MAC));
+            }
+            assert_eq!(dhcp.admit(&request, shim::AT, now), Err(DropReason::DhcpRate));
+            assert_eq!(sent(&mut dhcp, &to_all, now).0, Some(Err(DropReason::DhcpRate)));
+            let mut solicitation = solicitation();
+            solicitation[..6].copy_from_slice(&SERVER_MAC);
+            assert_eq!(dhcp.admit(&solicitation, shim::AT, now), Err(DropReason::DhcpRate), "both protocols together");
+        }
+        for (server, trusted) in [(None, None), (None, Some(false)), (Some(SERVER_MAC), Some(true))] {
+            assert_eq!(Dhcp::new(Settings { server, trusted, ..Settings::default() }).guarded(), None);
+        }
     }
 
     const COOKIE: [u8; 4] = [99, 130, 83, 99];

@@ -1,4 +1,4 @@
-//! Hosts that ask for addresses: what they claim by it.
+//! Hosts that ask for addresses: what they claim by it, and what those gain who ask for others.
 
 mod common;
 
@@ -8,9 +8,11 @@ use fib::replica::Exact;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::PortSpec;
 use fibula_switch::dhcp;
+use fibula_switch::shim::INITIAL_HOPS;
 use fibula_switch::source::CheckSource;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// At port 1; at port 2; behind trunk 8, the server.
 const HOST: u64 = 1;
@@ -32,6 +34,10 @@ fn rig_with(change: impl Fn(&mut PortSpec)) -> Rig {
         rig.add(&mac(name), value);
     }
     rig
+}
+
+fn rig() -> Rig {
+    rig_with(|_| ())
 }
 
 /// A message of `source`, in the name of `client`, that asks for 10.0.0.`asked`; if it is to one, as who has that address.
@@ -64,7 +70,7 @@ fn noted(rig: &Rig) -> Vec<([u8; 6], Option<IpAddr>)> {
 #[test]
 fn the_address_that_a_client_asks_for_is_noted_as_one_that_arp_claims() {
     let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
-    for (to, what) in [(ALL, "it has none")] {
+    for (to, what) in [(ALL, "it has none"), (mac_bytes(SERVER), "it renews")] {
         let mut rig = rig_with(|spec| spec.dhcp.requests_per_second = 1000);
         let sent = rig.exchange(HOST_1, &message(DISCOVER, HOST, to, HOST, 7));
         assert_eq!((sent.len(), noted(&rig)), (1, vec![]), "{what}: it only looks for servers");
@@ -96,4 +102,51 @@ fn the_address_that_a_client_asks_for_is_noted_as_one_that_arp_claims() {
     rig.waits.store(false, Ordering::Relaxed);
     assert_eq!(rig.exchange(HOST_1, &message(REQUEST, HOST, ALL, 77, 8)).len(), 1);
     assert_eq!(noted(&rig), []);
+}
+
+#[test]
+fn who_makes_up_clients_takes_no_more_by_asking_the_server_itself() {
+    let mut rig = rig();
+    let (began, server) = (Instant::now(), mac_bytes(SERVER));
+    let (mut forged, mut asked, mut got) = (0_u64, 0_u64, 0_u64);
+    for i in 0..500 {
+        for to in [ALL, server] {
+            for (client, n) in [(1000 + i, &mut forged), (HOST, &mut asked)] {
+                *n += 1;
+                let out = rig.exchange(HOST_1, &message(DISCOVER, HOST, to, client, 7));
+                assert!(out.iter().all(|(port, frame)| *port == TRUNK_8 && frame[..6] == server));
+                assert!(out.is_empty() || client == HOST, "one that is made up gets there");
+                got += out.len() as u64;
+            }
+        }
+    }
+    let most = u64::from(PER_SECOND) * (u64::from(dhcp::BURST) + began.elapsed().as_secs() + 1);
+    assert!(got >= u64::from(PER_SECOND * dhcp::BURST) && got <= most, "{got} of {most} get there");
+    let counts = rig.counts();
+    let dropped = [DropReason::Dhcp, DropReason::DhcpRate].map(|reason| counts.dropped(reason));
+    assert_eq!((dropped, counts.dropped_total()), ([forged, asked - got], forged + asked - got));
+    // The host is served in everything else, and so is another one in this.
+    assert_eq!(rig.exchange(HOST_1, &between(HOST, SERVER)).len(), 1);
+    for to in [ALL, server] {
+        for kind in [DISCOVER, REQUEST] {
+            let out = rig.exchange(HOST_2, &message(kind, OTHER, to, OTHER, 8));
+            let expected = to_name(SERVER, message(kind, OTHER, to, OTHER, 8));
+            assert_eq!(out, [(TRUNK_8, with_shim(&expected, INITIAL_HOPS))]);
+        }
+    }
+}
+
+fn to_name(name: u64, mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].copy_from_slice(&mac_bytes(name));
+    frame
+}
+
+#[test]
+fn a_trusted_port_and_one_without_a_server_forward_what_is_to_one_as_anything_else() {
+    for (server, trusted) in [(None, None), (None, Some(false)), (Some(mac_bytes(SERVER)), Some(true))] {
+        let mut rig = rig_with(|spec| spec.dhcp = dhcp::Settings { server, trusted, requests_per_second: 0 });
+        for client in [HOST, 77] {
+            assert_eq!(rig.exchange(HOST_1, &message(DISCOVER, HOST, mac_bytes(SERVER), client, 7)).len(), 1);
+        }
+    }
 }

@@ -108,7 +108,7 @@ pub struct Config {
     pub dhcp_server: Option<Mac>,
     /// Whether servers or relays of DHCP are at host ports, unless a port says otherwise. If nobody says it, hosts may answer.
     pub dhcp_trusted: Option<bool>,
-    /// Requests of DHCP to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none.
+    /// Requests of DHCP that the hosts of a port may send a second, unless it says otherwise; 0: none.
     #[serde(default = "default_dhcp_requests")]
     pub dhcp_requests_per_second: u32,
     /// Frames to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none. Who hears them is the
@@ -159,7 +159,7 @@ pub struct Port {
     pub dhcp_server: Option<Mac>,
     /// Whether a server or a relay of DHCP is there; as at the other ports if absent. For host ports only.
     pub dhcp_trusted: Option<bool>,
-    /// Requests of DHCP to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
+    /// Requests of DHCP that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub dhcp_requests_per_second: Option<u32>,
     /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub group_frames_per_second: Option<u32>,

@@ -1,8 +1,9 @@
-//! What a worker does with what hosts say to everybody.
+//! What a worker does with what hosts say to everybody, and to the DHCP server that is configured for them.
 //!
 //! ```text
 //!  to a group ─► of another switch? ─► DHCP: to the one that it is for ─► answered here? ─► a report of groups? ─► a copy for each
 //! ```
+//! This is the slow path: frames to one host meet a comparison with the server's address, if that.
 
 use super::{Parsed, reports};
 use crate::answer::answer;
@@ -67,6 +68,17 @@ impl<T> Entry<'_, T> {
             self.note_lease(packet.frame(), type_at, now);
         }
         directed
+    }
+
+    /// Checks a frame to the server that is configured for the port.
+    #[cold]
+    pub(super) fn ask(mut self, frame: &[u8], type_at: usize) -> Result<(), DropReason> {
+        let now = Instant::now();
+        let admitted = self.port.dhcp.as_mut().map_or(Ok(()), |dhcp| dhcp.admit(frame, type_at, now));
+        if admitted.is_ok() {
+            self.note_lease(frame, type_at, now);
+        }
+        admitted
     }
 
     /// Notes the address that a client of DHCP says it is going to have, if nobody knows it. Its source is true: it was checked.

@@ -41,6 +41,7 @@ mod work;
 use crate::alien::Aliens;
 use crate::bits::PortSet;
 use crate::counters::{DropReason, WorkerCounters};
+use crate::dhcp::Dhcp;
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
@@ -525,7 +526,10 @@ impl<T: Table> Worker<T> {
         self.work.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
         let has_macs = field.is_ok_and(|field| field.kind() == NameKind::Mac);
-        let has_waited = self.work.has_waited;
+        let (is_copied, has_waited) = (self.work.is_copied, self.work.has_waited);
+        // A copy was judged when the frame itself came.
+        let judges = has_macs && !is_copied;
+        let server = self.ports[entry].dhcp.as_ref().filter(|_| judges).and_then(Dhcp::guarded);
         for (i, packet) in self.work.burst.iter_mut().enumerate() {
             if TRACKED && self.work.tracking.refused >> i & 1 != 0 {
                 self.work.fates[i] = Fate::Drop(self.work.tracking.reasons[i]);
@@ -544,14 +548,17 @@ impl<T: Table> Worker<T> {
                         false => Err(DropReason::Multicast),
                     };
                 }
-                if frame[0] & 1 != 0 {
+                let is_to_server = server.is_some_and(|server| frame.first_chunk() == Some(&server));
+                if frame[0] & 1 != 0 || is_to_server {
                     let (shared, port) = (&*self.shared, &mut self.ports[entry]);
                     let hasher = self.table.as_ref().and_then(Table::hasher).filter(|_| has_macs);
                     let place = Entry { shared, plane, hasher, port, index: entry as u8, has_waited };
-                    if let Some(parsed) = place.hear(packet, type_at)? {
+                    if is_to_server {
+                        place.ask(frame, type_at)?;
+                    } else if let Some(parsed) = place.hear(packet, type_at)? {
                         return Ok(parsed);
                     }
-                    // It is for one now, whose name is looked up.
+                    // It is for one, whose name is looked up.
                 }
                 field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
             });
