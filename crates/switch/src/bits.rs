@@ -1,6 +1,7 @@
 //! Sets of up to 32 frames or names of a burst, and of up to 256 ports of a worker, a bit for each.
 
 pub(crate) use lookup::base::bits::{first, ones};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A set of ports, by their indices in a worker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +36,23 @@ impl PortSet {
     }
 }
 
+/// Ports, by their indices in a worker, that workers note and one reader takes.
+#[derive(Debug, Default)]
+pub(crate) struct NotedPorts([AtomicU64; 4]);
+
+impl NotedPorts {
+    /// Notes a port.
+    pub(crate) fn note(&self, index: u8) {
+        self.0[usize::from(index >> 6)].fetch_or(1 << (index & 63), Relaxed);
+    }
+
+    /// Those that were noted since they were taken last, in order.
+    pub(crate) fn take(&self) -> impl Iterator<Item = u8> + use<> {
+        let mut ports = PortSet(self.0.each_ref().map(|word| word.swap(0, Relaxed)));
+        std::iter::from_fn(move || ports.pop())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +67,13 @@ mod tests {
         assert!(set.contains(64) && !set.contains(65));
         assert_eq!(std::iter::from_fn(|| set.pop()).collect::<Vec<_>>(), [0, 3, 63, 64, 255]);
         assert!(!set.contains(64));
+    }
+
+    #[test]
+    fn ports_that_were_noted_are_taken_once() {
+        let noted = NotedPorts::default();
+        [200, 3, 64, 3].into_iter().for_each(|index| noted.note(index));
+        assert_eq!(noted.take().collect::<Vec<_>>(), [3, 64, 200]);
+        assert_eq!(noted.take().count(), 0);
     }
 }

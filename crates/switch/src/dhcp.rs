@@ -149,6 +149,11 @@ impl Dhcp {
     }
 }
 
+/// Whether a frame to everybody is a client's request.
+pub(crate) fn is_request(frame: &[u8], type_at: usize) -> bool {
+    matches!(read(frame, type_at), Some(Message::Request(_)))
+}
+
 /// The address that a client says in a DHCPREQUEST that it is going to have, or has: others will reach it by that. None where the
 /// client is not the sender of the frame, and where two servers might read two addresses: options that are cut, repeated, of another
 /// length or in other fields (overload).

@@ -20,6 +20,7 @@
 //! everybody. Sources of a group are not told apart. A frame to n members is n lookups here, and n frames on the trunks that they
 //! share.
 
+use crate::bits::NotedPorts;
 use crate::budget::Budget;
 use crate::counters::DropReason;
 use crate::links::local::is_for_one_link;
@@ -158,6 +159,7 @@ pub struct Groups {
     told: ArcSwap<Names>,
     /// What the hosts here want; none at a switch that does not hear them say so.
     subscriptions: Option<Subscriptions>,
+    unheard: NotedPorts,
 }
 
 #[derive(Debug, Default)]
@@ -173,7 +175,7 @@ struct Names {
 impl Groups {
     /// Nobody hears anything yet. Where it is heard what hosts want, that is kept in `subscriptions`.
     pub fn new(subscriptions: Option<Subscriptions>) -> Self {
-        Self { told: ArcSwap::default(), subscriptions }
+        Self { subscriptions, ..Self::default() }
     }
 
     /// Replaces all names by those of these tenants, which hear all that is to everybody. A name is of one tenant.
@@ -235,6 +237,16 @@ impl Groups {
     /// What the hosts here want, if it is heard.
     pub fn subscriptions(&self) -> Option<&Subscriptions> {
         self.subscriptions.as_ref()
+    }
+
+    /// A host at a port asks for an address by DHCP, and nobody hears it.
+    pub(crate) fn note_unheard(&self, index: u8) {
+        self.unheard.note(index);
+    }
+
+    /// The host ports, by their indices, at which somebody asked so since this was asked last.
+    pub fn take_unheard(&self) -> Vec<u8> {
+        self.unheard.take().collect()
     }
 
     /// The tenant of a name; none if nobody hears it.

@@ -150,3 +150,19 @@ fn a_trusted_port_and_one_without_a_server_forward_what_is_to_one_as_anything_el
         }
     }
 }
+
+#[test]
+fn that_nobody_hears_a_client_is_noted_of_its_port() {
+    let mut rig = rig_with(|spec| spec.dhcp = dhcp::Settings::default());
+    let request = message(DISCOVER, OTHER, ALL, OTHER, 7);
+    rig.assert_dropped(HOST_2, &request, DropReason::Broadcast);
+    let index = 1;
+    assert_eq!((rig.monitor.groups().take_unheard(), rig.monitor.groups().take_unheard()), (vec![index], vec![]));
+    // What is no request, or dropped for another reason, says nothing of a server that is missing.
+    rig.assert_dropped(HOST_2, &ethernet(ALL, mac_bytes(OTHER), 0x88b7, b"x"), DropReason::Broadcast);
+    rig.assert_dropped(HOST_2, &message(DISCOVER, OTHER, ALL, HOST, 7), DropReason::Dhcp);
+    assert!(rig.monitor.groups().take_unheard().is_empty());
+    rig.monitor.groups().set([(0, [HOST, OTHER].map(mac_bytes).to_vec())]);
+    assert_eq!(rig.exchange(HOST_2, &request).len(), 1);
+    assert!(rig.monitor.groups().take_unheard().is_empty(), "its tenant hears it");
+}

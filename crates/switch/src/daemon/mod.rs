@@ -27,6 +27,7 @@ pub mod saved;
 mod status;
 mod strays;
 mod subscriptions;
+mod unheard;
 
 pub use lookup::threads as lookup_threads;
 
@@ -55,7 +56,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use unheard::Unheard;
 
 /// Buffers hold frames of this many bytes at least: a port that is missing at the start may come with jumbo frames.
 const BUFFER_BYTES: usize = 9216;
@@ -403,13 +405,15 @@ async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
 }
 
 /// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them
-/// themselves), and workers that end.
+/// themselves), workers that end, and ports with clients of DHCP that nobody hears.
 async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<Kernel>>) {
     let (mut reasons, mut were_running) = (HashMap::<_, Option<String>>::new(), 0);
+    let mut unheard = Unheard::default();
     let mut tick = tokio::time::interval(WATCH_EVERY);
     loop {
         tick.tick().await;
         let Some(plane) = plane.upgrade() else { return };
+        unheard.say(&switch, plane.monitor(), Instant::now());
         let running = plane.workers_running();
         if running < std::mem::replace(&mut were_running, running) {
             tracing::error!(switch, running, "a worker thread has ended and its frames are lost; restart the switch");

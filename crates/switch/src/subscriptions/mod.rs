@@ -26,6 +26,7 @@ pub mod report;
 
 pub use query::Timing;
 
+use crate::bits::NotedPorts;
 use crate::budget::Budget;
 use crate::plane::Mac;
 use api::groups::MOST;
@@ -125,22 +126,17 @@ impl Why {
     }
 }
 
-/// Ports, by their indices, of which reports were not taken since that was asked last, for each reason.
+/// Ports of which reports were not taken since that was asked last, for each reason.
 #[derive(Debug, Default)]
-struct Refusals([[AtomicU64; 4]; Why::ALL.len()]);
+struct Refusals([NotedPorts; Why::ALL.len()]);
 
 impl Refusals {
     fn note(&self, port: u8, why: Why) {
-        self.0[why as usize][usize::from(port >> 6)].fetch_or(1 << (port & 63), Relaxed);
+        self.0[why as usize].note(port);
     }
 
     fn take(&self) -> Vec<(u8, Why)> {
-        let words = Why::ALL.into_iter().flat_map(|why| (0..).zip(&self.0[why as usize]).map(move |at| (why, at)));
-        let of_word = |(why, (at, word)): (Why, (u8, &AtomicU64))| {
-            let bits = word.swap(0, Relaxed);
-            (0..64_u8).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (at << 6 | bit, why))
-        };
-        words.flat_map(of_word).collect()
+        Why::ALL.into_iter().flat_map(|why| self.0[why as usize].take().map(move |port| (port, why))).collect()
     }
 }
 

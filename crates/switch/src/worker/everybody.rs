@@ -50,13 +50,20 @@ impl<T> Entry<'_, T> {
             let said_by = (self.port.role, self.index, &mut self.port.allowance);
             reports::hear(groups, said_by, frame, type_at, is_here)
         });
-        match (heard, &mut self.port.group_gate) {
-            (Some(reason), _) => Err(reason),
+        let refusal = match (heard, &mut self.port.group_gate) {
+            (Some(reason), _) => reason,
             (None, Some(gate)) if self.hasher.is_some() => {
-                gate.admit(frame, type_at, reason, groups, neighbours).map(|()| Some(Parsed::Copy))
+                match gate.admit(frame, type_at, reason, groups, neighbours) {
+                    Ok(()) => return Ok(Some(Parsed::Copy)),
+                    Err(reason) => reason,
+                }
             }
-            _ => Err(reason),
+            _ => reason,
+        };
+        if refusal == DropReason::Broadcast && self.hasher.is_some() && dhcp::is_request(frame, type_at) {
+            groups.note_unheard(self.index);
         }
+        Err(refusal)
     }
 
     /// See [`dhcp::Dhcp::direct`].
