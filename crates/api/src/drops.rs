@@ -28,7 +28,7 @@ pub const REASONS: [(&str, &str); 52] = [
     ),
     (
         "source_nd",
-        "Neighbour discovery speaks for an address that is not its sender's, or for a router: a misconfigured host, or one that poses as another.",
+        "Neighbour discovery speaks for an address that is not its sender's, or for a router: a misconfigured host, or one that poses as another. Where a router is, write `ra_trusted = true` at its port in switch.toml.",
     ),
     (
         "source_ip",
@@ -109,7 +109,10 @@ pub const REASONS: [(&str, &str); 52] = [
         "A host asked for an IPv6 address that no name has, and its tenant is not among `[groups] tenants` in controller.toml.",
     ),
     ("nd_own", "A host asked whether its own IPv6 address is taken, which needs no answer."),
-    ("router_solicitation", "A host asked for an IPv6 router, and there is none."),
+    (
+        "router_solicitation",
+        "A host asked for an IPv6 router, and nobody is to hear it: it is carried if its tenant is among `[groups] tenants` in controller.toml.",
+    ),
     (
         "listener_report",
         "A host said which multicast groups it wants. The switch keeps that, and nobody else is to hear it; where its tenant is not among `[groups] tenants` in controller.toml, nothing comes of it.",

@@ -5,6 +5,8 @@
 mod mistakes;
 #[path = "found_hosts/multicast.rs"]
 mod multicast;
+#[path = "found_hosts/routers.rs"]
+mod routers;
 mod support;
 
 use api::v1;
@@ -17,6 +19,7 @@ use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
+use routers::hosts_get_their_addresses_by_a_router_and_hear_no_other_one;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::process::{Command, Output};
@@ -35,6 +38,7 @@ netio::tests! {
         two_hosts_with_one_address_are_told_and_others_are_served,
         a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_served,
         two_networks_joined_by_mistake_are_told_and_exchange_nothing,
+        hosts_get_their_addresses_by_a_router_and_hear_no_other_one,
     ],
     anywhere: []
 }

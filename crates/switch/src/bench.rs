@@ -228,6 +228,7 @@ fn forward<T: Table + 'static>(
             role: if id == 0 { entry_role } else { Role::Trunk },
             acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
+            ra_trusted: false,
             learns: load.watched,
             notes_true: load.forgets,
             dhcp: dhcp::Settings::default(),

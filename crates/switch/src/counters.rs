@@ -96,7 +96,7 @@ drop_reasons! {
     NdUnknown = "nd_unknown",
     /// A neighbour solicitation for the sender's own address (duplicate address detection), which needs no answer.
     NdOwn = "nd_own",
-    /// An IPv6 router solicitation: there is no router.
+    /// An IPv6 router solicitation that nobody is to hear.
     RouterSolicitation = "router_solicitation",
     /// A host said which multicast groups it wants, which goes no further; or of IPv6, where nobody is to know.
     ListenerReport = "listener_report",

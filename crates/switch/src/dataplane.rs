@@ -96,6 +96,8 @@ pub struct PortSpec {
     pub acl: Option<Arc<AccessList>>,
     /// What is checked of the sources of frames, if it is a host port.
     pub check_source: CheckSource,
+    /// Whether an IPv6 router is there, if it is a host port: its advertisements pass the check of sources.
+    pub ra_trusted: bool,
     /// Whether sources that are no names there are noted for the controller, if sources are checked.
     pub learns: bool,
     /// Whether those that are names there are noted as well, in each [period](crate::learn::Learner::begin_period).
@@ -127,6 +129,7 @@ impl PortSpec {
             role,
             acl: None,
             check_source: CheckSource::Off,
+            ra_trusted: false,
             learns: false,
             notes_true: false,
             dhcp: dhcp::Settings::default(),
@@ -274,7 +277,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let (staged, known) = (Burst::new(), Known::new());
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
-            let (id, role, learns, retry) = (port.id, port.role, port.learns, Retry::new());
+            let (id, role, learns, ra_trusted, retry) =
+                (port.id, port.role, port.learns, port.ra_trusted, Retry::new());
             let notes = port.notes_true.then(Notes::new);
             let dhcp = (port.role == Role::Host).then(|| Dhcp::new(port.dhcp));
             let may_speak = port.role == Role::Host && settings.flows.is_none();
@@ -284,6 +288,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 role,
                 acl,
                 check_source,
+                ra_trusted,
                 learns,
                 notes,
                 dhcp,

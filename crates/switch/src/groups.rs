@@ -284,7 +284,11 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let is_for_all = matches!(
             instead_of,
-            DropReason::Broadcast | DropReason::Multicast | DropReason::ArpUnknown | DropReason::NdUnknown
+            DropReason::Broadcast
+                | DropReason::Multicast
+                | DropReason::ArpUnknown
+                | DropReason::NdUnknown
+                | DropReason::RouterSolicitation
         );
         let goes = is_for_all && may_be_copied(frame, type_at) && !is_for_one_host(frame, type_at, neighbours);
         let sender = sender(frame).filter(|_| goes);

@@ -102,6 +102,8 @@ pub(crate) struct Port {
     pub(crate) role: Role,
     pub(crate) acl: Option<PortAcl>,
     pub(crate) check_source: CheckSource,
+    /// Whether an IPv6 router is there, which advertises itself.
+    pub(crate) ra_trusted: bool,
     /// Whether sources that are not true are noted.
     pub(crate) learns: bool,
     /// Those that are true and were noted; none: they are not noted.

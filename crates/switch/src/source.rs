@@ -16,7 +16,8 @@
 //! With [`CheckSource::MacAndIp`], a name to which the RIB gives an address of a family may use no unknown address of that
 //! family. The unspecified address claims nothing: ARP probes, duplicate address detection and DHCP begin with it. An IPv6
 //! link-local address is in no RIB, so each host may use any. But one that was made from the MAC address of a valid name
-//! (EUI-64) belongs to that name. Router advertisements and redirects are dropped: hosts are no routers.
+//! (EUI-64) belongs to that name. Router advertisements and redirects are dropped: hosts are no routers. Where a port says that a
+//! router is there (RFC 6105), its advertisements are checked as what hosts say is; redirects are dropped there, too.
 //!
 //! Names must be MAC addresses for this. If they are IP addresses, only IP sources can be checked: with
 //! [`CheckSource::MacAndIp`], a packet must come from a local name at this port. Names of other kinds say nothing about
@@ -29,7 +30,7 @@
 //! burst at once. An address that is not that of the name is looked up alone, and so are names in ARP and neighbour
 //! discovery, under a read lock. The lines are fetched while other bursts are handled.
 //!
-//! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3 to 4.6), RFC 4862 (5.4), RFC 6980, RFC 7113. Limits: two hosts at one
+//! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.1 to 4.6), RFC 4862 (5.4), RFC 6105, RFC 6980, RFC 7113. Limits: two hosts at one
 //! port may pose as each other; the frame need not pass this switch for that. Up to two VLAN tags are skipped; a frame with more is dropped as
 //! [`DropReason::SourceArp`]. What a
 //! later fragment holds is not seen; receivers ignore fragments of neighbour discovery (RFC 6980).
@@ -128,7 +129,7 @@ pub fn check(frame: &[u8], port: PortId, known: &impl Known) -> Result<(), DropR
     if known.port_of(&source) != Some(port) {
         return Err(DropReason::SourceMac);
     }
-    Place { port, checked: Checked::Mac, known, led: None }.check(frame)
+    Place { port, checked: Checked::Mac, has_router: false, known, led: None }.check(frame)
 }
 
 /// What the check asks about names.
@@ -183,6 +184,8 @@ impl Known for Tables<'_> {
 pub(crate) struct Place<'a, K> {
     pub(crate) port: PortId,
     pub(crate) checked: Checked,
+    /// Whether a router is there, which may say so.
+    pub(crate) has_router: bool,
     pub(crate) known: &'a K,
     /// The IP address of the name that the frame is from, if it is known to lead to that name.
     pub(crate) led: Option<IpAddr>,
@@ -246,6 +249,7 @@ impl<K: Known> Place<'_, K> {
     ///  solicitation  135: 0 type | 8 target | 24 options; option 1: the MAC address of the IP source
     ///  advertisement 136: 0 type | 8 target | 24 options; option 2: the MAC address of the target
     ///  router solicitation 133:       8 options; option 1 as above
+    ///  router advertisement 134: 4 hop limit, flags | 6 times | 16 options; option 1 as above
     /// ```
     fn check_discovery(&self, message: &[u8], from: Ipv6Addr, source: Mac) -> Result<(), DropReason> {
         const ROUTER_SOLICITATION: u8 = 133;
@@ -256,6 +260,7 @@ impl<K: Known> Place<'_, K> {
         let target = || array_at(message, 8).map(Ipv6Addr::from).ok_or(DropReason::Truncated);
         let (claimed, options) = match message.first() {
             Some(&ROUTER_SOLICITATION) => (from, 8),
+            Some(&ROUTER_ADVERTISEMENT) if self.has_router => (from, 16),
             Some(&SOLICITATION) => (from, 24),
             Some(&ADVERTISEMENT) => (target()?, 24),
             Some(&(ROUTER_ADVERTISEMENT | REDIRECT)) => return Err(DropReason::SourceNd),

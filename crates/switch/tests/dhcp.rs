@@ -1,9 +1,10 @@
-//! Hosts that ask for addresses: what they claim by it, and what those gain who ask for others.
+//! Hosts that ask for addresses: what they claim by it, what those gain who ask for others, and who advertises routers.
 
 mod common;
 
 use common::*;
 use etherparse::PacketBuilder;
+use fib::action::PortId;
 use fib::replica::Exact;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::PortSpec;
@@ -165,4 +166,50 @@ fn that_nobody_hears_a_client_is_noted_of_its_port() {
     rig.monitor.groups().set([(0, [HOST, OTHER].map(mac_bytes).to_vec())]);
     assert_eq!(rig.exchange(HOST_2, &request).len(), 1);
     assert!(rig.monitor.groups().take_unheard().is_empty(), "its tenant hears it");
+}
+
+/// What a router says, or a host asks for one: the type, the bytes before options, and a MAC address in an option.
+fn of_routers(kind: u8, body: &[u8], source: u64, from: [u8; 16], named: u64) -> Vec<u8> {
+    let group = [0x33, 0x33, 0, 0, 0, if kind == 133 { 2 } else { 1 }];
+    let to = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, group[5]];
+    let payload = [body, &[1, 1], &mac_bytes(named)].concat();
+    let mut frame = vec![];
+    let headers = PacketBuilder::ethernet2(mac_bytes(source), group).ipv6(from, to, 255);
+    headers.icmpv6_raw(kind, 0, [0; 4]).write(&mut frame, &payload).unwrap();
+    frame
+}
+
+/// The link-local address that is made from the address of a name.
+fn link_local(name: u64) -> [u8; 16] {
+    let [a, b, c, d, e, f] = mac_bytes(name);
+    [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+}
+
+#[test]
+fn a_router_is_heard_where_one_is_to_be_and_asked_by_all_of_its_tenant() {
+    for check in [CheckSource::Mac, CheckSource::MacAndIp] {
+        let mut rig = Rig::with_ports(check, |spec| spec.ra_trusted = spec.id == PortId(HOST_1));
+        for (name, value) in [(HOST, 1), (OTHER, 2), (SERVER, 3)] {
+            rig.add(&mac(name), value);
+        }
+        let says = |source, from, named| of_routers(134, &[0; 8], source, from, named);
+        let asks = of_routers(133, &[], OTHER, link_local(OTHER), OTHER);
+        // Nobody is to hear each other, and so nobody hears this.
+        rig.assert_dropped(HOST_1, &says(HOST, link_local(HOST), HOST), DropReason::Multicast);
+        rig.assert_dropped(HOST_2, &asks, DropReason::RouterSolicitation);
+        rig.monitor.groups().set([(0, [HOST, OTHER].map(mac_bytes).to_vec())]);
+        let said = says(HOST, link_local(HOST), HOST);
+        assert_eq!(rig.exchange(HOST_1, &said), [(HOST_2, to_name(OTHER, said.clone()))]);
+        assert_eq!(rig.exchange(HOST_2, &asks), [(HOST_1, to_name(HOST, asks.clone()))]);
+        let to_one = to_name(OTHER, said.clone());
+        assert_eq!(rig.exchange(HOST_1, &to_one), [(HOST_2, to_one.clone())], "an answer to the one that asked");
+        // Elsewhere nobody is a router, and a router is nobody else.
+        let rogue = says(OTHER, link_local(OTHER), OTHER);
+        rig.assert_dropped(HOST_2, &rogue, DropReason::SourceNd);
+        rig.assert_dropped(HOST_2, &to_name(HOST, rogue), DropReason::SourceNd);
+        let of_another = if check == CheckSource::Mac { DropReason::SourceNd } else { DropReason::SourceIp };
+        rig.assert_dropped(HOST_1, &says(HOST, link_local(OTHER), HOST), of_another);
+        rig.assert_dropped(HOST_1, &says(HOST, link_local(HOST), OTHER), DropReason::SourceNd);
+        rig.assert_dropped(HOST_1, &of_routers(137, &[0; 32], HOST, link_local(HOST), HOST), DropReason::SourceNd);
+    }
 }

@@ -161,6 +161,9 @@ pub struct Port {
     pub dhcp_trusted: Option<bool>,
     /// Requests of DHCP that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub dhcp_requests_per_second: Option<u32>,
+    /// Whether an IPv6 router is there: its advertisements are heard, and those of others are dropped. For host ports only.
+    #[serde(default)]
+    pub ra_trusted: bool,
     /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub group_frames_per_second: Option<u32>,
     /// What it does with LLDP; as the other ports if absent.
@@ -310,12 +313,13 @@ impl Config {
             if port.learn.is_some_and(|learn| learn != Learn::Off) && port.role != Role::Host {
                 return Err(format!("port {} has learn, which is for ports with role = \"host\"; remove it", port.id));
             }
-            let of_dhcp = [
+            let of_hosts = [
                 ("dhcp_server", port.dhcp_server.is_some()),
                 ("dhcp_trusted", port.dhcp_trusted.is_some()),
                 ("dhcp_requests_per_second", port.dhcp_requests_per_second.is_some()),
+                ("ra_trusted", port.ra_trusted),
             ];
-            if let Some((key, _)) = of_dhcp.into_iter().find(|(_, is_there)| *is_there && port.role != Role::Host) {
+            if let Some((key, _)) = of_hosts.into_iter().find(|(_, is_there)| *is_there && port.role != Role::Host) {
                 let id = port.id;
                 return Err(format!("port {id} has {key}, which is for ports with role = \"host\"; remove it"));
             }

@@ -78,6 +78,7 @@ pub(super) fn open(
             role,
             acl,
             check_source,
+            ra_trusted: port.ra_trusted,
             learns,
             notes_true: config.learn_forget_at(port) > 0,
             dhcp: config.dhcp_at(port),

@@ -221,7 +221,7 @@ impl<T: Table> Worker<T> {
     fn judge(&self, plane: &Plane<T>, checked: Checked) -> (u32, u32, [DropReason; BURST]) {
         let mut reasons = [DropReason::SourceMac; BURST];
         let Work { sources, burst, entry, .. } = &*self.work;
-        let (n, port) = (burst.len(), self.ports[*entry].id);
+        let (n, port, has_router) = (burst.len(), self.ports[*entry].id, self.ports[*entry].ra_trusted);
         let view = || self.shared.neighbours.view();
         // Changes of addresses wait from the first question to the last answer: a slot keeps its name.
         let early = (checked == Checked::MacAndIp).then(view);
@@ -241,7 +241,7 @@ impl<T: Table> Worker<T> {
         if let (true, Some(hasher)) = (more != 0, self.table.as_ref().and_then(Table::hasher)) {
             let (local, valid, neighbours) = (&*plane.local, &*plane.valid, early.unwrap_or_else(view));
             let known = Tables { local, valid, hasher, neighbours };
-            let mut place = Place { port, checked, known: &known, led: None };
+            let mut place = Place { port, checked, has_router, known: &known, led: None };
             for i in ones(more) {
                 place.led = slots[i].and_then(|slot| known.neighbours.finish(slot));
                 if let Err(reason) = place.check(burst[i].frame()) {

@@ -43,7 +43,12 @@ fn what_hosts_may_do_with_dhcp_is_as_the_switch_or_the_port_says() {
     let all = "dhcp_trusted = false\ndhcp_requests_per_second = 3\ndhcp_server = '02:00:00:00:00:63'\n";
     let at_1 = dhcp::Settings { server, trusted: Some(false), requests_per_second: 3 };
     assert_eq!(of(all), [at_1, dhcp::Settings { server, ..at_2 }]);
-    for key in ["dhcp_server = '02:00:00:00:00:63'", "dhcp_trusted = true", "dhcp_requests_per_second = 3"] {
+    for key in [
+        "dhcp_server = '02:00:00:00:00:63'",
+        "dhcp_trusted = true",
+        "dhcp_requests_per_second = 3",
+        "ra_trusted = true",
+    ] {
         let trunk = format!("{GOOD}[[port]]\nid = 1\ndevice = 'eth1'\nrole = 'trunk'\n{key}\n");
         let message = Config::parse(&trunk).unwrap_err();
         let key = key.split(' ').next().unwrap();
