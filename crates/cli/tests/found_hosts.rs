@@ -107,10 +107,11 @@ impl Host {
     fn sends(&self, frames: impl Iterator<Item = Vec<u8>> + Send + 'static) {
         self.inside(move || {
             let mut device = AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap();
-            let mut pool = netio::Pool::new(8, 2048);
-            for frame in frames {
-                let mut burst = Burst::from_iter([Packet::from_frame(&frame)]);
-                while !burst.is_empty() {
+            let (mut pool, mut burst) = (netio::Pool::new(64, 2048), Burst::new());
+            let mut frames = frames.peekable();
+            while let Some(frame) = frames.next() {
+                burst.push(Packet::from_frame(&frame));
+                while burst.is_full() || (frames.peek().is_none() && !burst.is_empty()) {
                     device.tx_burst(&mut pool, &mut burst).unwrap();
                 }
             }
@@ -235,8 +236,8 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
         assert_eq!(place(runtime, client, 1), "s1.1 10.0.0.1");
         assert_eq!(place(runtime, client, 2), "s2.2 10.0.0.2");
 
-        // 10,000 made-up names, all with the address of another, become at most a quota, and nobody loses anything.
-        attacker.make_up(10_000);
+        // A million made-up names, all with the address of another, become at most a quota, and nobody loses anything.
+        attacker.make_up(1_000_000);
         soon(runtime, "the quota is full", async || learnt(client).await.len() as u32 == 2 + QUOTA);
         assert!(two.reaches(1), "the hosts that are known are served meanwhile");
         assert_eq!(place(runtime, client, 1), "s1.1 10.0.0.1");

@@ -299,7 +299,7 @@ fn room_is_for_who_was_seen_first_and_not_for_who_is_gone() {
     // Nor does the date count, which somebody may set back.
     bench.see_at("s1", &[only_seen(4)], 500);
     assert_eq!(accepted(&bench), (vec!["99".to_owned(), "05".to_owned(), "06".to_owned()], 2));
-    let list = bench.learning.unknown(&bench.state, bench.now);
+    let (list, _) = bench.learning.unknown(&bench.state, bench.now, usize::MAX);
     assert!(list.iter().any(|unknown| unknown.name == text(4) && unknown.first_ms == 500));
 }
 
