@@ -77,7 +77,7 @@ test("a certificate that was revoked is said, and the page asks seldom from then
   });
 });
 
-test("a page open for 100,000 events does not grow", async () => {
+test("a page open for a million events does not grow", async () => {
   await withMock({}, async (mock, url) => {
     await withPage(url, {}, async (page, context) => {
       await visit(page, url, "#/events");
@@ -88,16 +88,16 @@ test("a page open for 100,000 events does not grow", async () => {
         const { nodes, jsEventListeners } = await cdp.send("Memory.getDOMCounters");
         return { heap_mib: usedSize / 2 ** 20, nodes, jsEventListeners };
       };
-      const done = (n) => page.waitForFunction((text) => document.querySelector(".event .text")?.textContent.startsWith(text), `event ${n - 1} of`, { timeout: 60_000 });
+      const done = (n) => page.waitForFunction((text) => document.querySelector(".event .text")?.textContent.startsWith(text), `event ${n - 1} of`, { timeout: 300_000 });
       await mock.flood(5000);
       await done(5000);
       const before = await weigh();
       const started = performance.now();
-      await mock.flood(100_000);
-      await done(100_000);
+      await mock.flood(1_000_000);
+      await done(1_000_000);
       const seconds = (performance.now() - started) / 1000;
       const later = await weigh();
-      console.log(`  100,000 events in ${seconds.toFixed(1)} s; heap ${before.heap_mib.toFixed(1)} MiB before, ${later.heap_mib.toFixed(1)} MiB after; ${before.nodes} and ${later.nodes} nodes`);
+      console.log(`  a million events in ${seconds.toFixed(1)} s; heap ${before.heap_mib.toFixed(1)} MiB before, ${later.heap_mib.toFixed(1)} MiB after; ${before.nodes} and ${later.nodes} nodes`);
       assert.equal(await page.locator(".event").count(), 1000);
       assert.ok(later.heap_mib < before.heap_mib + 3, "the heap grew");
       assert.ok(later.nodes < before.nodes * 1.2 + 500, "nodes stay");
