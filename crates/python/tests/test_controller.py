@@ -8,6 +8,22 @@ from fibula.controller import Credentials, End, Host, Name
 from support import Controller, environment, impostor, macs, run, texts
 
 
+class Records(unittest.TestCase):
+    def test_what_a_switch_counted_is_a_record_with_its_ports_and_drops(self):
+        rates = client.wire.message("Rates", age_ms=7, frames_in=2.5, drops=1.5)
+        port = client.wire.message("PortCounters", port=3, device="eth3", role="host", up=True, frames_in=9, rates=rates)
+        drop = client.wire.message("DropCount", reason="alien", total=4, a_second=0.5, why="nobody has it")
+        counters = client.wire.message("Counters", ports=[port], drops=[drop], received=9, age_ms=11)
+        switch = client.wire.message("Switch", name="s1", sharing=2, drained=True, rates=rates)
+        message = client.wire.message("SwitchDetails", switch=switch, counters=counters)
+        details = client.records.of(client.SwitchDetails, message)
+        self.assertEqual((details.switch.name, details.switch.sharing, details.switch.drained), ("s1", 2, True))
+        self.assertEqual((details.switch.rates.drops, details.hosts, details.counters.age_ms), (1.5, (), 11))
+        self.assertEqual(details.counters.drops, (client.DropCount("alien", 4, 0.5, "nobody has it"),))
+        (port,) = details.counters.ports
+        self.assertEqual((port.port, port.role, port.frames_in, port.rates.frames_in, port.hellos_lost), (3, "host", 9, 2.5, 0))
+
+
 class Plain(unittest.IsolatedAsyncioTestCase):
     def setUp(self):
         plain = environment()
@@ -35,7 +51,11 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((status.leader, status.position), ("", None))
         listed = await controller.switches.list()
         self.assertEqual([(one.name, one.connected, one.memory) for one in listed.switches], [(f"s{n}", False, None) for n in (1, 2, 3)])
-        self.assertEqual(listed.pending, ())
+        self.assertEqual((listed.pending, listed.troubles, listed.switches[0].rates, listed.switches[0].drained), ((), (), None, False))
+        details = await controller.switches.get("s1")
+        self.assertEqual((details.switch, details.hosts, details.counters), (listed.switches[0], (Host("h1", "s1", 1),), None))
+        with self.assertRaises(client.NotThere):
+            await controller.switches.get("s9")
         self.assertEqual((await controller.hosts.list()).hosts[0], Host("h1", "s1", 1))
         link = (await controller.links.list()).links[0]
         self.assertEqual((link.a, link.b, link.cost, link.weight, link.up), (End("s1", 9), End("s2", 9), 2, 3, True))
@@ -58,12 +78,20 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((done.changed, done.unchanged), (2, 0))
         self.assertEqual(await names.get("02:00:00:00:00:01"), Name("02:00:00:00:00:01", "h1", 0, "10.0.0.1"))
         self.assertEqual((await names.put([("02:00:00:00:00:02", "h2")])).unchanged, 1)
+        self.assertEqual((await names.at("10.0.0.1")).name, "02:00:00:00:00:01")
+        with self.assertRaises(client.NotThere):
+            await names.at("10.0.0.2")
         many = [(name, "h3") for name in texts(macs(2500))[100:]]
         self.assertEqual((await names.import_(many, batch=100)).changed, 2400)
         self.assertEqual([name.name async for name in names.list(page=7)][:3], ["02:00:00:00:00:01", "02:00:00:00:00:02", many[0][0]])
         self.assertEqual(len([name async for name in names.list()]), 2402)
         self.assertEqual(len([name async for name in names.export()]), 2402)
         self.assertEqual([name async for name in names.list(learnt=True)], [])
+        self.assertEqual([name.name async for name in names.list(host="h1")], ["02:00:00:00:00:01"])
+        self.assertEqual(len([name async for name in names.list(host="h3", page=1000)]), 2400)
+        some, more = await names.find("02:00:00:00:00", limit=2)
+        self.assertEqual(([name.name for name in some], more), (["02:00:00:00:00:01", "02:00:00:00:00:02"], True))
+        self.assertEqual(await names.find("02:00:00:00:ff"), ((), False))
 
         async def later():
             for name in many[:250]:

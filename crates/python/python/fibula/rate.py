@@ -11,6 +11,7 @@ loop over keys of Rust's own types.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import platform
 import statistics
@@ -179,7 +180,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     for what in options.what.split(","):
         if what == "fib":
             for design in options.designs.split(","):
-                measures.append((design, lambda n, passes, design=design: measured(design, n, passes)))
+                measures.append((design, functools.partial(measured, design)))
         elif what in others:
             measures.append((what, others[what]))
         else:

@@ -21,7 +21,9 @@ from .credentials import Credentials
 from .errors import BadRequest, ControllerError, ImportStopped, NotAllowed, NotThere, Refused, Unreachable
 from .records import (
     Changed,
+    Counters,
     Drained,
+    DropCount,
     End,
     Event,
     Hop,
@@ -34,9 +36,12 @@ from .records import (
     MemoryUse,
     Name,
     PendingSwitch,
+    PortCounters,
+    Rates,
     SeenHost,
     Status,
     Switch,
+    SwitchDetails,
     Switches,
     Traced,
     Verified,
@@ -293,6 +298,15 @@ class Names:
         """One name. Raises `NotThere`."""
         return records.of(Name, await self._controller._ask("GetName", "GetNameRequest", name=name))
 
+    async def at(self, address: str) -> Name:
+        """The name that has an IP address. Raises `NotThere`."""
+        return records.of(Name, await self._controller._ask("GetName", "GetNameRequest", ip=address))
+
+    async def find(self, prefix: str, *, limit: int = 100) -> tuple[tuple[Name, ...], bool]:
+        """The first names, at most 10,000, whose text begins so, and whether there are more: fast among millions."""
+        reply = await self._controller._ask("ListNames", "ListNamesRequest", prefix=prefix, limit=limit)
+        return tuple(records.of(Name, message) for message in reply.names), reply.more
+
     async def put(self, names: Iterable[Named], *, only_new: bool = False) -> Changed:
         """Adds or changes names, all in one transaction; with `only_new`, refused if one of them exists."""
         given = [_record(name) for name in names]
@@ -307,12 +321,12 @@ class Names:
             "RemoveNames", "RemoveNamesRequest", names=given, ignore_missing=ignore_missing
         )
 
-    async def list(self, *, learnt: bool = False, page: int = 1000) -> AsyncIterator[Name]:
-        """All names, or only those that are learnt, in the order of their bytes; fetched page by page."""
+    async def list(self, *, learnt: bool = False, host: str = "", page: int = 1000) -> AsyncIterator[Name]:
+        """All names, or only those that are learnt, or at a host, in the order of their bytes; fetched page by page."""
         after, more = "", True
         while more:
             reply = await self._controller._ask(
-                "ListNames", "ListNamesRequest", after=after, limit=page, learnt=learnt
+                "ListNames", "ListNamesRequest", after=after, limit=page, learnt=learnt, host=host
             )
             for message in reply.names:
                 yield records.of(Name, message)
@@ -412,6 +426,10 @@ class SwitchSet:
     async def list(self) -> Switches:
         """All switches, and those that wait to be accepted."""
         return records.of(Switches, await self._controller._ask("ListSwitches", "ListSwitchesRequest"))
+
+    async def get(self, name: str) -> SwitchDetails:
+        """One switch with its host ports, and what it counted: ports, and drops with their reasons. Raises `NotThere`."""
+        return records.of(SwitchDetails, await self._controller._ask("GetSwitch", "GetSwitchRequest", name=name))
 
     async def add(self, name: str, *, tenants: Iterable[int] = ()) -> Changed:
         """Adds a switch that holds the names of these tenants; of all without."""
@@ -529,8 +547,10 @@ __all__ = [
     "Changed",
     "Controller",
     "ControllerError",
+    "Counters",
     "Credentials",
     "Drained",
+    "DropCount",
     "End",
     "Event",
     "Hop",
@@ -546,10 +566,13 @@ __all__ = [
     "NotAllowed",
     "NotThere",
     "PendingSwitch",
+    "PortCounters",
+    "Rates",
     "Refused",
     "SeenHost",
     "Status",
     "Switch",
+    "SwitchDetails",
     "Switches",
     "Traced",
     "Unreachable",

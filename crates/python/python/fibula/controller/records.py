@@ -98,8 +98,64 @@ class MemoryUse:
 
 
 @dataclass(frozen=True)
+class Rates:
+    """A second's frames, bytes and drops, between the last two times that a switch said what it counted; `age_ms`: how long ago.
+
+    `drops`: of a whole switch.
+    """
+
+    age_ms: int
+    frames_in: float
+    frames_out: float
+    bytes_in: float
+    bytes_out: float
+    drops: float
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """What a port of a switch counted since its start. `device_there`: who says in LLDP that it is at the other end."""
+
+    port: int
+    device: str
+    role: str
+    up: bool
+    frames_in: int
+    bytes_in: int
+    frames_out: int
+    bytes_out: int
+    rates: Optional[Rates]
+    hellos_lost: int
+    device_there: str
+
+
+@dataclass(frozen=True)
+class DropCount:
+    """Frames that a switch dropped for a reason, what that means, and what to do."""
+
+    reason: str
+    total: int
+    a_second: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a switch counted since its start, as it said `age_ms` ago."""
+
+    ports: tuple[PortCounters, ...]
+    drops: tuple[DropCount, ...]
+    received: int
+    sent: int
+    age_ms: int
+
+
+@dataclass(frozen=True)
 class Switch:
-    """A switch. `cannot_follow` says why it cannot hold what it should; empty: it can."""
+    """A switch. `cannot_follow` says why it cannot hold what it should; empty: it can.
+
+    `sharing`: other switches with hosts that have no value of their own there; `drained`: no path of others leads through it.
+    """
 
     name: str
     id: int
@@ -112,6 +168,18 @@ class Switch:
     transit: bool
     memory: Optional[MemoryUse]
     cannot_follow: str
+    rates: Optional[Rates] = None
+    sharing: int = 0
+    drained: bool = False
+
+
+@dataclass(frozen=True)
+class SwitchDetails:
+    """A switch with its host ports; `counters`: `None` unless it is connected and has said what it counted."""
+
+    switch: Switch
+    hosts: tuple[Host, ...]
+    counters: Optional[Counters]
 
 
 @dataclass(frozen=True)
@@ -127,10 +195,11 @@ class PendingSwitch:
 
 @dataclass(frozen=True)
 class Switches:
-    """Switches, and those that wait to be accepted."""
+    """Switches, and those that wait to be accepted; a sentence for each name that two switches say."""
 
     switches: tuple[Switch, ...]
     pending: tuple[PendingSwitch, ...]
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -283,17 +352,23 @@ _INSIDE: dict[str, type[Any]] = {
     "a": End,
     "at": End,
     "b": End,
+    "counters": Counters,
     "memory": MemoryUse,
     "pending": PendingSwitch,
+    "rates": Rates,
     "record": Name,
     "unknown": SeenHost,
 }
-#: Lists of records, by the record that has them and their field.
+#: Records inside one kind of record, most of them in lists, by that and the name of the field.
 _LISTS: dict[tuple[type[Any], str], type[Any]] = {
+    (Counters, "drops"): DropCount,
+    (Counters, "ports"): PortCounters,
     (Hosts, "hosts"): Host,
     (Links, "found"): Link,
     (Links, "links"): Link,
     (MemoryUse, "parts"): MemoryPart,
+    (SwitchDetails, "hosts"): Host,
+    (SwitchDetails, "switch"): Switch,
     (Switches, "switches"): Switch,
     (Traced, "paths"): Way,
     (Verified, "parts"): VerifiedPart,
