@@ -317,6 +317,7 @@ fn simulate<'a, T>(
     fib::mistakes::set_mistake(of_fib);
     let result = world::World::new(scenario).and_then(run);
     seam::set_mistake(None);
+    seam::set_time(None);
     seam::set_number(None);
     fib::mistakes::set_mistake(None);
     result

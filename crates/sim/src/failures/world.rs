@@ -44,6 +44,7 @@ struct Phase {
 pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario<'a>,
     pub(super) rng: Rng,
+    began: Instant,
     now: Instant,
     network: Network,
     trunks: Trunks,
@@ -134,7 +135,8 @@ impl<'a> World<'a> {
         let moving = (0..N_RESTLESS).map(|i| (restless(i), at(edge[i as usize % edge.len()])));
         network.put_names(&stable.chain(moving).collect::<Vec<_>>()).map_err(|error| refused(&error))?;
 
-        let now = Instant::now();
+        seam::set_time(Some(Duration::ZERO));
+        let now = seam::now();
         let mut rigs = Vec::with_capacity(n);
         for (i, name) in graph.nodes.iter().enumerate() {
             seam::set_number(Some(rng.next_u64()));
@@ -158,6 +160,7 @@ impl<'a> World<'a> {
         Ok(World {
             scenario,
             rng,
+            began: now,
             now,
             network,
             trunks: Trunks::default(),
@@ -396,6 +399,7 @@ impl<'a> World<'a> {
     fn say_next_hello(&mut self) -> Result<bool, Violation> {
         let node = self.order[self.turn];
         self.now += ROUND / self.order.len() as u32;
+        seam::set_time(Some(self.now - self.began));
         self.turn = (self.turn + 1) % self.order.len();
         if self.turn == 0 {
             self.quiet += 1;

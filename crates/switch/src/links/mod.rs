@@ -157,7 +157,8 @@ impl Links {
         if has_waited {
             return Hello::decode(frame).is_some();
         }
-        let now = Instant::now();
+        // That of a simulation, in which many hellos come at once.
+        let now = api::seam::now();
         let mut inbox = lock(&self.inbox);
         let new = || Budget::with_burst(READ_PER_SECOND, READ_AT_ONCE, now);
         // Before it is read, and of each trunk alone: a flood at one costs the others nothing, and does not wake the keeper.
