@@ -77,7 +77,7 @@ before(async () => {
     writeFileSync(join(root, `s${i}.toml`), `name = "s${i}"\ncontroller = "${south}"\nstate_dir = "s${i}"\n[[port]]\nid = 1\ndevice = "${port(i)}"\nrole = "host"\n${ports.join("")}`);
     await started("switch", "--config", join(root, `s${i}.toml`));
   }
-  await until("three links are found", () => (fibula("link", "list").match(/\byes\b/g) ?? []).length === 3);
+  await until("three links are found", () => (fibula("link", "list", "--json").match(/"up":true/g) ?? []).length === 3);
   for (const i of [1, 2, 3]) fibula("host", "add", `h${i}`, `s${i}:1`);
   const lines = Array.from({ length: NAMES }, (_, i) => `${mac(i)},h${1 + (i % 3)}`);
   writeFileSync(join(root, "names.csv"), `name,host\n${lines.join("\n")}\n`);
