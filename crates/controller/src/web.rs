@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Status};
 
-/// How old the answer about the network may be.
+/// How old the answer about the network may be, if nothing has happened since.
 const NETWORK_FOR: Duration = Duration::from_secs(1);
 
 /// How long a page gets events before it has to ask again.
@@ -91,7 +91,9 @@ pub(crate) struct Web {
     /// Whether those without a certificate may come from other machines. `metrics_open` alone does not let them.
     is_open: bool,
     mode: Dashboard,
-    network: tokio::sync::Mutex<Option<(Instant, Value)>>,
+    /// The last answer, when it was made, and the last event before it. A page that hears of an event asks at once, and looks again
+    /// two seconds later only.
+    network: tokio::sync::Mutex<Option<(Instant, u64, Value)>>,
 }
 
 type Shown = Arc<Web>;
@@ -194,12 +196,14 @@ impl Web {
 
     async fn network(&self) -> Result<Value, Refused> {
         let mut kept = self.network.lock().await;
-        if let Some((at, value)) = &*kept
+        let north = self.north()?;
+        let last_event = north.last_event();
+        if let Some((at, before, value)) = &*kept
             && at.elapsed() < NETWORK_FOR
+            && *before == last_event
         {
             return Ok(value.clone());
         }
-        let north = self.north()?;
         let status = north.get_status(Request::new(v1::GetStatusRequest {})).await?.into_inner();
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
@@ -223,7 +227,7 @@ impl Web {
             "n_waiting": n_waiting,
             "troubles": troubles,
         });
-        *kept = Some((Instant::now(), value.clone()));
+        *kept = Some((Instant::now(), last_event, value.clone()));
         Ok(value)
     }
 }

@@ -77,6 +77,11 @@ impl North {
         .await
     }
 
+    /// The number of the last event.
+    pub(crate) fn last_event(&self) -> u64 {
+        self.shared.events.last()
+    }
+
     /// A sentence for each port and learnt name with which something is wrong.
     pub(crate) fn host_troubles(&self) -> Vec<String> {
         self.shared.learning.troubles(now())
