@@ -297,10 +297,9 @@ impl Keeper {
                 "more hellos come than neighbours say, and are not read: look for a loop behind this port"
             );
         }
-        for trunk in &mut self.trunks {
-            if self.links.take_came(trunk.index) {
-                trunk.session.came(now);
-            }
+        let came = self.links.take_came();
+        for trunk in self.trunks.iter_mut().filter(|trunk| came.contains(&trunk.index)) {
+            trunk.session.came(now);
         }
         for (index, hello) in hellos {
             for trunk in self.trunks.iter_mut().filter(|trunk| trunk.index == index) {

@@ -20,6 +20,7 @@ mod session;
 pub use hello::Hello;
 pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
 
+use crate::bits::NotedPorts;
 use crate::budget::Budget;
 use lldp::Desk;
 use local::Strays;
@@ -47,7 +48,7 @@ pub struct Links {
     /// Raised after any of these changed.
     version: AtomicU32,
     /// The trunks at which frames of switches came, since the keeper looked.
-    came: [AtomicU64; 4],
+    came: NotedPorts,
     inbox: Mutex<Inbox>,
     heard: Notify,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
@@ -74,7 +75,7 @@ impl Default for Links {
             members: [const { AtomicU8::new(0) }; 256],
             neighbours: [const { AtomicU64::new(0) }; 256],
             version: AtomicU32::default(),
-            came: Default::default(),
+            came: NotedPorts::default(),
             inbox: Mutex::default(),
             heard: Notify::default(),
             outbox: Mutex::default(),
@@ -180,17 +181,12 @@ impl Links {
     /// A worker received frames that another switch sends on.
     #[inline]
     pub(crate) fn come(&self, index: u8) {
-        let (word, bit) = (&self.came[usize::from(index >> 6)], 1 << (index & 63));
-        // The keeper looks seldom, so this is mostly a load of what nobody writes.
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
+        self.came.note(index);
     }
 
-    /// Whether such frames came at a trunk since this was last asked.
-    pub fn take_came(&self, index: u8) -> bool {
-        let (word, bit) = (&self.came[usize::from(index >> 6)], 1 << (index & 63));
-        word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    /// The trunks, by their indices, at which such frames came since this was asked last.
+    pub fn take_came(&self) -> Vec<u8> {
+        self.came.take().collect()
     }
 
     /// What is said and heard in LLDP.
