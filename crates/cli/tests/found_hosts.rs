@@ -276,6 +276,17 @@ impl Drop for Service {
     }
 }
 
+/// A server of DHCP at a host, which does this.
+fn dnsmasq(site: &Site, host: &Host, does: &'static [&str]) -> Service {
+    let leases = format!("--dhcp-leasefile={}", site.path("leases").display());
+    host.inside(move || {
+        let arguments = ["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=eth"];
+        let mut server = command("dnsmasq");
+        server.args(arguments).args(["--bind-interfaces", "--user=root", "--pid-file=", &leases]).args(does);
+        Service(server.spawn().expect("dnsmasq-base is installed"))
+    })
+}
+
 fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
     with_controller("egress", |Network { site, runtime, client, .. }| {
         // The server is declared: it says nothing by itself, and its address is nobody else's.
@@ -293,23 +304,8 @@ fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
             switch(site, "s2", extra, "t2", &[(2, "p2")]),
         ];
         soon(runtime, "both switches are in step", async || in_step(client).await == 2);
-        let leases = site.path("leases").display().to_string();
-        let _dnsmasq = server.inside(move || {
-            let arguments = [
-                "--keep-in-foreground",
-                "--conf-file=/dev/null",
-                "--port=0",
-                "--interface=eth",
-                "--bind-interfaces",
-                "--dhcp-authoritative",
-                "--no-ping",
-                "--user=root",
-                "--pid-file=",
-                "--dhcp-range=10.0.0.100,10.0.0.150,255.255.255.0,1h",
-                &format!("--dhcp-leasefile={leases}"),
-            ];
-            Service(command("dnsmasq").args(arguments).spawn().expect("dnsmasq-base is installed"))
-        });
+        const RANGE: &str = "--dhcp-range=10.0.0.100,10.0.0.150,255.255.255.0,1h";
+        let _dnsmasq = dnsmasq(site, &server, &["--dhcp-authoritative", "--no-ping", RANGE]);
         let mut ears =
             other.inside(|| AfPacket::open("eth", &Options { ring_frames: 256, ..Options::default() }).unwrap());
         let script = site.path("bound");

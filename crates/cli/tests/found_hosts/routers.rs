@@ -1,7 +1,7 @@
 //! Hosts of IPv6: a router tells them the prefix, a server of DHCPv6 hears them, and whoever else says that it is a router is heard by
 //! nobody.
 
-use super::{Host, Network, STATUS, Service, command, dropped, in_step, ip, run, soon, switch, with_sections};
+use super::{Host, Network, STATUS, dnsmasq, dropped, in_step, ip, run, soon, switch, with_sections};
 use crate::PATIENCE;
 use netio::checksum::{fold, sum};
 use std::io;
@@ -63,22 +63,8 @@ pub(super) fn hosts_get_their_addresses_by_a_router_and_hear_no_other_one() {
         let _switches =
             [switch(site, "s1", &at_router, "t1", &[(1, "p1"), (3, "p3")]), switch(site, "s2", "", "t2", &[(2, "p2")])];
         soon(runtime, "both switches are in step", async || in_step(client).await == 2);
-        let leases = site.path("leases").display().to_string();
-        let _dnsmasq = router.inside(move || {
-            let arguments = [
-                "--keep-in-foreground",
-                "--conf-file=/dev/null",
-                "--port=0",
-                "--interface=eth",
-                "--bind-interfaces",
-                "--user=root",
-                "--pid-file=",
-                "--enable-ra",
-                "--dhcp-range=fd00:7::100,fd00:7::1ff,slaac,64,1h",
-                &format!("--dhcp-leasefile={leases}"),
-            ];
-            Service(command("dnsmasq").args(arguments).spawn().expect("dnsmasq-base is installed"))
-        });
+        const RANGE: &str = "--dhcp-range=fd00:7::100,fd00:7::1ff,slaac,64,1h";
+        let _dnsmasq = dnsmasq(site, &router, &["--enable-ra", RANGE]);
         // A host hears others, and is heard, once it is known; it asks for routers until then.
         let has = |host: &Host, address: String| {
             host.inside(move || {
