@@ -18,6 +18,8 @@ pub(crate) fn two_hosts_with_one_address_are_told_and_others_are_served() {
         for (host, port, index) in [(&one, "p1", 1), (&two, "p2", 2), (&twin, "p3", 1), (&three, "p4", 4)] {
             host.plug(port, index);
         }
+        // The twin comes after the host, and says nothing before.
+        twin.inside(|| ip("link set eth down"));
         let _switches = [
             switch(site, "s1", "", "t1", &[(1, "p1"), (3, "p3")]),
             switch(site, "s2", "", "t2", &[(2, "p2"), (4, "p4")]),
@@ -26,10 +28,14 @@ pub(crate) fn two_hosts_with_one_address_are_told_and_others_are_served() {
         two.reaches_soon(2, &three, 4);
         one.reaches_soon(1, &two, 2);
         assert_eq!(place(runtime, client, 1), "s1.1 10.0.0.1");
-        // Both send, in turns.
+        twin.inside(|| ip("link set eth up"));
+        // Both send, in turns. Its home is where it was before its last moves: on a slow machine, where the first are long ago, of the
+        // twin.
         let began = Instant::now();
-        let told = "02:00:00:00:00:01 moves between s1:1 and s1:3 again and again: two hosts have it";
-        while !runtime.block_on(said_of_hosts(network, told)) {
+        let told = [("s1:1", "s1:3"), ("s1:3", "s1:1")].map(|(home, place)| {
+            format!("02:00:00:00:00:01 moves between {home} and {place} again and again: two hosts have it")
+        });
+        while !told.iter().any(|told| runtime.block_on(said_of_hosts(network, told))) {
             assert!(began.elapsed() < PATIENCE, "nobody says that two hosts have one address");
             twin.reaches(2);
             one.reaches(2);
