@@ -50,8 +50,9 @@ fn the_papers_sizes_conform_under_churn() {
 fn a_table_takes_two_and_a_half_cells_a_name_after_churn_too() {
     let seed = seed();
     let mut rng = Rng::new(seed);
-    // A large table has shards in every state; the few shards of a small one may all be about to shrink.
-    for (n_names, value_bits, most_cells) in [(60_000, 4, 2.7), (1_000_000, 8, 2.45)] {
+    // Of 400 seeds, 60,000 names took 2.46 cells each at most, and 2.83 with old versions: one version of its few shards is much. Of
+    // 30 seeds, a million took 2.42 and 2.45.
+    for (n_names, value_bits, most_cells, most_with_old) in [(60_000, 4, 2.48, 2.95), (1_000_000, 8, 2.43, 2.47)] {
         let mut table = Othello::<Sharded>::new(Settings::new(value_bits, 2 * n_names, &SecretKey::from_seed(seed)));
         let value = |name: u64| 1 + mix64(name) % ((1 << value_bits) - 1);
         let (mut names, mut updates) = ((0..n_names as u64).collect::<Vec<_>>(), Vec::new());
@@ -60,11 +61,9 @@ fn a_table_takes_two_and_a_half_cells_a_name_after_churn_too() {
         let mut query = table.export();
         updates.clear();
         let mut reader = query.reader();
-        let cells = |query: &OthelloQuery<Sharded>| {
-            let retired = 8 * query.stats().retired_bytes as u64;
-            (query.size_bits() + retired) as f64 / f64::from(value_bits) / n_names as f64
-        };
-        let (new, mut most) = (cells(&query), 0f64);
+        let cells = |bits: u64| bits as f64 / f64::from(value_bits) / n_names as f64;
+        let with_old = |query: &OthelloQuery<Sharded>| query.size_bits() + 8 * query.stats().retired_bytes as u64;
+        let (new, mut most, mut most_old) = (query.size_bits(), query.size_bits(), with_old(&query));
         for (step, name) in (n_names as u64..2 * n_names as u64).enumerate() {
             let old = std::mem::replace(&mut names[rng.below(n_names as u64) as usize], name);
             assert!(table.remove(Digest(mix64(old ^ seed)), &mut updates));
@@ -78,15 +77,18 @@ fn a_table_takes_two_and_a_half_cells_a_name_after_churn_too() {
                 assert_eq!(got, [value(name)]);
             }
             if step % 1000 == 0 {
-                most = most.max(cells(&query));
+                (most, most_old) = (most.max(query.size_bits()), most_old.max(with_old(&query)));
             }
         }
-        println!(
-            "{n_names} names, {value_bits} bits: {new:.3} cells a name when new, {:.3} after churn, {most:.3} at most",
-            cells(&query)
+        let [new, end, most, most_old] = [new, query.size_bits(), most, most_old].map(cells);
+        let sizes = format!(
+            "{new:.3} cells a name when new, {end:.3} after churn, {most:.3} at most, {most_old:.3} with old versions"
         );
-        assert!(new <= 2.45, "{n_names} names, {value_bits} bits, seed {seed}: {new} cells a name when new");
-        assert!(most <= most_cells, "{n_names} names, {value_bits} bits, seed {seed}: {most} cells a name at most");
+        println!("{n_names} names, {value_bits} bits: {sizes}");
+        assert!(
+            most <= most_cells && most_old <= most_with_old,
+            "{n_names} names, {value_bits} bits, seed {seed}: {sizes}"
+        );
     }
 }
 
