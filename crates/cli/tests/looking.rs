@@ -382,6 +382,17 @@ async fn pages_show_the_network_its_rates_and_its_names() {
 
     let uptime = || network.get("/ui/network")["is"]["uptime_seconds"].as_f64().unwrap();
     assert!(uptime() < uptime(), "it is of the moment, whatever else is a second old");
+    // A page asks when it hears of an event: what it is told is from after it.
+    for (command, drained) in [("drain", true), ("undrain", false)] {
+        let _kept = network.get("/ui/network");
+        network.done(&["link", command, "s1:2"]);
+        let page = network.get("/ui/network");
+        let links = page["is"]["links"].as_array().unwrap();
+        assert!(
+            links.iter().any(|link| (&link["a"]["port"], &link["drained"]) == (&2.into(), &drained.into())),
+            "{page}"
+        );
+    }
 
     let found = &network.get("/ui/names?q=02:00:00:00:01&limit=10")["is"];
     assert_eq!(found["names"].as_array().unwrap().len(), 10, "{found}");

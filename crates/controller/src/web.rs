@@ -42,6 +42,9 @@ use tonic::{Code, Request, Status};
 /// How old the answer about the network may be, if nothing has happened since.
 const NETWORK_FOR: Duration = Duration::from_secs(1);
 
+/// How old it is at least when the next one is made, whatever happens: what pages take does not grow with what happens.
+const NETWORK_AT_LEAST: Duration = Duration::from_millis(250);
+
 /// How long a page gets events before it has to ask again.
 const EVENTS_FOR: Duration = Duration::from_secs(600);
 
@@ -197,13 +200,14 @@ impl Web {
     async fn network(&self) -> Result<Value, Refused> {
         let mut kept = self.network.lock().await;
         let north = self.north()?;
-        let last_event = north.last_event();
-        if let Some((at, before, value)) = &*kept
-            && at.elapsed() < NETWORK_FOR
-            && *before == last_event
-        {
-            return Ok(value.clone());
+        if let Some((at, before, value)) = &*kept {
+            if at.elapsed() < NETWORK_FOR && *before == north.last_event() {
+                return Ok(value.clone());
+            }
+            // Who asks meanwhile waits for the lock, and has the same answer.
+            tokio::time::sleep(NETWORK_AT_LEAST.saturating_sub(at.elapsed())).await;
         }
+        let last_event = north.last_event();
         let status = north.get_status(Request::new(v1::GetStatusRequest {})).await?.into_inner();
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
