@@ -88,7 +88,10 @@ fn small_tables_have_small_delays() {
     // and their counters, some of them in one line; and fewer of them.
     let lines = |delays: &Delays| delays.lines.iter().sum::<f64>();
     assert!((3.9..=4.0).contains(&lines(&concise)), "{}", lines(&concise));
-    assert!((3.0..3.1).contains(&lines(&line)), "{}", lines(&line));
+    // The most popular name gets a tenth of the packets, and may be one that lies a line further: names alike are judged.
+    let [_, alike, ..] = tables.all(Traffic { exponent: 0.0, ..traffic }, settings());
+    assert!((3.0..3.05).contains(&lines(&alike)), "{}", lines(&alike));
+    assert!((3.0..3.3).contains(&lines(&line)), "{}", lines(&line));
     assert!((3.9..=4.0).contains(&lines(&cuckoo)), "{}", lines(&cuckoo));
     assert!(lines(&until_found) < lines(&cuckoo) && lines(&until_found) > 2.0, "{}", lines(&until_found));
     let means = [&line, &concise, &until_found, &cuckoo].map(Delays::mean_ns);

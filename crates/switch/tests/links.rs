@@ -198,7 +198,11 @@ fn neighbours_are_found_and_a_cut_cable_is_gone_round_at_once() {
         // The way leads over s3.
         let over = triangle.daemons[2].json()["frames"]["sent"].as_u64().unwrap();
         triangle.assert_arrives();
-        assert!(triangle.daemons[2].json()["frames"]["sent"].as_u64().unwrap() > over);
+        // A frame arrives before its worker has counted it.
+        let began = Instant::now();
+        while triangle.daemons[2].json()["frames"]["sent"].as_u64().unwrap() <= over {
+            assert!(began.elapsed() < PATIENCE, "s3 sends nothing");
+        }
         let metrics = triangle.daemons[0].page("/metrics");
         assert!(metrics.contains("fibula_link_up{port=\"12\",device=\"t12\",state=\"no_carrier\"} 0"), "{metrics}");
         assert!(metrics.contains("fibula_link_up{port=\"13\",device=\"t13\",state=\"up\"} 1"), "{metrics}");
@@ -213,13 +217,15 @@ fn neighbours_are_found_and_a_cut_cable_is_gone_round_at_once() {
 fn a_cable_that_fails_silently_is_gone_round() {
     with_triangle(20, true, |triangle| {
         triangle.wait_for_all();
-        triangle.assert_arrives();
+        triangle.send_until_one_arrives();
         ip(&format!("link set {} nomaster", wire(1, 2)));
         // Until the hellos are missed, frames are lost.
         triangle.send_until_one_arrives();
         triangle.wait(1, 2, "silent");
         triangle.wait(2, 1, "silent");
-        triangle.assert_arrives();
+        // On a slow machine other links fall, too, if nobody says anything for 60 ms.
+        triangle.send_until_one_arrives();
+        assert!(triangle.link(1, 2).1);
         let metrics = triangle.daemons[0].page("/metrics");
         let count = |of: &str| {
             let line = metrics.lines().find_map(|line| line.strip_prefix(of));
@@ -245,7 +251,7 @@ fn a_cable_that_fails_in_one_direction_is_down_at_both_ends() {
         triangle.wait(1, 2, "silent");
         triangle.wait(2, 1, "one_way");
         assert!(triangle.link(1, 2).1 && triangle.link(2, 1).1);
-        triangle.assert_arrives();
+        triangle.send_until_one_arrives();
         triangle.stop();
     });
 }
@@ -257,19 +263,27 @@ fn frames_show_that_a_neighbour_is_there_while_its_hellos_are_lost() {
         let heard = || {
             let metrics = triangle.daemons[0].page("/metrics");
             let of = "fibula_hellos_heard_total{port=\"12\",device=\"t12\"} ";
-            metrics.lines().find_map(|line| line.strip_prefix(of)).unwrap().to_owned()
+            metrics.lines().find_map(|line| line.strip_prefix(of)).unwrap().parse::<u64>().unwrap()
         };
         // Multicasts from s2 do not reach s1 any more.
         ip(&format!("link set {} type bridge_slave mcast_flood off", wire(1, 2)));
         let before = heard();
         let mut from = open("host2");
-        let began = Instant::now();
+        let (began, mut judged) = (Instant::now(), Duration::ZERO);
         // It would be gone after three seconds.
         while began.elapsed() < Duration::from_secs(5) {
+            let turn = Instant::now();
             send(&mut from, &between(2, 1));
-            assert_eq!(triangle.link(1, 2), ("up".to_owned(), false, "s2:11".to_owned()), "{:?}", began.elapsed());
+            let link = triangle.link(1, 2);
+            // Without a frame for a second it may be down.
+            if turn.elapsed() < Duration::from_millis(500) {
+                assert_eq!(link, ("up".to_owned(), false, "s2:11".to_owned()), "{:?}", began.elapsed());
+                judged = began.elapsed();
+            }
         }
-        assert_eq!(heard(), before);
+        assert!(judged > Duration::from_secs(4), "the machine is too slow to judge: {judged:?}");
+        // One may have been on its way.
+        assert!(heard() <= before + 1);
         triangle.wait(1, 2, "silent");
         triangle.wait(2, 1, "one_way");
         triangle.stop();

@@ -37,12 +37,12 @@ pub(crate) fn two_hosts_with_one_address_are_told_and_others_are_served() {
         });
         while !told.iter().any(|told| runtime.block_on(said_of_hosts(network, told))) {
             assert!(began.elapsed() < PATIENCE, "nobody says that two hosts have one address");
-            twin.reaches(2);
-            one.reaches(2);
+            twin.speaks_to(2);
+            one.speaks_to(2);
         }
         let seen = String::from_utf8(site.fibula(&["host", "seen"]).stdout).unwrap();
         assert!(seen.lines().any(|line| line.contains("02:00:00:00:00:01") && line.contains("frozen")), "{seen}");
-        assert!(two.reaches(4) && three.reaches(2), "the others are served meanwhile");
+        assert!(two.is_answered_by(4) && three.is_answered_by(2), "the others are served meanwhile");
     });
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_s
             three.inside(|| ip("neigh flush dev eth"));
             three.reaches(2);
         }
-        assert!(one.reaches(2) && two.reaches(1), "the others are served meanwhile");
+        assert!(one.is_answered_by(2) && two.is_answered_by(1), "the others are served meanwhile");
     });
 }
 

@@ -75,12 +75,12 @@ pub(super) fn hosts_get_their_addresses_by_a_router_and_hear_no_other_one() {
         for (host, index) in [(&one, 1), (&two, 2), (&attacker, 3)] {
             soon(runtime, "it has an address of the prefix", async || has(host, address("fd00:7:", index)));
         }
-        let reaches = |host: &Host, index| {
+        let reaches = |host: &Host, index, seconds: &'static str| {
             let other = address("fd00:7:", index);
-            host.inside(move || run("ping", &["-6", "-n", "-c", "1", "-W", "1", &other]).status.success())
+            host.inside(move || run("ping", &["-6", "-n", "-c", "1", "-W", seconds, &other]).status.success())
         };
         let began = Instant::now();
-        while !(reaches(&one, 2) & reaches(&two, 1)) {
+        while !(reaches(&one, 2, "1") & reaches(&two, 1, "1")) {
             assert!(began.elapsed() < PATIENCE, "hosts do not reach each other");
         }
         for (host, index) in [(&one, 1), (&two, 2)] {
@@ -93,7 +93,7 @@ pub(super) fn hosts_get_their_addresses_by_a_router_and_hear_no_other_one() {
         let before = dropped("source_nd");
         attacker.sends((0..20).map(|_| rogue(3)));
         soon(runtime, "all of them are dropped", async || dropped("source_nd") >= before + 20);
-        assert!(reaches(&one, 2) && reaches(&two, 1));
+        assert!(reaches(&one, 2, "30") && reaches(&two, 1, "30"));
         for (host, index) in [(&one, 1), (&two, 2)] {
             assert!(!has(host, address("fd00:bad:", index)) && has(host, address("fd00:7:", index)));
         }
