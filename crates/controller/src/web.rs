@@ -205,6 +205,7 @@ impl Web {
                 return Ok(value.clone());
             }
             // Who asks meanwhile waits for the lock, and has the same answer.
+            #[expect(clippy::disallowed_methods, reason = "so that it is not made more often")]
             tokio::time::sleep(NETWORK_AT_LEAST.saturating_sub(at.elapsed())).await;
         }
         let last_event = north.last_event();
