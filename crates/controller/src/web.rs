@@ -96,7 +96,7 @@ pub(crate) struct Web {
     mode: Dashboard,
     /// The last answer, when it was made, and the last event before it. A page that hears of an event asks at once, and looks again
     /// two seconds later only.
-    network: tokio::sync::Mutex<Option<(Instant, u64, Value)>>,
+    network: tokio::sync::Mutex<Option<(Instant, u64, Arc<str>)>>,
 }
 
 type Shown = Arc<Web>;
@@ -130,8 +130,11 @@ fn bad(why: &str) -> Refused {
 }
 
 fn answer(value: &Value) -> Response {
-    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
-    (headers, value.to_string()).into_response()
+    answer_text(value.to_string())
+}
+
+fn answer_text(json: String) -> Response {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response()
 }
 
 impl Web {
@@ -197,12 +200,13 @@ impl Web {
         Ok(self.gate.admit(Some(peer), &what)?)
     }
 
-    async fn network(&self) -> Result<Value, Refused> {
+    /// What all pages are told alike, as an object in JSON.
+    async fn network(&self) -> Result<Arc<str>, Refused> {
         let mut kept = self.network.lock().await;
         let north = self.north()?;
-        if let Some((at, before, value)) = &*kept {
+        if let Some((at, before, text)) = &*kept {
             if at.elapsed() < NETWORK_FOR && *before == north.last_event() {
-                return Ok(value.clone());
+                return Ok(Arc::clone(text));
             }
             // Who asks meanwhile waits for the lock, and has the same answer.
             #[expect(clippy::disallowed_methods, reason = "so that it is not made more often")]
@@ -232,8 +236,9 @@ impl Web {
             "n_waiting": n_waiting,
             "troubles": troubles,
         });
-        *kept = Some((Instant::now(), last_event, value.clone()));
-        Ok(value)
+        let text: Arc<str> = value.to_string().into();
+        *kept = Some((Instant::now(), last_event, Arc::clone(&text)));
+        Ok(text)
     }
 }
 
@@ -354,16 +359,21 @@ fn host(host: &v1::Host) -> Value {
 }
 
 async fn network(State(web): State<Shown>, Extension(peer): Extension<Peer>) -> Result<Response, Refused> {
-    let mut network = web.network().await?;
-    // Of this moment: a page that finds less than before takes it for another start of the controller.
-    network["uptime_seconds"] = web.north()?.uptime().as_secs_f64().into();
-    network["now_ms"] = api::clock::unix_ms().into();
-    network["may_change"] = web.may_change(&peer).into();
-    network["who"] = match peer.who() {
+    let network = web.network().await?;
+    let who = match peer.who() {
         Who::Certificate { .. } | Who::User { .. } => peer.name().into(),
         _ => Value::Null,
     };
-    Ok(answer(&network))
+    // Of this moment: a page that finds less than before takes it for another start of the controller.
+    let own = json!({
+        "uptime_seconds": web.north()?.uptime().as_secs_f64(),
+        "now_ms": api::clock::unix_ms(),
+        "may_change": web.may_change(&peer),
+        "who": who,
+    });
+    // One object with the members of both.
+    let own = own.to_string();
+    Ok(answer_text(format!("{},{}", &own[..own.len() - 1], &network[1..])))
 }
 
 /// What is asked behind `?`. What cannot be read is refused in the form that the page reads.

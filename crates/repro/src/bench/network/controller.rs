@@ -6,8 +6,8 @@ use api::identity::Kind;
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::southbound_client::SouthboundClient;
 use api::v1::{
-    AddSwitchesRequest, LinkEnd, LinkList, ListNamesRequest, ListSwitchesRequest, NameBatch, NameRecord,
-    PutNamesRequest, SeeHostsRequest, SeenHost, SetLinkRequest,
+    AddSwitchesRequest, Host, LinkEnd, LinkList, ListNamesRequest, ListSwitchesRequest, NameBatch, NameRecord,
+    PutNamesRequest, RemoveHostRequest, SeeHostsRequest, SeenHost, SetLinkRequest,
 };
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -149,6 +149,15 @@ impl Controller {
         let request = ListNamesRequest { prefix: prefix.to_owned(), limit, ..ListNamesRequest::default() };
         let answer = runtime.block_on(self.client.list_names(request));
         answer.map(|page| page.into_inner().names.len()).map_err(|error| failed("a search", &error))
+    }
+
+    /// A host is added, and removed again.
+    pub(super) fn add_and_remove(&mut self, runtime: &Runtime, host: Host) -> Result<(), BenchError> {
+        let name = host.name.clone();
+        let added = runtime.block_on(self.client.add_host(host));
+        added.map_err(|error| failed("a host", &error))?;
+        let removed = runtime.block_on(self.client.remove_host(RemoveHostRequest { name }));
+        removed.map(drop).map_err(|error| failed("a host", &error))
     }
 
     pub(super) fn set_link(&mut self, runtime: &Runtime, end: LinkEnd, up: bool) -> Result<(), BenchError> {

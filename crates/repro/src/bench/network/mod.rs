@@ -35,6 +35,7 @@ const FOUND: u32 = 50;
 /// Pages that are open, and how long.
 const PAGES: u32 = 10;
 const LOOKED: Duration = Duration::from_secs(10);
+const EVENTS_EVERY: Duration = Duration::from_millis(100);
 /// Clients that send changes at once.
 const CLIENTS: u64 = 64;
 /// Switches that tell of hosts at once.
@@ -239,7 +240,7 @@ impl Bench<'_> {
 
         say(&format!("{n_switches} switches, {n_names} names: changes"));
         self.searches(&mut controller)?;
-        self.pages(&controller)?;
+        self.pages(&mut controller)?;
         self.single_changes(&mut controller, &crowd)?;
         self.streams(&mut controller)?;
         self.cut_link(&mut controller, &crowd)?;
@@ -282,24 +283,52 @@ impl Bench<'_> {
     }
 
     /// Pages are open in browsers.
-    fn pages(&mut self, controller: &Controller) -> Result<(), BenchError> {
+    fn pages(&mut self, controller: &mut Controller) -> Result<(), BenchError> {
         let socket = controller.pages();
         let (mut times, bytes) = pages::answers(&socket, self.options.runs)?;
         self.tell("a page asks for the network: answered", &mut times, "ms");
         self.tell("bytes of that answer", &mut [bytes as f64 / 1e3], "kB");
-        let used = |open: &dyn Fn() -> Result<(), BenchError>| -> Result<f64, BenchError> {
-            let (began, before) = (Instant::now(), controller.processor_time()?);
-            open()?;
-            let used = controller.processor_time()?.saturating_sub(before);
-            Ok(100.0 * used.as_secs_f64() / began.elapsed().as_secs_f64())
+        let keep = |every| {
+            let socket = socket.clone();
+            move || pages::keep_open(&socket, PAGES, every, LOOKED)
         };
-        let without = used(&|| {
+        let nobody = || {
             pages::wait_until(Instant::now() + LOOKED);
             Ok(())
-        })?;
-        let with = used(&|| pages::keep_open(&socket, PAGES, LOOKED))?;
-        self.tell("controller's processor time, with nobody looking", &mut [without], "%");
-        self.tell("controller's processor time, with ten pages open", &mut [with], "%");
+        };
+        let guest = Host {
+            name: "guest".to_owned(),
+            switch: Network::switch(0),
+            port: Network::HOST_PORT + 1,
+            ..Host::default()
+        };
+        for (what, is_busy, open) in [
+            (
+                "controller's processor time, with nobody looking",
+                false,
+                &nobody as &(dyn Fn() -> Result<(), BenchError> + Sync),
+            ),
+            ("controller's processor time, with ten pages open", false, &keep(pages::EVERY)),
+            ("controller's processor time, ten hosts a second added and removed, nobody looking", true, &nobody),
+            (
+                "controller's processor time, ten hosts a second added and removed, ten pages open",
+                true,
+                &keep(pages::AT_MOST_EVERY),
+            ),
+        ] {
+            let (began, before) = (Instant::now(), controller.processor_time()?);
+            std::thread::scope(|scope| {
+                let looks = scope.spawn(open);
+                while is_busy && !looks.is_finished() {
+                    controller.add_and_remove(self.runtime, guest.clone())?;
+                    pages::wait_until(Instant::now() + EVENTS_EVERY);
+                }
+                looks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })?;
+            let used = controller.processor_time()?.saturating_sub(before);
+            let percent = 100.0 * used.as_secs_f64() / began.elapsed().as_secs_f64();
+            self.tell(what, &mut [percent], "%");
+        }
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Pages that are open in browsers, as far as the controller notices: each asks for the network every two seconds and hears events.
+//! Pages that are open in browsers, as far as the controller notices: each asks for the network every two seconds, sooner if something
+//! happens, and hears events.
 
 use super::failed;
 use crate::BenchError;
@@ -7,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a page asks (`crates/controller/web/feed.js`).
-const EVERY: Duration = Duration::from_secs(2);
+/// How often a page asks if nothing happens, and at most if something does (`crates/controller/web/feed.js`).
+pub(super) const EVERY: Duration = Duration::from_secs(2);
+pub(super) const AT_MOST_EVERY: Duration = Duration::from_millis(300);
 /// The longest time without an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,26 +66,27 @@ pub(super) fn answers(socket: &Path, runs: u32) -> Result<(Vec<f64>, usize), Ben
     asked().map_err(|error| failed("asking as a page", &error))
 }
 
-/// Keeps pages open for some time. They ask one after the other.
-pub(super) fn keep_open(socket: &Path, pages: u32, time: Duration) -> Result<(), BenchError> {
-    let kept = || -> std::io::Result<()> {
-        let mut all = (0..pages).map(|_| Page::open(socket)).collect::<Result<Vec<_>, _>>()?;
-        let mut streams = (0..pages).map(|_| Page::open(socket)).collect::<Result<Vec<_>, _>>()?;
-        streams.iter_mut().try_for_each(|stream| stream.ask("/ui/events"))?;
-        let began = Instant::now();
-        for turn in 0.. {
-            let due = EVERY / pages * turn;
-            if due >= time {
-                break;
-            }
-            wait_until(began + due);
-            let page = turn as usize % all.len();
-            all[page].network()?;
+/// Keeps pages open for some time. Each asks once in a period, if it is answered within it; they begin one after the other.
+pub(super) fn keep_open(socket: &Path, pages: u32, every: Duration, time: Duration) -> Result<(), BenchError> {
+    let began = Instant::now();
+    let page = |number: u32| -> std::io::Result<()> {
+        let (mut page, mut events) = (Page::open(socket)?, Page::open(socket)?);
+        events.ask("/ui/events")?;
+        let mut due = began + every / pages * number;
+        while due < began + time {
+            wait_until(due);
+            page.network()?;
+            due = Instant::now().max(due + every);
         }
         wait_until(began + time);
         Ok(())
     };
-    kept().map_err(|error| failed("keeping pages open", &error))
+    let kept = std::thread::scope(|scope| {
+        let page = &page;
+        let all: Vec<_> = (0..pages).map(|number| scope.spawn(move || page(number))).collect();
+        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    kept.map_err(|error| failed("keeping pages open", &error))
 }
 
 /// Waits until a moment.
