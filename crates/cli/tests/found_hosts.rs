@@ -90,22 +90,21 @@ impl Host {
 
     /// Whether another host answers within a second.
     fn reaches(&self, index: u8) -> bool {
-        self.asks(index, "1")
+        self.pings(format!("10.0.0.{index}"), "1")
     }
 
     /// Whether another host answers, on however slow a machine.
     fn is_answered_by(&self, index: u8) -> bool {
-        self.asks(index, "30")
+        self.pings(format!("10.0.0.{index}"), "30")
     }
 
     /// Says something to another host, and waits little for an answer.
     fn speaks_to(&self, index: u8) {
-        _ = self.asks(index, "0.2");
+        _ = self.pings(format!("10.0.0.{index}"), "0.2");
     }
 
-    /// Whether another host answers one request within so many seconds.
-    fn asks(&self, index: u8, seconds: &'static str) -> bool {
-        let address = format!("10.0.0.{index}");
+    /// Whether an address of either family answers one request within so many seconds.
+    fn pings(&self, address: String, seconds: &'static str) -> bool {
         self.inside(move || run("ping", &["-n", "-c", "1", "-W", seconds, &address]).status.success())
     }
 

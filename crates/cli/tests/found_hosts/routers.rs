@@ -75,10 +75,7 @@ pub(super) fn hosts_get_their_addresses_by_a_router_and_hear_no_other_one() {
         for (host, index) in [(&one, 1), (&two, 2), (&attacker, 3)] {
             soon(runtime, "it has an address of the prefix", async || has(host, address("fd00:7:", index)));
         }
-        let reaches = |host: &Host, index, seconds: &'static str| {
-            let other = address("fd00:7:", index);
-            host.inside(move || run("ping", &["-6", "-n", "-c", "1", "-W", seconds, &other]).status.success())
-        };
+        let reaches = |host: &Host, index, seconds| host.pings(address("fd00:7:", index), seconds);
         let began = Instant::now();
         while !(reaches(&one, 2, "1") & reaches(&two, 1, "1")) {
             assert!(began.elapsed() < PATIENCE, "hosts do not reach each other");
