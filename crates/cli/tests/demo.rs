@@ -153,7 +153,7 @@ fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
     let frames = |phase: &str, what: &str| of_phase(&report, phase, what);
     let phases = ["cut", "silent", "move", "drain"];
     let seen: u64 = phases.iter().map(|phase| frames(phase, "seen")).sum();
-    assert!(number(&report, "missed_by_sniffers") * 1000 < seen, "a slow machine misses some: {report}");
+    assert!(number(&report, "missed_by_sniffers") * 1000 < seen, "frames pass without being judged: {report}");
     for phase in phases {
         assert!(frames(phase, "delivered") > 0 && frames(phase, "sent_to_nobody") > 0, "{phase} in {report}");
     }

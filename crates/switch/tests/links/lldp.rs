@@ -126,6 +126,8 @@ pub(crate) fn forged_lldp_changes_what_is_shown_and_nothing_else() {
         assert_eq!(there["neighbours"][1]["name"], "\\u{1b}[2Jroot# ");
         assert_eq!((&there["lldp"]["heard"], &there["lldp"]["said"]), (&4.into(), &0.into()));
 
+        let ends = [(1, 2), (2, 1), (1, 3), (3, 1)];
+        let neighbours = ends.map(|(i, j)| triangle.link(i, j).2);
         // A flood of good frames, and one of frames that are none.
         let (good, mut wrong) = (forged("s3", "t31").encode(121, None), forged("s3", "t31").encode(121, None));
         wrong[15] = 0xff;
@@ -144,9 +146,10 @@ pub(crate) fn forged_lldp_changes_what_is_shown_and_nothing_else() {
 
         // Links are as they were, frames arrive, and nobody else has heard any of it.
         triangle.assert_arrives();
-        for (i, j) in [(1, 2), (2, 1), (1, 3), (3, 1)] {
+        for (i, j) in ends {
             triangle.wait(i, j, "up");
         }
+        assert_eq!(ends.map(|(i, j)| triangle.link(i, j).2), neighbours);
         let page = s1(&triangle);
         assert_eq!(page["drops"]["source_mac"], Value::Null, "{:#}", page["drops"]);
         assert_eq!(page["frames"]["groups"], 0, "{:#}", page["frames"]);
