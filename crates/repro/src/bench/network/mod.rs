@@ -35,6 +35,7 @@ const FOUND: u32 = 50;
 /// Pages that are open, and how long.
 const PAGES: u32 = 10;
 const LOOKED: Duration = Duration::from_secs(10);
+/// The pause after each thing that happens meanwhile.
 const EVENTS_EVERY: Duration = Duration::from_millis(100);
 /// Clients that send changes at once.
 const CLIENTS: u64 = 64;
@@ -288,14 +289,13 @@ impl Bench<'_> {
         let (mut times, bytes) = pages::answers(&socket, self.options.runs)?;
         self.tell("a page asks for the network: answered", &mut times, "ms");
         self.tell("bytes of that answer", &mut [bytes as f64 / 1e3], "kB");
-        let keep = |every| {
-            let socket = socket.clone();
-            move || pages::keep_open(&socket, PAGES, every, LOOKED)
-        };
-        let nobody = || {
+        type Looking<'a> = &'a (dyn Fn() -> Result<(), BenchError> + Sync);
+        let nobody: Looking<'_> = &|| {
             pages::wait_until(Instant::now() + LOOKED);
             Ok(())
         };
+        let idle: Looking<'_> = &|| pages::keep_open(&socket, PAGES, pages::EVERY, LOOKED);
+        let hasty: Looking<'_> = &|| pages::keep_open(&socket, PAGES, pages::AT_MOST_EVERY, LOOKED);
         let guest = Host {
             name: "guest".to_owned(),
             switch: Network::switch(0),
@@ -303,18 +303,10 @@ impl Bench<'_> {
             ..Host::default()
         };
         for (what, is_busy, open) in [
-            (
-                "controller's processor time, with nobody looking",
-                false,
-                &nobody as &(dyn Fn() -> Result<(), BenchError> + Sync),
-            ),
-            ("controller's processor time, with ten pages open", false, &keep(pages::EVERY)),
-            ("controller's processor time, ten hosts a second added and removed, nobody looking", true, &nobody),
-            (
-                "controller's processor time, ten hosts a second added and removed, ten pages open",
-                true,
-                &keep(pages::AT_MOST_EVERY),
-            ),
+            ("controller's processor time, with nobody looking", false, nobody),
+            ("controller's processor time, with ten pages open", false, idle),
+            ("controller's processor time, ten hosts a second added and removed, nobody looking", true, nobody),
+            ("controller's processor time, ten hosts a second added and removed, ten pages open", true, hasty),
         ] {
             let (began, before) = (Instant::now(), controller.processor_time()?);
             std::thread::scope(|scope| {
