@@ -19,6 +19,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 use switch::daemon::config::{self, Config};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
+use switch::dhcp;
 use switch::flow::{self, Flows};
 use switch::gateway;
 use switch::groups::{Snooping, Told, Wanted};
@@ -27,6 +28,7 @@ use switch::links::lldp::{self, Ear};
 use switch::plane::PlaneWriter;
 use switch::port::Role;
 use switch::shim;
+use switch::source::CheckSource;
 use switch::subscriptions::{Timing, query};
 use switch::table::FibTable;
 use switch::worker::Worker;
@@ -41,6 +43,8 @@ enum Stages {
     None,
     Flows,
     Gateway,
+    /// Ports whose sources are checked, that learn, and whose hosts may ask a server of DHCP.
+    Dhcp,
 }
 
 /// Frames through the switch alone; the kind of name depends on the first byte.
@@ -59,6 +63,11 @@ pub(crate) fn flows(data: &[u8]) {
 /// Frames through the gateway behind connection tracking.
 pub(crate) fn gateway(data: &[u8]) {
     run(Rig::new(NameKind::Mac, Stages::Gateway), data);
+}
+
+/// Frames through ports that check sources, learn, and lead DHCP to a server.
+pub(crate) fn dhcp(data: &[u8]) {
+    run(Rig::new(NameKind::Mac, Stages::Dhcp), data);
 }
 
 fn run(mut rig: Rig, data: &[u8]) {
@@ -98,7 +107,7 @@ struct Rig {
 impl Rig {
     fn new(kind: NameKind, stages: Stages) -> Rig {
         let Configured { config, flows, gateway } = &*CONFIGURED;
-        let flows = flows.as_ref().filter(|_| stages != Stages::None);
+        let flows = flows.as_ref().filter(|_| matches!(stages, Stages::Flows | Stages::Gateway));
         let flows = flows.map(|flows| Flows::new(flows.clone(), 1).expect("the seed has good flows"));
         let gateway = gateway.clone().filter(|_| stages == Stages::Gateway);
         let settings = Settings {
@@ -117,7 +126,12 @@ impl Rig {
             };
             let sizes = loopback::Settings { ring_frames: 64, ..loopback::Settings::default() };
             let (near, far) = loopback::pair("near", "far", &sizes).expect("ports in memory");
-            specs.push(PortSpec::new(port.id.0, role, near));
+            let mut spec = PortSpec::new(port.id.0, role, near);
+            if stages == Stages::Dhcp && role == Role::Host {
+                spec.dhcp = dhcp::Settings { server: Some(mac(3)), trusted: None, requests_per_second: 1000 };
+                (spec.check_source, spec.learns) = (CheckSource::MacAndIp, true);
+            }
+            specs.push(spec);
             ends.push((port.id.0, far));
         }
         while ends.len() < PORTS.len() {
@@ -288,6 +302,37 @@ fn varied() -> Vec<(u8, Vec<u8>)> {
     all
 }
 
+/// What clients of DHCP and servers say: good and forged, to everybody and to the server, cut and repeated options.
+fn of_dhcp() -> Vec<(u8, Vec<u8>)> {
+    let message = |operation: u8, client: [u8; 6], options: &[u8]| {
+        let head = [operation, 1, 6, 0, 1, 2, 3, 4];
+        [&head[..], &[0; 20], &client, &[0; 202], &[99, 130, 83, 99], options].concat()
+    };
+    let asks = [53, 1, 3, 50, 4, 10, 0, 0, 1, 255];
+    let relayed = [53, 1, 3, 82, 4, 1, 2, 9, 9, 50, 4, 10, 0, 0, 1, 255];
+    let mut frames = Vec::new();
+    for options in [&[53, 1, 1, 255][..], &asks, &asks[..7], &[&asks[..9], &asks].concat(), &[52, 1, 3, 255], &relayed]
+    {
+        for (port, from, to, operation, client, ports) in [
+            (0, mac(1), [0xff; 6], 1, mac(1), (68, 67)),
+            (0, mac(1), mac(3), 1, mac(1), (68, 67)),
+            (1, mac(9), [0xff; 6], 1, mac(9), (68, 67)),
+            (1, mac(2), [0xff; 6], 1, mac(1), (68, 67)),
+            (1, mac(2), [0xff; 6], 2, mac(1), (67, 68)),
+            (2, mac(3), mac(1), 2, mac(1), (67, 68)),
+        ] {
+            let mut frame = Vec::new();
+            PacketBuilder::ethernet2(from, to)
+                .ipv4([0; 4], [255; 4], 9)
+                .udp(ports.0, ports.1)
+                .write(&mut frame, &message(operation, client, options))
+                .expect("a slice takes every byte");
+            frames.push((port, frame));
+        }
+    }
+    frames
+}
+
 fn seed(prefix: &[u8], frames: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let mut out = prefix.to_vec();
     frames.iter().for_each(|(port, frame)| put(&mut out, *port, frame));
@@ -300,6 +345,10 @@ pub(crate) fn plain_seeds() -> Vec<Vec<u8>> {
 
 pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
     varied().chunks(11).map(|frames| seed(&[], frames)).collect()
+}
+
+pub(crate) fn dhcp_seeds() -> Vec<Vec<u8>> {
+    [frames(), of_dhcp()].concat().chunks(11).map(|frames| seed(&[], frames)).collect()
 }
 
 pub(crate) fn gateway_seeds() -> Vec<Vec<u8>> {

@@ -15,15 +15,7 @@ fn several_controllers_hold_over_many_seeds() {
     for i in 0..if is_deep() { 2000 } else { 20 } {
         let seed = first.wrapping_add(i);
         let outcome = run(&Scenario::new(seed)).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-        sum.acknowledged += outcome.acknowledged;
-        sum.unknown += outcome.unknown;
-        sum.leads += outcome.leads;
-        sum.promoted += outcome.promoted;
-        sum.followed += outcome.followed;
-        sum.overtaken += outcome.overtaken;
-        sum.transactions += outcome.transactions;
-        sum.misfortunes += outcome.misfortunes;
-        sum.compared += outcome.compared;
+        sum.add(&outcome);
     }
     println!("{sum:?}");
     let Outcome { acknowledged, unknown, promoted, followed, overtaken, misfortunes, compared, .. } = sum;

@@ -102,6 +102,21 @@ pub struct Outcome {
     pub compared: u64,
 }
 
+impl Outcome {
+    /// Adds what another run did; the hash is that of one run, and stays.
+    pub fn add(&mut self, other: &Outcome) {
+        self.acknowledged += other.acknowledged;
+        self.unknown += other.unknown;
+        self.leads += other.leads;
+        self.promoted += other.promoted;
+        self.followed += other.followed;
+        self.overtaken += other.overtaken;
+        self.transactions += other.transactions;
+        self.misfortunes += other.misfortunes;
+        self.compared += other.compared;
+    }
+}
+
 /// What was found.
 pub type Violation = String;
 
