@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fibula_repro::records::{Plan, RecordsError, record, report};
+use fibula_repro::records::{Plan, RecordsError, newest_campaign, record, report};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the source tree")
@@ -17,6 +17,31 @@ fn documents_quote_what_the_records_say() {
     let report = report(&root(), true).unwrap_or_else(|error| panic!("{error}"));
     assert!(report.stale.is_empty(), "{:?} quote other figures than the records: run `make benchmarks`", report.stale);
     assert!(report.figures > 20, "{} figures in the documents", report.figures);
+}
+
+/// Commits after which what a campaign did says little of the code.
+const CAMPAIGN_COMMITS: u64 = 200;
+
+#[test]
+fn newest_campaign_ran_at_most_200_commits_ago() {
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).current_dir(root()).output().expect("git runs");
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    // A source archive has no history, and is no place to change code.
+    let Some("false") = git(&["rev-parse", "--is-shallow-repository"]).as_deref() else {
+        assert!(!root().join(".git").exists(), "the history is cut short: `git fetch --unshallow` brings it");
+        return;
+    };
+    let newest = newest_campaign(&root()).expect("records of campaigns").expect("a campaign");
+    let version = newest.trim_end_matches("-dirty");
+    let after = git(&["rev-list", "--count", &format!("{version}..HEAD")]);
+    let after: u64 = after.unwrap_or_else(|| panic!("{version} is no commit here")).parse().expect("a number");
+    assert!(
+        after <= CAMPAIGN_COMMITS,
+        "the newest campaign ran {version}, {after} commits ago: `make campaign HOURS=1`, then `make benchmarks`"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What campaigns did and found, over all their records: `docs/reliability/records`, to which `scripts/campaign` appends a
+//! What campaigns did and found, by version and over all their records: `docs/reliability/records`, to which `scripts/campaign` appends a
 //! line of JSON for each run.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,10 @@ const DONE: &[(&str, &str, &str)] = &[
     ("simulation", "frames", "frames followed from host to host in them"),
     ("simulation", "crashes", "crashes in them"),
     ("simulation", "faults", "other faults in them"),
+    ("leaders", "seeds", "simulated groups of three controllers on one etcd, each with a seed of its own"),
+    ("leaders", "acknowledged", "changes acknowledged in them"),
+    ("leaders", "followed", "commits followed in them"),
+    ("leaders", "misfortunes", "requests to etcd that something befell in them"),
     ("crash", "kills", "processes killed before or after a named step"),
     ("crash", "stops", "daemons stopped in order between the kills"),
     ("crash", "requests", "requests acknowledged, and looked for after the kills"),
@@ -29,6 +33,9 @@ const DONE: &[(&str, &str, &str)] = &[
     ("flips", "flips", "bits flipped in files, one at a time"),
     ("fuzz", "executions", "inputs to fuzz targets"),
 ];
+
+/// The kinds of runs.
+const KINDS: [&str; 5] = ["simulation", "leaders", "crash", "flips", "fuzz"];
 
 /// All runs of all records.
 pub(super) struct Campaigns(Vec<Value>);
@@ -56,9 +63,9 @@ impl Campaigns {
         match what {
             "done" => Ok(self.done()),
             "fuzz" => Ok(self.targets()),
-            "versions" => Ok(self.versions()),
+            "hours" => Ok(self.hours()),
             "moments" => Ok(grouped(self.of("crash").map(|run| number(run, "all_moments")).fold(0.0, f64::max))),
-            _ => Err(format!("campaign/{what} is none of campaign/done, /fuzz, /versions and /moments")),
+            _ => Err(format!("campaign/{what} is none of campaign/done, /fuzz, /hours and /moments")),
         }
     }
 
@@ -66,40 +73,58 @@ impl Campaigns {
         self.0.iter().filter(move |run| run["kind"] == kind)
     }
 
-    /// A table of what was done, with the hours it took and what was found.
+    /// A table of what was done with the newest version, and with all.
     fn done(&self) -> String {
-        let mut text = String::from("\n| | |\n|---|---:|\n");
+        let newest = self.versions().last().map_or("", |(version, ..)| *version);
+        let mut text = format!("\n| | {newest} | all |\n|---|---:|---:|\n");
         for (kind, field, what) in DONE {
             if self.of(kind).any(|run| !run[field].is_null()) {
-                let _ = writeln!(text, "| {what} | {} |", grouped(self.of(kind).map(|run| number(run, field)).sum()));
+                let of = |runs: &mut dyn Iterator<Item = &Value>| grouped(runs.map(|run| number(run, field)).sum());
+                let (new, all) =
+                    (of(&mut self.of(kind).filter(|run| run["version"] == newest)), of(&mut self.of(kind)));
+                let _ = writeln!(text, "| {what} | {new} | {all} |");
             }
         }
-        let kinds = ["simulation", "crash", "flips", "fuzz"].map(|kind| {
-            let seconds: f64 = self.of(kind).map(|run| number(run, "seconds")).sum();
-            (kind, seconds / 3600.0)
-        });
-        let hours: Vec<String> =
-            kinds.iter().filter(|(_, hours)| *hours > 0.0).map(|(kind, hours)| format!("{kind} {hours:.2}")).collect();
-        let all: f64 = kinds.iter().map(|(_, hours)| hours).sum();
-        let _ = writeln!(text, "| hours of processor time: {} | {all:.2} |", hours.join(", "));
-        let found: f64 = self.0.iter().map(|run| number(run, "findings")).sum();
-        let _ = writeln!(text, "| runs that found something | {} |", grouped(found));
         text
     }
 
-    /// The versions that ran, oldest first, each with its first day and its runs.
-    fn versions(&self) -> String {
-        let mut versions: Vec<(&str, &str, usize)> = Vec::new();
+    /// The versions that ran, in the order in which they began, each with its first day and its runs.
+    fn versions(&self) -> Vec<(&str, &str, Vec<&Value>)> {
+        let mut versions: Vec<(&str, &str, Vec<&Value>)> = Vec::new();
         for run in &self.0 {
             let (date, version) = (run["date"].as_str().unwrap_or(""), run["version"].as_str().unwrap_or(""));
             match versions.iter_mut().find(|(known, ..)| *known == version) {
-                Some((_, _, n)) => *n += 1,
-                None => versions.push((version, date, 1)),
+                Some((_, first, runs)) => {
+                    *first = date.min(first);
+                    runs.push(run);
+                }
+                None => versions.push((version, date, vec![run])),
             }
         }
-        let versions: Vec<String> =
-            versions.iter().map(|(version, date, n)| format!("{version} ({n} runs since {date})")).collect();
-        versions.join(", ")
+        versions.sort_by_key(|(_, first, runs)| (*first, runs.first().and_then(|run| run["began"].as_str())));
+        versions
+    }
+
+    /// The version that began last; none if nothing ran.
+    pub(super) fn newest(&self) -> Option<&str> {
+        self.versions().last().map(|(version, ..)| *version)
+    }
+
+    /// A table of the versions: the hours of each kind, and what was found.
+    fn hours(&self) -> String {
+        let mut text = format!("\n| version | since | {} | all | runs that found something |\n", KINDS.join(" | "));
+        let _ = writeln!(text, "|---|---|{}---:|---:|", "---:|".repeat(KINDS.len()));
+        for (version, first, runs) in self.versions() {
+            let hours = |kind: Option<&str>| {
+                let of_kind = runs.iter().filter(|run| kind.is_none_or(|kind| run["kind"] == kind));
+                let seconds: f64 = of_kind.map(|run| number(run, "seconds")).sum();
+                if seconds > 0.0 { format!("{:.2}", seconds / 3600.0) } else { String::new() }
+            };
+            let found: f64 = runs.iter().map(|run| number(run, "findings")).sum();
+            let of_kinds = KINDS.map(|kind| hours(Some(kind))).join(" | ");
+            let _ = writeln!(text, "| {version} | {first} | {of_kinds} | {} | {} |", hours(None), grouped(found));
+        }
+        text
     }
 
     /// A table of the fuzz targets.
@@ -156,19 +181,18 @@ mod tests {
         let runs = Campaigns(runs.trim().lines().map(|line| serde_json::from_str(line).expect("a run")).collect());
         let done = runs.resolve("done").expect("a table");
         for line in [
-            "| processes killed before or after a named step | 1,500 |",
-            "| inputs to fuzz targets | 1,000,000 |",
-            "| crashes in them | 5 |",
-            "| hours of processor time: crash 1.00, fuzz 0.02 | 1.02 |",
-            "| runs that found something | 1 |",
+            "| | b | all |",
+            "| processes killed before or after a named step | 800 | 1,500 |",
+            "| inputs to fuzz targets | 1,000,000 | 1,000,000 |",
+            "| crashes in them | 5 | 5 |",
         ] {
             assert!(done.contains(line), "{line} in {done}");
         }
         assert!(!done.contains("flipped"), "nothing is told of what did not run: {done}");
-        assert_eq!(
-            runs.resolve("versions").expect("a text"),
-            "a (1 runs since 2026-11-24), b (3 runs since 2026-11-25)"
-        );
+        let hours = runs.resolve("hours").expect("a table");
+        assert!(hours.contains("| a | 2026-11-24 |  |  | 0.50 |  |  | 0.50 | 0 |"), "{hours}");
+        assert!(hours.contains("| b | 2026-11-25 |  |  | 0.50 |  | 0.02 | 0.52 | 1 |"), "{hours}");
+        assert_eq!(runs.newest(), Some("b"));
         assert_eq!(runs.resolve("moments").expect("a number"), "752");
         assert!(runs.resolve("fuzz").expect("a table").contains("| saved | 1,000,000 | 5 | 60 | 0 |"));
         runs.resolve("other").expect_err("no such text");

@@ -94,9 +94,6 @@ pub struct Header {
     pub commit: String,
     /// Date of the measurement.
     pub date: String,
-    /// Where the figures were copied from, if no program wrote this record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transcribed: Option<String>,
 }
 
 /// One row of a bench in a record: the JSON of [`crate::report::Row`] and the command that printed it.
@@ -126,38 +123,31 @@ pub struct Measurement {
     processes: u32,
     #[serde(default)]
     unit: String,
-    /// Absent if only the range is known.
+    /// Absent in a text.
     median: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
-    /// Round by round; empty if unknown.
+    /// Round by round.
     #[serde(default)]
     samples: Vec<f64>,
-    /// Number of rounds, if there are no samples.
-    runs: Option<usize>,
     bits_per_name: Option<f64>,
     ns_per_name: Option<f64>,
-    /// Memory in MB, if it was printed so.
-    megabytes: Option<f64>,
-    /// If given, the row is the ratio to this contestant.
-    over: Option<String>,
     #[serde(default)]
     note: String,
-    /// The commit, if it is not the one in the header.
-    commit: Option<String>,
     /// The output of a program, for benches whose result is not a row.
     #[serde(default)]
     text: String,
 }
 
-fn one() -> u32 {
-    1
+/// The version that the newest campaign ran; none if there was no campaign.
+/// # Errors
+/// When a record of campaigns cannot be read.
+pub fn newest_campaign(root: &Path) -> Result<Option<String>, RecordsError> {
+    Ok(campaigns::Campaigns::read(root)?.newest().map(str::to_owned))
 }
 
-impl Measurement {
-    fn runs(&self) -> Option<usize> {
-        if self.samples.is_empty() { self.runs } else { Some(self.samples.len()) }
-    }
+fn one() -> u32 {
+    1
 }
 
 /// All measurements on one machine.
@@ -201,9 +191,9 @@ impl Record {
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// The first row that matches. A ratio to `over` only matches if the row itself is that ratio.
-    fn find(&self, wanted: &Selector, over: Option<&str>) -> Option<&Measurement> {
-        self.rows.iter().find(|row| row.over.as_deref() == over && wanted.fits(row))
+    /// The first row that matches.
+    fn find(&self, wanted: &Selector) -> Option<&Measurement> {
+        self.rows.iter().find(|row| wanted.fits(row))
     }
 }
 

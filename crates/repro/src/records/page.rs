@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::campaigns::Campaigns;
 use super::figures::Figures;
 use super::table::{Cell, digits, markdown};
-use super::{Record, RecordsError, picture, read};
+use super::{Header, Record, RecordsError, picture, read};
 
 const OPEN: &str = "<!--=";
 const CLOSE: &str = "<!--/-->";
@@ -127,13 +127,11 @@ impl Source<'_> {
     }
 
     fn machines(&self) -> String {
-        let mut text =
-            String::from("\n| record | machine | version | commit | date | how |\n|---|---|---|---|---|---|\n");
+        let mut text = String::from("\n| record | machine | version | commit | date |\n|---|---|---|---|---|\n");
         for Record { id, header, .. } in &self.records {
-            let how = header.transcribed.as_deref().map_or("measured".into(), |from| format!("† transcribed {from}"));
             let _ = writeln!(
                 text,
-                "| [{}](benchmarks/records/{id}.jsonl) | {} | {} | {} | {} | {how} |",
+                "| [{}](benchmarks/records/{id}.jsonl) | {} | {} | {} | {} |",
                 header.label, header.machine, header.version, header.commit, header.date
             );
         }
@@ -152,8 +150,8 @@ impl Source<'_> {
         for record in records {
             for row in record.rows.iter().filter(|row| row.bench == wanted.bench) {
                 if wanted.all {
-                    let commit = row.commit.as_deref().unwrap_or(&record.header.commit);
-                    let _ = write!(text, "\n{}, version {commit}, `{}`:\n", record.header.label, row.command);
+                    let Header { label, commit, .. } = &record.header;
+                    let _ = write!(text, "\n{label}, version {commit}, `{}`:\n", row.command);
                 }
                 let is_quoted = |line: &&str| wanted.without.as_ref().is_none_or(|text| !line.contains(text));
                 let lines: Vec<&str> = row.text.lines().filter(is_quoted).collect();

@@ -69,11 +69,10 @@ fn open(plan: &Plan, path: &Path) -> Result<Vec<String>, RecordsError> {
         version: env!("CARGO_PKG_VERSION").into(),
         commit: commit(&plan.root),
         date: output("date", &["-u", "+%F"], &plan.root).unwrap_or_default(),
-        transcribed: None,
     };
     if path.exists() {
         let record = Record::read(path)?;
-        if record.header.commit != header.commit || record.header.transcribed.is_some() {
+        if record.header.commit != header.commit {
             let of = |header: &Header| format!("{} at commit {}", header.label, header.commit);
             let (found, here) = (of(&record.header), of(&header));
             return Err(RecordsError::OtherRecord { path: path.to_owned(), found, here });

@@ -13,8 +13,7 @@ use crate::stats::Summary;
 pub(super) struct Cell<'a> {
     pub(super) record: &'a Record,
     row: &'a Measurement,
-    /// The median, if known.
-    median: Option<f64>,
+    median: f64,
     /// Smallest and largest of the rounds, if known.
     range: Option<(f64, f64)>,
     /// Whether larger is better.
@@ -27,16 +26,12 @@ impl<'a> Cell<'a> {
         let wanted = table.select.and(&line.select).and(&column.select);
         let is_rate = |row: &Measurement| row.unit.ends_with("/s");
         if let Some(over) = &column.over {
-            if let Some(row) = record.find(&wanted, Some(over)) {
-                let range = row.min.zip(row.max);
-                return Some(Self { record, row, median: row.median, range, is_rate: is_rate(row) });
-            }
-            let row = record.find(&wanted, None)?;
+            let row = record.find(&wanted)?;
             let mut wanted = wanted;
             wanted.contestant = Some(over.clone());
             wanted.command = Some(row.command.clone());
-            let other = record.find(&wanted, None)?;
-            let cell = |median, range| Self { record, row, median: Some(median), range, is_rate: is_rate(row) };
+            let other = record.find(&wanted)?;
+            let cell = |median, range| Self { record, row, median, range, is_rate: is_rate(row) };
             // A disturbance of a whole round cancels out in the ratio of that round.
             if !row.samples.is_empty() && row.samples.len() == other.samples.len() {
                 let ratios: Vec<f64> = row.samples.iter().zip(&other.samples).map(|(a, b)| a / b).collect();
@@ -45,26 +40,23 @@ impl<'a> Cell<'a> {
             }
             return Some(cell(row.median? / other.median?, None));
         }
-        let row = record.find(&wanted, None)?;
+        let row = record.find(&wanted)?;
         let scaled = |x: f64| x * table.scale;
-        let size =
-            |size: Option<f64>| size.map(|size| Self { record, row, median: Some(size), range: None, is_rate: false });
+        let size = |size: Option<f64>| size.map(|median| Self { record, row, median, range: None, is_rate: false });
         match column.pick {
             Pick::BitsPerName => size(row.bits_per_name),
             Pick::NsPerName => size(row.ns_per_name),
-            Pick::Megabytes => size(row.megabytes.or_else(|| Some(row.bits_per_name? * row.n as f64 / 8e6))),
-            Pick::Median if row.median.is_none() && row.min.is_none() => None,
+            Pick::Megabytes => size(row.bits_per_name.map(|bits| bits * row.n as f64 / 8e6)),
             Pick::Median => {
                 let range = row.min.zip(row.max).map(|(min, max)| (scaled(min), scaled(max)));
-                Some(Self { record, row, median: row.median.map(scaled), range, is_rate: is_rate(row) })
+                row.median.map(|median| Self { record, row, median: scaled(median), range, is_rate: is_rate(row) })
             }
         }
     }
 
-    /// The median; if only a range is known, its worse end.
+    /// The median.
     pub(super) fn value(&self) -> f64 {
-        let worse_end = || self.range.map(|(low, high)| if self.is_rate { low } else { high });
-        self.median.or_else(worse_end).unwrap_or(f64::NAN)
+        self.median
     }
 
     /// Orders the cell with the worse value first.
@@ -78,17 +70,10 @@ impl<'a> Cell<'a> {
         let is_unsteady = |low: f64, high: f64| self.row.processes > 1 && high > STEADY * low;
         let mark = |low, high| if is_unsteady(low, high) { "&nbsp;‡" } else { "" };
         let range = self.range.map(|(low, high)| format!("{}–{}{}", digits(low), digits(high), mark(low, high)));
-        match (self.median, range) {
-            (Some(median), Some(range)) if self.row.runs() != Some(1) => {
-                format!("{}<br><sub>{range}</sub>", digits(median))
-            }
-            (Some(median), _) => digits(median),
-            (None, range) => range.unwrap_or_default(),
+        match range.filter(|_| self.row.samples.len() != 1) {
+            Some(range) => format!("{}<br><sub>{range}</sub>", digits(self.median)),
+            None => digits(self.median),
         }
-    }
-
-    pub(super) fn commit(&self) -> &'a str {
-        self.row.commit.as_deref().unwrap_or(&self.record.header.commit)
     }
 }
 
@@ -128,15 +113,8 @@ pub(super) fn markdown(table: &Table, records: &[Record]) -> String {
     text.push_str(&"---:|".repeat(used.len()));
     text.push('\n');
     for (line, record, cells) in &lines {
-        let cell = cells.iter().flatten().next().expect("lines without a cell are gone");
-        let mark = if record.header.transcribed.is_some() { "&nbsp;†" } else { "" };
-        let _ = write!(
-            text,
-            "| {} | {}{mark} | {} |",
-            line.head(),
-            record.header.label.replace(' ', "&nbsp;"),
-            cell.commit()
-        );
+        let header = &record.header;
+        let _ = write!(text, "| {} | {} | {} |", line.head(), header.label.replace(' ', "&nbsp;"), header.commit);
         used.iter().for_each(|&at| _ = write!(text, " {} |", cells[at].map_or(String::new(), |cell| cell.text())));
         text.push('\n');
     }
@@ -157,8 +135,10 @@ fn commands<'a>(cells: impl Iterator<Item = &'a Cell<'a>>) -> String {
     for cell in cells {
         let noun = if cell.row.processes > 1 { "process" } else { "run" };
         let plural = if cell.row.processes > 1 { "es" } else { "s" };
-        let runs = cell.row.runs();
-        let runs = runs.map_or(String::new(), |runs| format!(", {runs} {noun}{}", if runs == 1 { "" } else { plural }));
+        let runs = match cell.row.samples.len() {
+            0 => String::new(),
+            runs => format!(", {runs} {noun}{}", if runs == 1 { "" } else { plural }),
+        };
         let who = format!("{}{runs}", cell.record.header.label);
         let at = commands.iter().position(|(command, _)| *command == cell.row.command).unwrap_or_else(|| {
             commands.push((&cell.row.command, Vec::new()));
