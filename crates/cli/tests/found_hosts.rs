@@ -16,7 +16,7 @@ use mistakes::{
     two_networks_joined_by_mistake_are_told_and_exchange_nothing,
 };
 use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word;
-use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use netio::backend::af_packet::{AfPacket, Options};
 use netio::testkit::{enter_namespace, in_namespace};
 use netio::{Burst, Device, Packet};
 use routers::hosts_get_their_addresses_by_a_router_and_hear_no_other_one;
@@ -84,7 +84,6 @@ impl Host {
         self.inside(move || {
             ip(&format!("link set eth address 02:00:00:00:00:{index:02x}"));
             ip("link set eth up");
-            disable_offloads("eth").unwrap();
         });
     }
 

@@ -57,8 +57,10 @@ device_counters! {
     rx_frames,
     /// Bytes of those frames.
     rx_bytes,
-    /// Frames that arrived longer than a buffer (GSO super-frames, jumbo frames) and were dropped.
+    /// Frames that arrived longer than a buffer and were dropped: longer than the MTU, or super-frames where they are not taken.
     rx_oversized,
+    /// Of `rx_frames`, super-frames: each is several segments on a wire.
+    rx_super,
     /// Frames lost before the worker could take them: the ring was full.
     rx_overrun,
     /// Of `rx_frames`, those that came while no process was there, and waited for this one.
@@ -69,10 +71,14 @@ device_counters! {
     rx_malformed,
     /// Frames whose checksum the sender had left to its hardware, completed here.
     rx_checksums,
-    /// Frames sent.
+    /// Frames sent. A super-frame that is cut counts as its segments.
     tx_frames,
     /// Bytes of those frames.
     tx_bytes,
+    /// Super-frames that were sent whole.
+    tx_super,
+    /// Segments into which this switch cut super-frames, because the device or the interface does not take these.
+    tx_segments,
     /// Frames the interface refused for good (longer than its MTU, shorter than a header); dropped.
     tx_refused,
     /// Times that the interface was found missing or down.

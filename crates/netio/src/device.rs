@@ -216,6 +216,12 @@ pub trait Device: Send {
         true
     }
 
+    /// Whether it sends frames of which something is [left to hardware](crate::offload::Offload). To one that does not,
+    /// [`transmit`](crate::offload::transmit) gives segments and complete frames.
+    fn takes_offloads(&self) -> bool {
+        false
+    }
+
     /// Tries to restore a failed device: reopens an interface that was deleted and created again.
     /// # Errors
     /// The reason why it is still unusable.

@@ -13,7 +13,8 @@
 //! between ports moves a pointer, whatever its length.
 //!
 //! To write a backend, read the documentation of [`Device`]: it is the guide.
-//! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes; one thread owns a device at a time; no hardware offloads.
+//! What senders leave to hardware, checksums and the cutting of super-frames, goes along with a packet: [`offload`].
+//! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes, super-frames of [`LARGEST_FRAME`]; one thread owns a device at a time.
 
 pub mod addresses;
 pub mod carrier;
@@ -22,6 +23,7 @@ mod counters;
 mod device;
 pub mod namespace;
 mod netlink;
+pub mod offload;
 mod packet;
 pub mod pcapng;
 mod several;
@@ -35,6 +37,6 @@ pub mod bpf;
 
 pub use counters::{Counter, DeviceCounters, DeviceSnapshot};
 pub use device::{Device, NetError, Readiness};
-pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, Lender, Loan, MAX_FRAME_LIMIT, Packet, Pool};
+pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, LARGEST_FRAME, Lender, Loan, MAX_FRAME_LIMIT, Packet, Pool};
 pub use several::Several;
 pub use wait::{Waiter, Waker};

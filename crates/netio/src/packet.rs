@@ -13,6 +13,7 @@
 //! buffer back.
 #![expect(unsafe_code, reason = "a lent buffer is memory of a device's, which no borrow of Rust's describes")]
 
+use crate::offload::Offload;
 use arrayvec::ArrayVec;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -23,8 +24,12 @@ pub const BURST: usize = 32;
 /// Free bytes in front of a fresh frame: room for tags that a switch adds.
 pub const HEADROOM: usize = 64;
 
-/// Largest frame that a buffer can be made for: offsets in a buffer have 16 bits.
+/// Largest frame that a buffer can be made for, other than a [large](Packet::large) one: a device may lend buffers whose offsets
+/// have 16 bits.
 pub const MAX_FRAME_LIMIT: usize = 65_000;
+
+/// Bytes of the longest super-frame: an IP packet of 65,535 bytes behind an Ethernet header and three tags of 4 bytes.
+pub const LARGEST_FRAME: usize = 65_535 + 14 + 12;
 
 const CACHE_LINE: usize = 64;
 
@@ -73,10 +78,12 @@ pub struct Packet(Box<Place>);
 struct Place {
     /// The buffer that the frame is in, and its length: the packet's own or a lent one.
     bytes: NonNull<u8>,
-    len: u16,
-    base: u16,
-    start: u16,
-    end: u16,
+    len: u32,
+    base: u32,
+    start: u32,
+    end: u32,
+    /// What the sender of the frame left to hardware.
+    offload: Offload,
     /// Of a lent buffer.
     lender: Option<&'static Lender>,
     token: NonNull<c_void>,
@@ -104,22 +111,23 @@ impl Place {
     fn reset(&mut self) {
         self.bytes = self.own.cast();
         // `Packet::new` bounds it.
-        self.len = self.own.len() as u16;
+        self.len = self.own.len() as u32;
         self.base = aligned(self.bytes);
-        self.start = self.base + HEADROOM as u16;
+        self.start = self.base + HEADROOM as u32;
         self.end = self.start;
+        self.offload = Offload::default();
     }
 
     #[inline]
     fn buffer(&self) -> &[u8] {
         // SAFETY: the buffer is the packet's own, or the lender keeps so many bytes valid and away from everybody else.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len.into()) }
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len as usize) }
     }
 
     #[inline]
     fn buffer_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; and this value is borrowed for the time.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len.into()) }
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len as usize) }
     }
 }
 
@@ -137,10 +145,20 @@ impl Packet {
     /// If `max_frame` is above [`MAX_FRAME_LIMIT`].
     pub fn new(max_frame: usize) -> Self {
         assert!(max_frame <= MAX_FRAME_LIMIT, "frames of {max_frame} bytes; at most {MAX_FRAME_LIMIT}");
+        Self::of_size(max_frame)
+    }
+
+    /// An empty packet with room for a super-frame of [`LARGEST_FRAME`] bytes.
+    pub fn large() -> Self {
+        Self::of_size(LARGEST_FRAME)
+    }
+
+    fn of_size(max_frame: usize) -> Self {
         let lines = (HEADROOM + max_frame).div_ceil(CACHE_LINE) | 1;
         let own = NonNull::from(Box::leak(vec![0u8; lines * CACHE_LINE + CACHE_LINE].into_boxed_slice()));
         let (bytes, token) = (own.cast(), own.cast());
-        let mut place = Place { bytes, len: 0, base: 0, start: 0, end: 0, lender: None, token, own };
+        let offload = Offload::default();
+        let mut place = Place { bytes, len: 0, base: 0, start: 0, end: 0, offload, lender: None, token, own };
         place.reset();
         Self(Box::new(place))
     }
@@ -180,8 +198,9 @@ impl Packet {
         assert!(start <= end && end <= loan.len, "a frame at {start}..{end} in {} bytes", loan.len);
         let place = &mut *self.0;
         place.give_back();
-        (place.bytes, place.len) = (loan.bytes, loan.len);
-        (place.base, place.start, place.end) = (0, start, end);
+        (place.bytes, place.len) = (loan.bytes, loan.len.into());
+        (place.base, place.start, place.end) = (0, start.into(), end.into());
+        place.offload = Offload::default();
         (place.lender, place.token) = (Some(loan.lender), loan.token);
     }
 
@@ -189,7 +208,7 @@ impl Packet {
     /// begins.
     #[inline]
     pub fn loan(&self) -> Option<(&'static Lender, NonNull<c_void>, u16)> {
-        self.0.lender.map(|lender| (lender, self.0.token, self.0.start))
+        self.0.lender.map(|lender| (lender, self.0.token, self.0.start as u16))
     }
 
     /// Empties the packet, whose lent buffer the lender has again: it is not given back.
@@ -203,20 +222,20 @@ impl Packet {
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a packet is a buffer: emptiness is no question asked of it")]
     pub fn len(&self) -> usize {
-        usize::from(self.0.end - self.0.start)
+        (self.0.end - self.0.start) as usize
     }
 
     /// Bytes that can be prepended to the frame.
     #[inline]
     pub fn headroom(&self) -> usize {
-        usize::from(self.0.start - self.0.base)
+        (self.0.start - self.0.base) as usize
     }
 
     /// The longest frame that [`Packet::fill`] accepts.
     #[inline]
     pub fn capacity(&self) -> usize {
         let own = self.0.own;
-        (own.len() - usize::from(aligned(own.cast())) - HEADROOM).min(MAX_FRAME_LIMIT)
+        own.len() - aligned(own.cast()) as usize - HEADROOM
     }
 
     /// Makes the packet empty, with the full headroom of its own buffer. The bytes stay as they are.
@@ -246,7 +265,7 @@ impl Packet {
         if len > self.capacity() {
             return Err(FrameTooLong { got: len, max: self.capacity() });
         }
-        self.0.end = self.0.start + len as u16;
+        self.0.end = self.0.start + len as u32;
         Ok(())
     }
 
@@ -258,12 +277,13 @@ impl Packet {
         if N > self.headroom() || at > self.len() {
             return false;
         }
-        let old = usize::from(self.0.start);
+        let old = self.0.start as usize;
         let new = old - N;
         let bytes = self.0.buffer_mut();
         bytes.copy_within(old..old + at, new);
         bytes[new + at..new + at + N].copy_from_slice(&what);
-        self.0.start = new as u16;
+        self.0.start = new as u32;
+        self.0.offload.shift(at, N as i32);
         true
     }
 
@@ -274,24 +294,66 @@ impl Packet {
         if at + n > self.len() {
             return false;
         }
-        let old = usize::from(self.0.start);
+        let old = self.0.start as usize;
         self.0.buffer_mut().copy_within(old..old + at, old + n);
-        self.0.start += n as u16;
+        self.0.start += n as u32;
+        self.0.offload.shift(at, -(n as i32));
         true
+    }
+
+    /// What the sender of the frame left to hardware. Whoever replaces the frame in place by another one clears it.
+    #[inline]
+    pub fn offload(&self) -> Offload {
+        self.0.offload
+    }
+
+    /// Says what of the frame is left to hardware.
+    #[inline]
+    pub fn set_offload(&mut self, offload: Offload) {
+        self.0.offload = offload;
+    }
+
+    /// Bytes of the longest frame on a wire that this one becomes: itself, or a segment of a super-frame. This, not the length, is
+    /// what an MTU bounds.
+    #[inline]
+    pub fn wire_len(&self) -> usize {
+        self.0.offload.wire_len(self.frame())
+    }
+
+    /// Replaces the frame by a copy of the one of `other`, and of what is left to hardware of it.
+    /// # Errors
+    /// [`FrameTooLong`]; the packet is then empty.
+    pub fn copy_of(&mut self, other: &Packet) -> Result<(), FrameTooLong> {
+        self.fill(other.frame())?;
+        self.0.offload = other.0.offload;
+        Ok(())
+    }
+
+    /// Writes `head` in front of the frame, into the headroom, and returns both. The frame is as before. None, if there is too
+    /// little headroom.
+    #[inline]
+    pub fn with_head<const N: usize>(&mut self, head: [u8; N]) -> Option<&[u8]> {
+        let (start, end) = (self.0.start as usize, self.0.end as usize);
+        if N > self.headroom() {
+            return None;
+        }
+        let bytes = self.0.buffer_mut();
+        bytes[start - N..start].copy_from_slice(&head);
+        Some(&bytes[start - N..end])
     }
 
     /// Shortens the frame to `len` bytes; a larger `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.0.end = self.0.start + len as u16;
+            self.0.end = self.0.start + len as u32;
         }
     }
 }
 
 /// Where the first cache line of a buffer begins.
 #[inline]
-fn aligned(bytes: NonNull<u8>) -> u16 {
-    bytes.align_offset(CACHE_LINE).min(CACHE_LINE) as u16
+fn aligned(bytes: NonNull<u8>) -> u32 {
+    bytes.align_offset(CACHE_LINE).min(CACHE_LINE) as u32
 }
 
 /// A worker's stock of empty packets: last in, first out, so that the buffers in use are those still in cache.
@@ -301,6 +363,9 @@ fn aligned(bytes: NonNull<u8>) -> u16 {
 #[derive(Debug)]
 pub struct Pool {
     free: Vec<Packet>,
+    /// For super-frames.
+    large: Vec<Packet>,
+    has_large: bool,
     max_frame: usize,
 }
 
@@ -309,7 +374,16 @@ impl Pool {
     /// # Panics
     /// If `max_frame` is above [`MAX_FRAME_LIMIT`].
     pub fn new(n_packets: usize, max_frame: usize) -> Self {
-        Self { free: (0..n_packets).map(|_| Packet::new(max_frame)).collect(), max_frame }
+        Self::with_large(n_packets, max_frame, 0)
+    }
+
+    /// As [`Pool::new`], with `n_large` buffers for super-frames beside them, of [`LARGEST_FRAME`] bytes.
+    /// # Panics
+    /// If `max_frame` is above [`MAX_FRAME_LIMIT`].
+    pub fn with_large(n_packets: usize, max_frame: usize, n_large: usize) -> Self {
+        let free = (0..n_packets).map(|_| Packet::new(max_frame)).collect();
+        let (large, has_large) = ((0..n_large).map(|_| Packet::large()).collect(), n_large > 0);
+        Self { free, large, has_large, max_frame }
     }
 
     /// Takes an empty packet, or none when all are in use.
@@ -318,11 +392,29 @@ impl Pool {
         self.free.pop()
     }
 
+    /// Takes an empty large packet, or none when all are in use.
+    #[inline]
+    pub fn take_large(&mut self) -> Option<Packet> {
+        self.large.pop()
+    }
+
+    /// Takes an empty packet with room for a frame of `len` bytes: a large one, if it has to be. None when all are in use.
+    #[inline]
+    pub fn take_for(&mut self, len: usize) -> Option<Packet> {
+        if len <= self.max_frame { self.free.pop() } else { self.large.pop() }
+    }
+
+    /// Whether it was made with large packets.
+    #[inline]
+    pub fn has_large(&self) -> bool {
+        self.has_large
+    }
+
     /// Gives a packet back, whatever is in it.
     #[inline]
     pub fn put(&mut self, mut packet: Packet) {
         packet.reset();
-        self.free.push(packet);
+        if packet.capacity() < LARGEST_FRAME { &mut self.free } else { &mut self.large }.push(packet);
     }
 
     /// Gives back all packets of a burst.
@@ -333,10 +425,16 @@ impl Pool {
         }
     }
 
-    /// Number of empty packets.
+    /// Number of empty packets, other than large ones.
     #[inline]
     pub fn available(&self) -> usize {
         self.free.len()
+    }
+
+    /// Number of empty packets for super-frames.
+    #[inline]
+    pub fn available_large(&self) -> usize {
+        self.large.len()
     }
 
     /// Longest frame its packets were made for, in bytes.

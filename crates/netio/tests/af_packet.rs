@@ -1,12 +1,15 @@
 //! AF_PACKET over veth in a network namespace of its own.
+#![expect(unsafe_code, reason = "a socket option without a safe binding")]
 
 mod common;
 
 use common::{PATIENCE, all_sizes_arrive, frame, ip, receive, send, veth};
-use fibula_netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use fibula_netio::backend::af_packet::{AfPacket, Offloads, Options, disable_offloads, joining_offloads};
 use fibula_netio::backend::loopback;
+use fibula_netio::offload::{Kind, Segments};
 use fibula_netio::testkit::in_namespace;
 use fibula_netio::{Burst, Device, NetError, Packet, Pool, Waiter};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -139,6 +142,172 @@ fn a_frame_longer_than_a_slot_is_counted_and_dropped() {
         let (frames, counts) = local_udp(port, &[8000, 100], 1);
         assert!(frames.iter().all(|f| f.len() < 1514));
         assert_eq!((frames.len(), counts.rx_oversized), (1, 1));
+    });
+}
+
+fn carrying() -> Options {
+    Options { offloads: Offloads::Carry, ..quiet() }
+}
+
+/// Bytes of each datagram that [`super_frame`] has, and how many it has; the last one is shorter.
+const EACH: usize = 1000;
+const N_DATAGRAMS: usize = 40;
+
+/// Has the namespace's own stack send many datagrams with one call out of `west`, and returns what a port at the other end receives.
+fn super_frame(port: &mut AfPacket) -> Packet {
+    ip("addr add 10.9.0.1/24 dev west");
+    ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev west");
+    let socket = std::net::UdpSocket::bind("10.9.0.1:4000").unwrap();
+    let size = EACH as libc::c_int;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `size` is valid for reads of its size during the call.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const size).cast(), len)
+    };
+    assert_eq!(set, 0);
+    let payload: Vec<u8> = (0..N_DATAGRAMS * EACH - 300).map(|i| (i / 3) as u8).collect();
+    socket.send_to(&payload, "10.9.0.2:4001").unwrap();
+    next_packet(port)
+}
+
+fn next_packet(port: &mut AfPacket) -> Packet {
+    let (mut pool, mut burst, began) = (Pool::with_large(8, 2048, 2), Burst::new(), Instant::now());
+    while port.rx_burst(&mut pool, &mut burst).unwrap() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing came");
+        std::thread::yield_now();
+    }
+    assert_eq!(burst.len(), 1);
+    burst.remove(0)
+}
+
+fn a_super_frame_goes_from_port_to_port_whole() {
+    in_namespace(|| {
+        veth("west", "east");
+        veth("north", "south");
+        let [mut east, mut south, mut north] =
+            ["east", "south", "north"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        let packet = super_frame(&mut east);
+        let left = packet.offload();
+        assert_eq!((left.kind(), packet.len()), (Some(Kind::Udp), 42 + N_DATAGRAMS * EACH - 300));
+        assert_eq!(packet.wire_len(), 42 + EACH);
+        let frame = packet.frame().to_vec();
+        let (mut pool, mut burst) = (Pool::with_large(0, 2048, 1), Burst::from_iter([packet]));
+        assert_eq!(south.tx_burst(&mut pool, &mut burst).unwrap(), 1);
+        let got = next_packet(&mut north);
+        assert_eq!(got.offload(), left);
+        assert!(got.frame() == frame, "it is as it was sent");
+        let (came, went) = (east.counters().snapshot(), south.counters().snapshot());
+        assert_eq!((came.rx_super, came.rx_oversized, went.tx_super, went.tx_segments), (1, 0, 1, 0));
+    });
+}
+
+/// Receives the datagrams of a super-frame that was sent by `south`, and checks each.
+fn datagrams_of(north: AfPacket, tags: usize) {
+    let (frames, _) = receive(Box::new(north), N_DATAGRAMS);
+    let mut payload = vec![];
+    for mut frame in frames {
+        assert!(frame.len() <= 42 + tags + EACH);
+        frame.drain(12..12 + tags);
+        assert!(udp_checksum_is_right(&frame));
+        payload.extend_from_slice(&frame[42..]);
+    }
+    assert!(payload == (0..N_DATAGRAMS * EACH - 300).map(|i| (i / 3) as u8).collect::<Vec<_>>());
+}
+
+fn a_super_frame_is_cut_where_the_interface_does_not_take_it() {
+    in_namespace(|| {
+        veth("west", "east");
+        veth("north", "south");
+        disable_offloads("south").unwrap();
+        let [mut east, mut south] = ["east", "south"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        let north = AfPacket::open("north", &quiet()).unwrap();
+        let (mut pool, mut burst) = (Pool::with_large(0, 2048, 1), Burst::from_iter([super_frame(&mut east)]));
+        assert_eq!(south.tx_burst(&mut pool, &mut burst).unwrap(), 1);
+        datagrams_of(north, 0);
+        let went = south.counters().snapshot();
+        assert_eq!((went.tx_super, went.tx_segments, went.tx_frames), (0, N_DATAGRAMS as u64, N_DATAGRAMS as u64));
+        assert_eq!(pool.available_large(), 1);
+    });
+}
+
+fn a_super_frame_is_cut_behind_a_tag_that_the_kernel_does_not_know() {
+    in_namespace(|| {
+        veth("west", "east");
+        veth("north", "south");
+        let [mut east, mut south] = ["east", "south"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        let north = AfPacket::open("north", &quiet()).unwrap();
+        let mut packet = super_frame(&mut east);
+        assert!(packet.insert(12, [0x88, 0xb5, 64, 0]));
+        assert_eq!(Segments::of(&packet).unwrap().len(), N_DATAGRAMS);
+        assert_eq!(south.tx_burst(&mut Pool::new(0, 2048), &mut Burst::from_iter([packet])).unwrap(), 1);
+        datagrams_of(north, 4);
+        assert_eq!(south.counters().snapshot().tx_segments, N_DATAGRAMS as u64);
+    });
+}
+
+/// Its segments count, not its length; and where these are too long it is not sent.
+fn a_super_frame_is_judged_by_its_segments() {
+    in_namespace(|| {
+        veth("west", "east");
+        veth("north", "south");
+        ip("link set south mtu 1027");
+        let [mut east, mut south] = ["east", "south"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        let packet = super_frame(&mut east);
+        let mut copies = [(); 2].map(|()| Packet::large());
+        copies.iter_mut().for_each(|copy| copy.copy_of(&packet).unwrap());
+        let send = |south: &mut AfPacket, copy| {
+            south.tx_burst(&mut Pool::new(0, 2048), &mut Burst::from_iter([copy])).unwrap()
+        };
+        let [first, second] = copies;
+        // A tag may come on top, so an MTU of 1024 takes 1028 bytes and more.
+        assert_eq!((send(&mut south, first), south.counters().snapshot().tx_refused), (1, 0));
+        ip("link set south mtu 1000");
+        let mut south = AfPacket::open("south", &carrying()).unwrap();
+        assert_eq!((send(&mut south, second), south.counters().snapshot().tx_refused), (0, 1));
+    });
+}
+
+fn checksums_that_are_left_are_left_to_the_next_receiver_or_completed_behind_a_tag() {
+    in_namespace(|| {
+        veth("west", "east");
+        veth("north", "south");
+        let [mut east, mut south, mut north] =
+            ["east", "south", "north"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        ip("addr add 10.9.0.1/24 dev west");
+        ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev west");
+        let socket = std::net::UdpSocket::bind("10.9.0.1:4000").unwrap();
+        for is_tagged in [false, true] {
+            socket.send_to(&[7; 333], "10.9.0.2:4001").unwrap();
+            let mut packet = next_packet(&mut east);
+            assert!(packet.offload().start() == Some(34) && !udp_checksum_is_right(packet.frame()));
+            assert!(!is_tagged || packet.insert(12, [0x88, 0xb5, 64, 0]));
+            assert_eq!(south.tx_burst(&mut Pool::new(0, 2048), &mut Burst::from_iter([packet])).unwrap(), 1);
+            let mut got = next_packet(&mut north);
+            assert_eq!(got.offload().is_none(), is_tagged);
+            assert!(!is_tagged || got.remove(12, 4));
+            assert_eq!(udp_checksum_is_right(got.frame()), is_tagged);
+            assert!(fibula_netio::offload::complete(&mut got) && udp_checksum_is_right(got.frame()));
+        }
+    });
+}
+
+fn offloads_that_were_turned_off_are_on_again_when_the_port_is_closed() {
+    in_namespace(|| {
+        veth("west", "east");
+        let found = joining_offloads("east").unwrap();
+        assert!(found.contains(&"tso") && found.contains(&"gso"), "{found:?}");
+        let port = AfPacket::open("east", &carrying()).unwrap();
+        assert_eq!(joining_offloads("east").unwrap(), found, "who carries them changes nothing");
+        drop(port);
+        let mut workers = AfPacket::open_group("east", &quiet(), 2).unwrap();
+        assert!(joining_offloads("east").unwrap().is_empty());
+        // Opened anew meanwhile, they are still off.
+        ip("link set east down");
+        ip("link set east up");
+        workers[0].revive().unwrap();
+        assert!(joining_offloads("east").unwrap().is_empty());
+        drop(workers);
+        assert_eq!(joining_offloads("east").unwrap(), found);
     });
 }
 
@@ -326,6 +495,12 @@ fibula_netio::tests! {
         a_local_sender_s_unfinished_checksum_is_completed,
         a_sender_with_its_offloads_turned_off_leaves_nothing_to_complete,
         a_frame_longer_than_a_slot_is_counted_and_dropped,
+        a_super_frame_goes_from_port_to_port_whole,
+        a_super_frame_is_cut_where_the_interface_does_not_take_it,
+        a_super_frame_is_cut_behind_a_tag_that_the_kernel_does_not_know,
+        a_super_frame_is_judged_by_its_segments,
+        offloads_that_were_turned_off_are_on_again_when_the_port_is_closed,
+        checksums_that_are_left_are_left_to_the_next_receiver_or_completed_behind_a_tag,
         an_interface_that_goes_down_wakes_the_sleeper_and_works_again_when_it_is_up,
         an_interface_deleted_and_made_anew_is_found_again_by_every_worker,
         opening_what_is_not_there_or_not_up_is_a_typed_error,

@@ -4,9 +4,11 @@
 mod common;
 
 use common::{PATIENCE, frame, ip, receive, send, veth};
-use fibula_netio::backend::af_packet::{AfPacket, Handover, Options, Vault};
+use fibula_netio::backend::af_packet::{AfPacket, Handover, Offloads, Options, Vault};
+use fibula_netio::offload::{Kind, Offload};
 use fibula_netio::testkit::in_namespace;
-use fibula_netio::{Burst, Device, Pool};
+use fibula_netio::{Burst, Device, Packet, Pool};
+use rustix::net::RecvFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};
@@ -144,6 +146,59 @@ fn a_burst_does_not_mix_what_waited_with_what_did_not() {
         assert_eq!(next(&mut port), (8, true));
         assert_eq!(next(&mut port), (10, false));
         assert_eq!(next(&mut port), (0, false));
+    });
+}
+
+/// Datagrams of three segments, each with a number.
+fn super_frames(n: u8) -> Vec<Packet> {
+    let made = |i: u8| {
+        let (mut frame, mut packet) = (vec![], Packet::large());
+        let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        builder.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(7, 9).write(&mut frame, &[i; 3000]).unwrap();
+        packet.fill(&frame).unwrap();
+        packet.set_offload(Offload::checksum(34, 6).segments(Kind::Udp, 1000));
+        packet
+    };
+    (0..n).map(made).collect()
+}
+
+/// The numbers of super-frames that come, in order.
+fn receive_super_frames(port: &mut AfPacket, n: usize) -> Vec<u8> {
+    let (mut pool, mut burst, mut numbers) = (Pool::with_large(4, 2048, 4), Burst::new(), vec![]);
+    let began = Instant::now();
+    while numbers.len() < n {
+        assert!(began.elapsed() < PATIENCE, "only {numbers:?} came");
+        port.rx_burst(&mut pool, &mut burst).unwrap();
+        for packet in &burst {
+            assert!(packet.len() == 3042 && packet.frame()[42..].iter().all(|byte| *byte == packet.frame()[42]));
+            numbers.push(packet.frame()[42]);
+        }
+        pool.put_all(&mut burst);
+    }
+    numbers
+}
+
+fn super_frames_wait_for_the_next_one_and_one_that_was_taken_and_not_noted_is_lost_alone() {
+    in_namespace(|| {
+        veth("west", "east");
+        let (store, options) = (Store::default(), Options { offloads: Offloads::Carry, ..small() });
+        drop(store.open(&options, 1));
+        let mut west = AfPacket::open("west", &options).unwrap();
+        let mut pool = Pool::new(0, 2048);
+        for n_taken in [0, 1, 2] {
+            let mut burst = Burst::from_iter(super_frames(5));
+            assert_eq!(west.tx_burst(&mut pool, &mut burst).unwrap(), 5);
+            // Whoever was to note them is killed.
+            for _ in 0..n_taken {
+                let kept = store.0.lock().unwrap();
+                rustix::net::recv(&kept[0].1, &mut vec![0; 70_000][..], RecvFlags::empty()).unwrap();
+            }
+            let (mut members, notices) = store.open(&options, 1);
+            assert_eq!(notices, Vec::<String>::new());
+            let numbers = receive_super_frames(&mut members[0], 5 - n_taken);
+            assert_eq!(numbers, (n_taken as u8..5).collect::<Vec<_>>());
+            assert_eq!(members[0].counters().snapshot().rx_overrun, n_taken as u64);
+        }
     });
 }
 
@@ -337,6 +392,7 @@ fibula_netio::tests! {
     namespaces: [
         what_comes_while_nobody_reads_is_received_by_the_next_once_and_in_order,
         a_burst_does_not_mix_what_waited_with_what_did_not,
+        super_frames_wait_for_the_next_one_and_one_that_was_taken_and_not_noted_is_lost_alone,
         what_waited_too_long_is_dropped_and_counted,
         what_finds_no_room_while_nobody_reads_is_counted_by_the_next,
         workers_share_what_waited_as_they_share_what_comes,

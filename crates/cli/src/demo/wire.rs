@@ -15,7 +15,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use netio::backend::af_packet::{disable_offloads, enable_gro};
+use netio::backend::af_packet::enable_gro;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::backend::Fault;
@@ -63,13 +63,11 @@ impl Wires {
                 mac = super::judge::mac_text(&host.mac),
             );
             ip_batch(Some(&wires.host(index)), &script)?;
-            // A veth leaves checksums blank and segments large; a switch of raw frames would forward them that way.
-            netns::within(&wires.host(index), || {
-                ["eth0", "eth1"].iter().try_for_each(|eth| {
-                    disable_offloads(eth).map_err(io::Error::other)?;
-                    if in_kernel { enable_gro(eth).map_err(io::Error::other) } else { Ok(()) }
-                })
-            })?;
+            if in_kernel {
+                netns::within(&wires.host(index), || {
+                    ["eth0", "eth1"].iter().try_for_each(|eth| enable_gro(eth).map_err(io::Error::other))
+                })?;
+            }
         }
         let far_up: String = (0..layout.n_gateways()).map(|s| format!("link set far{s} up\n")).collect();
         ip_batch(Some(&far), &far_up)?;

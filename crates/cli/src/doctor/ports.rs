@@ -8,6 +8,7 @@ use netio::backend::af_packet::joining_offloads;
 use netio::takers::Takers;
 use std::path::PathBuf;
 use switch::daemon::config::{Config, Driver, Port, Role};
+use switch::daemon::lost_offloads;
 use switch::shim;
 
 /// What AF_XDP takes, in bytes of MTU: a page holds the frame with what belongs to it.
@@ -21,6 +22,10 @@ pub(super) fn look_at_ports(config: &Config, service: &Service, others: &[(PathB
     }
     look_at_capabilities(config, service.unit(), findings);
     let mut there = Vec::new();
+    let with_dpdk = config.ports.iter().filter(|port| config.driver_of(port) == Driver::Dpdk);
+    for (port, lost) in with_dpdk.filter_map(|port| Some((port, lost_offloads(Driver::Dpdk, &port.device)?))) {
+        findings.warn(format!("port {}", port.id), lost);
+    }
     let ports = config.ports.iter().filter(|port| config.driver_of(port) != Driver::Dpdk);
     for (port, device) in ports.flat_map(|port| port.devices().map(move |device| (port, device))) {
         let what = format!("port {}", port.id);
@@ -152,8 +157,17 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
         Ok(on) if on.contains(&"lro") => {
             findings.bad(&what, format!("lro joins frames before {name} has them; ethtool -K {name} lro off"));
         }
-        Ok(on) if on.is_empty() => findings.ok(&what, format!("{name} joins no frames")),
-        Ok(on) => findings.ok(&what, format!("{}: the switch turns this off at {name} when it starts", on.join(", "))),
+        Ok(on) => match lost_offloads(config.driver_of(port), name) {
+            Some(lost) => findings.warn(&what, lost),
+            None if on.is_empty() => findings.ok(&what, format!("{name} joins no frames")),
+            None => {
+                let on = on.join(", ");
+                findings.ok(
+                    &what,
+                    format!("{name} has {on} on, and the switch leaves it so: it carries joined frames whole"),
+                );
+            }
+        },
         Err(error) => {
             findings.warn(&what, format!("the offloads of {name} cannot be read: {error}; ethtool -k {name}"))
         }

@@ -192,7 +192,23 @@ pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
     Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
 }
 
-/// Sets one value through the ethtool ioctl.
+/// Whether senders at the other end are stacks of this machine, which leave checksums to hardware that is not there: a veth, or a TAP of
+/// a guest. An interface that does not say what it is is none.
+pub(super) fn is_virtual(fd: BorrowedFd<'_>, interface: &str) -> bool {
+    const GET_DRIVER: u32 = 3;
+    let Some(mut request) = request(interface) else { return false };
+    // Command, name of the driver, and others that are not asked for.
+    let mut payload = [0u32; 49];
+    payload[0] = GET_DRIVER;
+    request.ifr_ifru.ifru_data = payload.as_mut_ptr().cast();
+    if ioctl(fd, libc::SIOCETHTOOL, &mut request).is_err() {
+        return false;
+    }
+    let name = payload[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
+    [&b"veth"[..], b"tun"].contains(&&*name.collect::<Vec<u8>>())
+}
+
+/// Reads one value through the ethtool ioctl.
 pub(super) fn ethtool_get(fd: BorrowedFd<'_>, interface: &str, command: u32) -> io::Result<u32> {
     let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
     let mut payload = [command, 0];
@@ -201,6 +217,7 @@ pub(super) fn ethtool_get(fd: BorrowedFd<'_>, interface: &str, command: u32) -> 
     Ok(payload[1])
 }
 
+/// Sets one value through the ethtool ioctl.
 pub(super) fn ethtool_set(fd: BorrowedFd<'_>, interface: &str, command: u32, value: u32) -> io::Result<()> {
     let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
     let mut payload = [command, value];

@@ -4,6 +4,7 @@ pub mod af_packet;
 pub mod af_xdp;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+pub mod found;
 mod interface;
 pub mod loopback;
 pub mod pcap;

@@ -10,7 +10,7 @@ use crate::spread::{self, Slots};
 use crate::worker::retry::Retry;
 use arrayvec::ArrayVec;
 use fib::action::PortId;
-use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness, Several};
+use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness, Several, offload};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -199,7 +199,7 @@ impl BundleDevice {
             if member.staged.is_empty() {
                 continue;
             }
-            let result = member.device.tx_burst(pool, &mut member.staged);
+            let result = offload::transmit(&mut *member.device, pool, &mut member.staged);
             frames.extend(member.staged.drain(..));
             match result {
                 Ok(n) => sent += n,
@@ -309,6 +309,11 @@ impl Device for BundleDevice {
     fn revive(&mut self) -> Result<(), NetError> {
         self.revive_members(true);
         self.check()
+    }
+
+    /// Its members are given what they take.
+    fn takes_offloads(&self) -> bool {
+        true
     }
 
     fn leads_on(&self) -> bool {

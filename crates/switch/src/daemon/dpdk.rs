@@ -82,7 +82,8 @@ mod opening {
         let eal = Eal::start(&options).map_err(|error| NetError::Driver { reason: error.to_string() })?;
         let room = if port.role == Role::Trunk { shim::LEN as u16 } else { 0 };
         let longest_nap = Duration::from_micros(longest_nap_us.into());
-        let options = Options { mtu, room, longest_nap, ..Options::default() };
+        let keep = Some(config.state_dir.clone());
+        let options = Options { mtu, room, longest_nap, keep, ..Options::default() };
         let members = match Dpdk::open_group(eal, &port.device, &options, config.workers) {
             Err(error) if error.is_transient() => Dpdk::absent_group(eal, &port.device, &options, config.workers)?,
             opened => opened?,

@@ -71,6 +71,10 @@ impl Device for Late {
         self.wanted.as_ref().map_or_else(|| self.instead.is_told(), Device::is_told)
     }
 
+    fn takes_offloads(&self) -> bool {
+        self.wanted.as_ref().map_or_else(|| self.instead.takes_offloads(), Device::takes_offloads)
+    }
+
     fn revive(&mut self) -> Result<(), NetError> {
         let Some(wanted) = &mut self.wanted else { return self.instead.revive() };
         let Self { name, reason, .. } = self;

@@ -30,6 +30,7 @@ mod subscriptions;
 mod unheard;
 
 pub use lookup::threads as lookup_threads;
+pub use ports::lost_offloads;
 
 use crate::acl::{AccessList, AclStatus};
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};

@@ -12,6 +12,7 @@ use netio::backend::af_packet::{self, AfPacket, Handover};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
 use netio::{Device, NetError};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,36 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 /// A device for each worker of a port, and how its frames come.
 pub(super) type Opened = (Vec<Box<dyn Device>>, DriverText);
 
+/// What is lost of what hosts at a port leave to hardware, if anything is, and what to do about it. Packet sockets carry all of it; AF_XDP
+/// completes checksums, and the kernel cuts long segments of a veth's other end for it.
+pub fn lost_offloads(driver: Driver, device: &str) -> Option<String> {
+    match driver {
+        Driver::AfPacket => None,
+        Driver::AfXdp | Driver::Xdp => {
+            let is_tap = Path::new("/sys/class/net").join(device).join("tun_flags").exists();
+            is_tap.then(|| {
+                format!(
+                    "{device} is a TAP interface, and with driver = \"{driver}\" the long segments of its guest are lost, so TCP crawls; \
+                     give the guest's device gso=off,host_tso4=off,host_tso6=off,host_ufo=off, run `ethtool -K IF tso off gso off` in the \
+                     guest, or write driver = \"af_packet\" for this port"
+                )
+            })
+        }
+        Driver::Dpdk => {
+            let interface = device.split(',').find_map(|argument| argument.strip_prefix("iface="))?;
+            // A device of its own has a bus.
+            let is_virtual = !Path::new("/sys/class/net").join(interface).join("device").exists();
+            is_virtual.then(|| {
+                format!(
+                    "{interface} is a virtual interface, and with driver = \"dpdk\" checksums and long segments that its other end leaves \
+                     to hardware are lost, so TCP does not work; run `ethtool -K IF tx off tso off gso off` at the other end, or write \
+                     driver = \"af_packet\" for this port"
+                )
+            })
+        }
+    }
+}
+
 /// The ports, and what forwards in the kernel, if anything is to. `left`: packet sockets that are there.
 pub(super) fn open(
     config: &Config,
@@ -59,8 +90,25 @@ pub(super) fn open(
     } else {
         Some(Kernel::new(&trunks, &hosts, Memory::Best).map_err(|error| error.to_string()))
     };
+    match netio::backend::found::restore_left(&config.state_dir) {
+        Ok(restored) if restored.is_empty() => {}
+        Ok(restored) => {
+            let interfaces = restored.join(" ");
+            tracing::info!(
+                switch = config.name,
+                interfaces,
+                "offloads that a switch had turned off when it was killed are on again"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(switch = config.name, "offloads that were turned off cannot be turned on again: {error}")
+        }
+    }
     let (mut ports, bell) = (Vec::with_capacity(config.ports.len()), Arc::default());
     for port in &config.ports {
+        for lost in port.devices().filter_map(|device| lost_offloads(config.driver_of(port), device)) {
+            tracing::warn!(switch = config.name, port = %port.id, "{lost}");
+        }
         let open = |port: &config::Port| open_devices(config, port, kernel.as_ref(), left);
         let (bundle, (devices, driver)) = match &port.bundle {
             Some(section) => bundles::open(config, port, section, &bell, open)?,
@@ -111,7 +159,8 @@ fn open_devices(
         // Its device is none of the kernel's: there is nothing to give way to.
         return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver.into()));
     }
-    let sockets = af_packet::Options { ring_frames: config.ring_frames, ..af_packet::Options::default() };
+    let (ring_frames, offloads) = (config.ring_frames, af_packet::Offloads::Carry);
+    let sockets = af_packet::Options { ring_frames, offloads, ..af_packet::Options::default() };
     let (mut ahead, mut reason) = (None, String::new());
     if config.driver_of(port) == Driver::Xdp && port.role != config::Role::Outside {
         match kernel {

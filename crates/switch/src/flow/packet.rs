@@ -128,8 +128,15 @@ pub struct Headers {
     pub ip: u16,
     /// The offset of the header after it.
     pub transport: u16,
-    /// The end of the packet, before any padding.
-    pub end: u16,
+    /// The end of the packet, before any padding. A super-frame may end behind 65,535.
+    pub end: u32,
+}
+
+impl Headers {
+    /// Bytes of the packet, IP header included.
+    pub fn ip_bytes(&self) -> u16 {
+        (self.end - u32::from(self.ip)) as u16
+    }
 }
 
 /// What a known flow needs of a packet.
@@ -143,7 +150,7 @@ pub struct Brief {
 
 impl From<&Headers> for Brief {
     fn from(headers: &Headers) -> Self {
-        Self { body: headers.body, ip_bytes: headers.end - headers.ip }
+        Self { body: headers.body, ip_bytes: headers.ip_bytes() }
     }
 }
 
@@ -349,7 +356,7 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
         protocol: network.protocol,
         vlan,
     };
-    Ok(Headers { tuple, body, ip: ip as u16, transport: at as u16, end: packet.len() as u16 })
+    Ok(Headers { tuple, body, ip: ip as u16, transport: at as u16, end: packet.len() as u32 })
 }
 
 fn icmp_kind(packet: &[u8], at: usize) -> Parsed<u8> {
@@ -379,7 +386,7 @@ fn error(
         protocol: quoted.protocol,
         vlan,
     };
-    Ok(Headers { tuple, body: Body::Error, ip: ip as u16, transport: at as u16, end: packet.len() as u16 })
+    Ok(Headers { tuple, body: Body::Error, ip: ip as u16, transport: at as u16, end: packet.len() as u32 })
 }
 
 fn quoted_ports(packet: &[u8], quoted: &Network) -> Parsed<(u16, u16)> {

@@ -96,7 +96,7 @@ pub fn rewrite(frame: &mut [u8], headers: &Headers, new: &Tuple) {
 /// its own). Returns false and changes nothing if the checksum was wrong or the quoted packet is incomplete.
 pub fn rewrite_error(frame: &mut [u8], headers: &Headers, new: &Tuple) -> bool {
     debug_assert!(headers.body == Body::Error);
-    let (ip, at, end) = (usize::from(headers.ip), usize::from(headers.transport), usize::from(headers.end));
+    let (ip, at, end) = (usize::from(headers.ip), usize::from(headers.transport), headers.end as usize);
     let is_v4 = new.source.address.is_v4();
     let (Some((quoted_ip, quoted_at)), Some((source, destination))) =
         (quoted(&frame[..end], headers), addresses(frame, headers))

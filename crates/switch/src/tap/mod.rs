@@ -311,7 +311,7 @@ impl Tap {
         let (longest, has_room) = (port.device.max_frame(), self.has_room());
         for packet in &port.staged {
             // A frame that is too long is gone before it is known that it was refused.
-            match wants_all || packet.len() > longest {
+            match wants_all || packet.wire_len() > longest {
                 true if has_room => exits.copy(packet.frame(), self.wanted.snap_bytes),
                 true => exits.frames.push(Frame::Lost { original_len: packet.len() }),
                 false => exits.frames.push(Frame::Passed),

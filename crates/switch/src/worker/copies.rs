@@ -116,9 +116,16 @@ impl<T: Table> Worker<T> {
         while let Some(&name) = waiting.names.get(waiting.next).filter(|_| !self.work.burst.is_full()) {
             // Hosts behind the same port heard the frame itself.
             if name != waiting.sender && !is_here(&name) {
-                let Some(mut copy) = self.pool.take() else { break };
+                let copy = self.pool.take_for(waiting.frame.len());
+                // Super-frames that wait may have all the packets that there are for them, and then none would go on.
+                if copy.is_none() && waiting.frame.offload().kind().is_some() {
+                    self.counters.drop_frame(DropReason::NoHeadroom);
+                    waiting.next += 1;
+                    continue;
+                }
+                let Some(mut copy) = copy else { break };
                 self.counters.originated.add(1);
-                match copy.fill(waiting.frame.frame()) {
+                match copy.copy_of(&waiting.frame) {
                     Ok(()) => {
                         copy.frame_mut()[..6].copy_from_slice(&name);
                         self.work.burst.push(copy);

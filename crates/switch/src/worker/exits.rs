@@ -7,7 +7,7 @@ use crate::shim;
 use crate::table::Table;
 use crate::tap::{At, Verdict};
 use api::seam::{Mistake, mistaken};
-use netio::Packet;
+use netio::{Packet, offload};
 
 impl<T: Table> Worker<T> {
     /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
@@ -89,8 +89,8 @@ impl<T: Table> Worker<T> {
             let port = &mut self.ports[exit];
             if mistaken(Mistake::SentTwice) && port.role == Role::Host {
                 for at in 0..port.staged.len().min(port.staged.remaining_capacity()) {
-                    let Some(mut twin) = self.pool.take() else { break };
-                    _ = twin.fill(port.staged[at].frame());
+                    let Some(mut twin) = self.pool.take_for(port.staged[at].len()) else { break };
+                    _ = twin.copy_of(&port.staged[at]);
                     port.staged.push(twin);
                 }
             }
@@ -99,7 +99,7 @@ impl<T: Table> Worker<T> {
                 tap.leave(exit, port);
             }
             let reason = if port.health.is_up() {
-                let result = port.device.tx_burst(&mut self.pool, &mut port.staged);
+                let result = offload::transmit(&mut *port.device, &mut self.pool, &mut port.staged);
                 let n = *result.as_ref().unwrap_or(&0);
                 sent += n as u64;
                 refused = before - n - port.staged.len();

@@ -61,7 +61,7 @@ use fib::action::PortId;
 use fib::designs;
 use fib::name::NameKind;
 use leads::{Lead, Leads};
-use netio::{NetError, Pool, Waiter, Waker};
+use netio::{NetError, Pool, Waiter, Waker, offload};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -71,6 +71,9 @@ use work::Work;
 /// Packets of a worker: many times what is received and staged at one time. Memory of packets that are never used is
 /// never touched.
 const POOL_PACKETS: usize = 512;
+
+/// Packets for super-frames, beside those. While all are in use no more are received; those in flight are finished then.
+const LARGE_PACKETS: usize = 64;
 
 /// What the worker does with a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -194,7 +197,7 @@ impl<T: Table> Worker<T> {
             index,
             port_index: PortIndex::new(&ports),
             ports,
-            pool: Pool::new(POOL_PACKETS, max_frame),
+            pool: Pool::with_large(POOL_PACKETS, max_frame, LARGE_PACKETS),
             shared,
             table: None,
             generation: 0,
@@ -442,6 +445,9 @@ impl<T: Table> Worker<T> {
         let mut stage = lock(stage);
         let now = stage.clock();
         stage.finish(tracking, burst, self.ports[*entry].id, now, &self.shared.neighbours);
+        drop(stage);
+        // It corrects checksums. Of those that are left to hardware only the sum of the addresses is there.
+        burst.iter_mut().filter(|packet| !packet.offload().is_none()).for_each(offload::renew);
     }
 
     /// Finishes the bursts in flight.

@@ -12,7 +12,8 @@
 //! anew; the reason is told ([`Handover::settle`]).
 
 use super::ring::{Misfit, Ring};
-use super::{AfPacket, Membership, Open, Options, VLAN_TAG, interface, sys};
+use super::transmit::Whole;
+use super::{AfPacket, Membership, Offloads, Open, Options, VLAN_TAG, interface, sys};
 use crate::NetError;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeSet;
@@ -219,12 +220,14 @@ fn assemble(
     let ours = interface::socket()?;
     for socket in sockets {
         let fanout = check(&socket, &ours)?;
-        let (ifindex, max_frame) = Open::prepare(socket.as_fd(), interface, options)?;
+        let (ifindex, max_frame, found) = Open::prepare(socket.as_fd(), interface, options)?;
         if sys::bound_ifindex(socket.as_fd())? != ifindex as i32 {
             return Err(Unfit::Interface);
         }
         let ring = Ring::take_over(socket.as_fd(), options.ring_frames, max_frame + VLAN_TAG)?;
-        let open = Open { socket, ring, max_frame };
+        // The reader before may have taken a frame from the queue and not noted that.
+        let (carries, whole) = (options.offloads == Offloads::Carry, Whole::default());
+        let open = Open { socket, ring, max_frame, carries, is_unsure: true, whole, found };
         // As after a link that was down and is up.
         let _ = open.pending_error();
         opened.push((open, fanout));

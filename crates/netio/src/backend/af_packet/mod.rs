@@ -15,10 +15,11 @@
 //!
 //! What else the kernel does to frames, and how this module handles it:
 //! - it removes an 802.1Q/802.1ad tag: put back;
-//! - a local sender (a veth peer) leaves TCP/UDP checksums to absent hardware: completed and counted in
-//!   `rx_checksums`. Cheaper at the source: [`disable_offloads`] on the peer;
-//! - a local sender, or GRO, makes super-frames longer than the MTU: dropped and counted in `rx_oversized`. They must
-//!   be turned off at the source ([`disable_offloads`]); on the port's own interface `open` does it;
+//! - a local sender (a veth peer) leaves TCP/UDP checksums to absent hardware: the header of virtio before each frame says so
+//!   (`PACKET_VNET_HDR`), and the packet with it, or they are completed and counted in `rx_checksums` ([`Offloads`]);
+//! - a local sender, or GRO, makes super-frames longer than the MTU. They do not fit a slot, so they wait in the socket's queue, from
+//!   which each takes a system call, and leave by another such interface whole. Where the kernel cannot cut what the interface does not take
+//!   (behind an EtherType that it does not know, or in a tunnel), they are cut here;
 //! - frames that this machine sends out of the interface would be seen: ignored (`PACKET_IGNORE_OUTGOING`).
 //!
 //! The machine's own stack also sees the frames of the interface: give a port no addresses (nor IPv6 ones:
@@ -31,27 +32,44 @@
 //! process takes what waits there, in order, and forwards nothing twice. What waited longer than [`Options::max_wait`] is dropped
 //! and counted in `rx_stale`. Frames that were copied out of the ring and not sent when a process was killed are lost: a burst.
 //!
-//! Needs CAP_NET_RAW, and CAP_NET_ADMIN to turn offloads off. Limits: no hardware timestamps; memory of a ring is
+//! Needs CAP_NET_RAW, and CAP_NET_ADMIN for promiscuous mode. Limits: no hardware timestamps; memory of a ring is
 //! `ring_frames` * 2 KiB for MTUs up to 1900 bytes.
 
 mod handover;
+mod receive;
 mod ring;
 mod sys;
+mod transmit;
 
-use super::interface::{self, disable_offloads_with, net_error};
+use super::found::Found;
+use super::interface::{self, net_error};
 pub use super::interface::{disable_offloads, enable_gro, joining_offloads};
-use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
+use crate::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 pub use handover::{Handover, Vault, inherited};
-use ring::{Ring, Slot};
+use receive::Judgement;
+use ring::Ring;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use transmit::Whole;
 
 const ETHERNET_HEADER: usize = 14;
 const VLAN_TAG: usize = 4;
-const ETHER_VLAN: u16 = 0x8100;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// Of super-frames that wait.
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
+
+/// What becomes of what senders leave to hardware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offloads {
+    /// Packets say what is left of them ([`Packet::offload`]), and the interface is left as it is. For a [`Pool`] with large
+    /// packets.
+    Carry,
+    /// The interface's own are turned off while it is open. A checksum is completed when a frame comes, and super-frames are dropped and
+    /// counted in `rx_oversized`.
+    TurnOff,
+}
 
 /// How an interface is opened.
 #[derive(Debug, Clone)]
@@ -60,8 +78,8 @@ pub struct Options {
     pub ring_frames: usize,
     /// Receive frames for any address, as a switch must.
     pub promiscuous: bool,
-    /// Turn off what would make frames longer than the wire's or leave checksums incomplete.
-    pub disable_offloads: bool,
+    /// What becomes of super-frames and of checksums that are left to hardware.
+    pub offloads: Offloads,
     /// Who keeps sockets for the next process, and has those of the one before.
     pub handover: Option<Arc<Handover>>,
     /// How long a frame may have waited for this process in a ring of the one before it, by the system's clock. One that is too old is
@@ -72,7 +90,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (handover, max_wait) = (None, Duration::from_secs(1));
-        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true, handover, max_wait }
+        Self { ring_frames: 1024, promiscuous: true, offloads: Offloads::TurnOff, handover, max_wait }
     }
 }
 
@@ -120,6 +138,12 @@ struct Open {
     socket: OwnedFd,
     ring: Ring,
     max_frame: usize,
+    carries: bool,
+    /// Whether the first frame in the socket's queue may be of another slot than the first one whose frame is there.
+    is_unsure: bool,
+    whole: Whole,
+    /// Turned on again when this is dropped.
+    found: Option<Found>,
 }
 
 impl AfPacket {
@@ -172,6 +196,8 @@ impl AfPacket {
     }
 
     fn open_anew(&mut self) -> Result<(), NetError> {
+        // Before what is opened looks at them.
+        self.open.iter_mut().for_each(|open| open.found = None);
         self.open = Some(Open::new(&self.name, &self.options, self.group.as_ref())?);
         self.backlog = None;
         Ok(())
@@ -199,7 +225,7 @@ impl AfPacket {
         let looked = *looked.get_or_insert(now);
         let oldest = now.saturating_sub(options.max_wait);
         let mut is_over = false;
-        let n = open.receive(pool, out, counters, |slot| {
+        let (n, is_drained) = open.receive(pool, out, counters, |slot| {
             if slot.came >= looked || *n_left == 0 {
                 is_over = true;
                 return Judgement::Leave;
@@ -212,8 +238,7 @@ impl AfPacket {
             Judgement::Take
         });
         counters.rx_waited.add(n as u64);
-        // Without room for more there may be more.
-        if is_over || !(out.is_full() || pool.available() == 0) {
+        if is_over || is_drained {
             *backlog = None;
         }
         n
@@ -233,38 +258,6 @@ impl AfPacket {
     }
 }
 
-/// Copies a slot into a packet, with its tag and a complete checksum. Returns false for a frame that was dropped.
-fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters) -> bool {
-    if slot.bytes.len() < slot.len {
-        counters.rx_oversized.add(1);
-        return false;
-    }
-    let tagged = slot.status & libc::TP_STATUS_VLAN_VALID != 0 && slot.len >= 12;
-    let fits = if tagged {
-        let fits = packet.resize(slot.len + VLAN_TAG);
-        if fits.is_ok() {
-            let known = slot.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-            let tpid = if known { slot.vlan_tpid } else { ETHER_VLAN };
-            let frame = packet.frame_mut();
-            frame[..12].copy_from_slice(&slot.bytes[..12]);
-            frame[12..14].copy_from_slice(&tpid.to_be_bytes());
-            frame[14..16].copy_from_slice(&slot.vlan_tci.to_be_bytes());
-            frame[16..].copy_from_slice(&slot.bytes[12..]);
-        }
-        fits
-    } else {
-        packet.fill(slot.bytes)
-    };
-    if fits.is_err() {
-        counters.rx_oversized.add(1);
-        return false;
-    }
-    if slot.status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
-        counters.rx_checksums.add(1);
-    }
-    true
-}
-
 /// The system's clock, by which the kernel stamps frames.
 fn now() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "the kernel stamps frames by this clock, which may be set")]
@@ -272,56 +265,7 @@ fn now() -> Duration {
     now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// What becomes of a frame in the ring.
-enum Judgement {
-    Take,
-    Drop,
-    /// It stays, and so do all behind it.
-    Leave,
-}
-
 impl Open {
-    /// Receives frames, as `judge` says of each, into the room left in `out`.
-    #[inline(always)]
-    fn receive(
-        &mut self,
-        pool: &mut Pool,
-        out: &mut Burst,
-        counters: &DeviceCounters,
-        mut judge: impl FnMut(&Slot<'_>) -> Judgement,
-    ) -> usize {
-        let before = out.len();
-        let (mut bytes, mut n_seen, mut losing) = (0, 0, false);
-        while !out.is_full() {
-            let Some(slot) = self.ring.peek(n_seen) else { break };
-            let Some(mut packet) = pool.take() else { break };
-            let judgement = judge(&slot);
-            if matches!(judgement, Judgement::Leave) {
-                pool.put(packet);
-                break;
-            }
-            losing |= slot.status & libc::TP_STATUS_LOSING != 0;
-            if matches!(judgement, Judgement::Take) && copy(&slot, &mut packet, counters) {
-                bytes += packet.len();
-                out.push(packet);
-            } else {
-                pool.put(packet);
-            }
-            n_seen += 1;
-        }
-        self.ring.release(n_seen);
-        // Once a burst: while the ring overflows, every frame says so, and the count is a system call.
-        if losing {
-            counters.rx_overrun.add(self.overruns());
-        }
-        let n = out.len() - before;
-        if n > 0 {
-            counters.rx_frames.add(n as u64);
-            counters.rx_bytes.add(bytes as u64);
-        }
-        n
-    }
-
     /// The number of frames that the kernel had no slot for since the last call.
     fn overruns(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -335,14 +279,16 @@ impl Open {
         Ok(())
     }
 
-    /// The interface as it is to be: up, and with no offloads. Its number, and its longest frame without a tag.
-    fn prepare(fd: BorrowedFd<'_>, name: &str, options: &Options) -> Result<(u32, usize), NetError> {
+    /// The interface as it is to be. Its number, its longest frame without a tag, and the offloads that were turned off.
+    fn prepare(fd: BorrowedFd<'_>, name: &str, options: &Options) -> Result<(u32, usize, Option<Found>), NetError> {
         let fail = |action| move |e| net_error(name, action, e);
         let ifindex =
             rustix::net::netdevice::name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
         interface::check_up(fd, name)?;
-        if options.disable_offloads {
-            disable_offloads_with(fd, name)?;
+        let mut found = None;
+        if options.offloads == Offloads::TurnOff {
+            // What is on is turned on again when it is closed.
+            found = Some(Found::turn_off(fd, name, None)?);
         }
         let max_frame = interface::mtu(fd, name).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
         if max_frame + VLAN_TAG > crate::MAX_FRAME_LIMIT {
@@ -353,14 +299,14 @@ impl Open {
             );
             return Err(NetError::BadOption { device: name.to_owned(), reason });
         }
-        Ok((ifindex, max_frame))
+        Ok((ifindex, max_frame, found))
     }
 
     fn new(name: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
         let fail = |action| move |e| net_error(name, action, e);
         let socket = sys::socket().map_err(fail("open a packet socket"))?;
         let fd = socket.as_fd();
-        let (ifindex, max_frame) = Self::prepare(fd, name, options)?;
+        let (ifindex, max_frame, found) = Self::prepare(fd, name, options)?;
         // What is set here is left to the next process in a socket that is kept: `ring::VERSION`.
         let on: libc::c_int = 1;
         sys::set_option(fd, libc::PACKET_IGNORE_OUTGOING, &on).map_err(fail("ignore outgoing frames"))?;
@@ -368,6 +314,14 @@ impl Open {
         // The unprivileged form is capped at net.core.wmem_max; a smaller buffer only means smaller bursts.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER_BYTES)
             .or_else(|_| rustix::net::sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER_BYTES));
+        sys::set_option(fd, libc::PACKET_VNET_HDR, &on).map_err(fail("ask for headers of virtio"))?;
+        let carries = options.offloads == Offloads::Carry;
+        if carries {
+            // The privileged form is not capped; with less, super-frames are lost sooner.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(fd, RECEIVE_BUFFER_BYTES)
+                .or_else(|_| rustix::net::sockopt::set_socket_recv_buffer_size(fd, RECEIVE_BUFFER_BYTES));
+            sys::set_option(fd, libc::PACKET_COPY_THRESH, &on).map_err(fail("ask for long frames"))?;
+        }
         let ring = Ring::new(fd, options.ring_frames.max(1), max_frame + VLAN_TAG).map_err(fail("set up the ring"))?;
         if options.promiscuous {
             interface::receive_all(fd, ifindex).map_err(fail("enter promiscuous mode"))?;
@@ -383,7 +337,7 @@ impl Open {
                 sys::refuse_none(fd).map_err(fail("detach the filter"))?;
             }
         }
-        Ok(Self { socket, ring, max_frame })
+        Ok(Self { socket, ring, max_frame, carries, is_unsure: false, whole: Whole::default(), found })
     }
 }
 
@@ -445,41 +399,21 @@ impl Device for AfPacket {
         }
         self.has_waited = false;
         let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
-        Ok(open.receive(pool, out, counters, |_| Judgement::Take))
+        Ok(open.receive(pool, out, counters, |_| Judgement::Take).0)
     }
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
         self.ensure_open()?;
         let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
-        let mut sent = 0;
-        // Each round sends frames, drops one, or ends: at most BURST rounds with progress and one without.
-        for _ in 0..=BURST {
-            if frames.is_empty() {
-                break;
-            }
-            match sys::send_burst(open.socket.as_fd(), frames) {
-                Ok(n) => {
-                    let bytes: usize = frames[..n].iter().map(Packet::len).sum();
-                    counters.tx_frames.add(n as u64);
-                    counters.tx_bytes.add(bytes as u64);
-                    frames.drain(..n).for_each(|packet| pool.put(packet));
-                    sent += n;
-                }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
-                    Some(libc::EINTR) => {}
-                    // Longer than the MTU, or shorter than a header: it can never be sent.
-                    Some(libc::EMSGSIZE | libc::EINVAL) => {
-                        counters.tx_refused.add(1);
-                        frames.drain(..1).for_each(|packet| pool.put(packet));
-                    }
-                    // The number sent is returned first; the next call gets the error again.
-                    _ if sent > 0 => break,
-                    _ => return Err(self.failed("send", e)),
-                },
-            }
+        match open.send(pool, frames, counters) {
+            (0, Some(error)) => Err(self.failed("send", error)),
+            // The number sent is returned first; the next call gets the error again.
+            (sent, _) => Ok(sent),
         }
-        Ok(sent)
+    }
+
+    fn takes_offloads(&self) -> bool {
+        self.options.offloads == Offloads::Carry
     }
 
     fn readiness(&mut self) -> Readiness<'_> {

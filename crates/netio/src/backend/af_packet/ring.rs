@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!  block:   | slot | slot | .. | slot | rest |     a slot is a power of two less 32 bytes, a block a power of two
-//!  slot:    | status u32 | len | snaplen | mac u16 | .. | stamp | vlan |  address  | pad | the frame .. |
+//!  slot:    | status u32 | len | snaplen | mac u16 | .. | stamp | vlan |  address  | pad | virtio | the frame .. |
 //!           0                          ^ offset of the frame from the slot's start
 //!  the last 32 bytes of the last block, where no slot is:
 //!           | place u64 | version u32 | slot_bytes u32 | n_slots u32 | 0 .. |
 //! ```
 //! The kernel fills a slot whose status is KERNEL (0) and then sets USER; we read it and set KERNEL again. The status
-//! word is the only synchronisation, so it is read with Acquire and written with Release.
+//! word is the only synchronisation, so it is read with Acquire and written with Release. The header of virtio says what the sender left to
+//! hardware ([`crate::offload`]). A frame that does not fit its slot is in the slot as far as it fits, and also waits in the socket's
+//! queue, whole, if there is room (`PACKET_COPY_THRESH`): so super-frames take no memory before they come.
 //!
 //! **A ring outlives its reader** where somebody else keeps the socket, and the kernel goes on filling it. Nothing in the kernel says
 //! where the next reader has to go on, and status words alone do not: of a ring that is empty or full all are alike. So the reader
@@ -29,6 +31,7 @@
 #![expect(unsafe_code, reason = "maps memory that the kernel writes")]
 
 use super::sys;
+use crate::offload::HEADER_BYTES;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -37,14 +40,14 @@ use std::time::Duration;
 
 /// The kernel allocates a block at a time; 64 KiB is nearly always available in one piece.
 const BLOCK_BYTES: usize = 1 << 16;
-/// Bytes that the kernel puts before a frame: slot header, address, and the alignment of the network header.
-const SLOT_OVERHEAD: usize = 96;
+/// Bytes that the kernel puts before a frame: slot header, address, the header of virtio, and the alignment of the network header.
+const SLOT_OVERHEAD: usize = 112;
 /// What a slot lacks of a power of two. So a block of a power of two has as much left for each slot, and the header of a slot, which
 /// has so many bytes, is in one cache line.
 const SPARED_BYTES: usize = 32;
 /// Of everything that a process leaves in a socket for the next one: this layout, options of the socket, the program of the fanout
 /// group. Raise it when any of that changes; then what an earlier version left is not taken over.
-const VERSION: u32 = 0xf1b0_0002;
+const VERSION: u32 = 0xf1b0_0003;
 /// Set in the status of the gate, beside what the kernel says of its frame. The kernel has no such bit, and compares a whole status
 /// with KERNEL.
 const TAKEN: u32 = 1 << 27;
@@ -124,6 +127,8 @@ pub(super) struct Slot<'a> {
     pub(super) status: u32,
     /// Length of the frame; longer than `bytes` if it did not fit.
     pub(super) len: usize,
+    /// What the sender left to hardware.
+    pub(super) left: [u8; HEADER_BYTES],
     /// The frame as far as it fits.
     pub(super) bytes: &'a [u8],
     pub(super) vlan_tci: u16,
@@ -284,14 +289,17 @@ impl Ring {
         let (slot, slot_bytes) = (self.slot(ahead), self.shape.slot_bytes);
         // SAFETY: as in `status`; the kernel does not write a slot that is ours, and a slot has room for the header.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-        let start = usize::from(header.tp_mac).min(slot_bytes);
+        let start = usize::from(header.tp_mac).clamp(HEADER_BYTES, slot_bytes);
         let kept = (header.tp_snaplen as usize).min(slot_bytes - start);
         // SAFETY: `start + kept` is at most the slot, which lies in the mapping; the borrow of `self` keeps `release`,
         // and with it the kernel's next write, away.
         let bytes = unsafe { std::slice::from_raw_parts(slot.add(start), kept) };
+        // SAFETY: as above, the bytes before it: `start` is at least so many.
+        let left = unsafe { slot.add(start - HEADER_BYTES).cast::<[u8; HEADER_BYTES]>().read() };
         Some(Slot {
             status,
             len: header.tp_len as usize,
+            left,
             bytes,
             vlan_tci: header.tp_vlan_tci,
             vlan_tpid: header.tp_vlan_tpid,

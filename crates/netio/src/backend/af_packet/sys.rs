@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::interface::check;
+use crate::offload::HEADER_BYTES;
 use crate::{BURST, Packet};
 
 /// Types without padding or pointers that the kernel reads or fills as plain bytes.
@@ -160,21 +161,74 @@ pub(super) fn bound_ifindex(fd: BorrowedFd<'_>) -> io::Result<i32> {
     Ok(address.sll_ifindex)
 }
 
-/// Sends frames without blocking, as many as go: one system call. The error is that of the first frame.
-pub(super) fn send_burst(fd: BorrowedFd<'_>, frames: &[Packet]) -> io::Result<usize> {
-    let n = frames.len().min(BURST);
-    let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BURST];
+/// Sends frames without blocking, as many as go: one system call. The error is that of the first frame. Each has the header of virtio
+/// in front of it.
+pub(super) fn send_burst(fd: BorrowedFd<'_>, frames: &mut [Packet]) -> io::Result<usize> {
+    let mut spare = [[0u8; HEADER_BYTES]; BURST];
+    let mut pieces = [[NO_PIECE; 2]; BURST];
     // SAFETY: all-zero bytes are a valid mmsghdr: no name, no control data, no pieces.
     let mut messages: [libc::mmsghdr; BURST] = unsafe { std::mem::zeroed() };
-    for i in 0..n {
-        let frame = frames[i].frame();
-        pieces[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast::<c_void>(), iov_len: frame.len() };
-        messages[i].msg_hdr.msg_iov = &raw mut pieces[i];
-        messages[i].msg_hdr.msg_iovlen = 1;
+    let n = frames.len().min(BURST);
+    let of_frames = frames.iter_mut().zip(&mut spare).zip(pieces.iter_mut().zip(&mut messages));
+    for ((packet, spare), (pieces, message)) in of_frames {
+        let header = packet.offload().write(packet.frame());
+        message.msg_hdr.msg_iovlen = match packet.with_head(header) {
+            Some(both) => {
+                pieces[0] = piece(both);
+                1
+            }
+            None => {
+                *spare = header;
+                *pieces = [piece(spare), piece(packet.frame())];
+                2
+            }
+        };
+        message.msg_hdr.msg_iov = pieces.as_mut_ptr();
     }
-    // SAFETY: the first `n` messages point at pieces, and those at frames, all alive until the call returns; the
-    // kernel only reads the frames.
-    let sent =
-        check(unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), n as c_uint, libc::MSG_DONTWAIT as _) })?;
+    send_messages(fd, &mut messages[..n])
+}
+
+/// As [`send_burst`], frames of two pieces each, the first of which begins with the header of virtio.
+pub(super) fn send_pieces(fd: BorrowedFd<'_>, frames: &[[&[u8]; 2]]) -> io::Result<usize> {
+    let mut pieces = [[NO_PIECE; 2]; BURST];
+    // SAFETY: as in `send_burst`.
+    let mut messages: [libc::mmsghdr; BURST] = unsafe { std::mem::zeroed() };
+    let n = frames.len().min(BURST);
+    for ((frame, pieces), message) in frames.iter().zip(&mut pieces).zip(&mut messages) {
+        *pieces = frame.map(piece);
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (pieces.as_mut_ptr(), 2);
+    }
+    send_messages(fd, &mut messages[..n])
+}
+
+const NO_PIECE: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+fn piece(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast::<c_void>(), iov_len: bytes.len() }
+}
+
+/// The messages point at pieces, and those at bytes, all of which are alive.
+fn send_messages(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (first, n) = (messages.as_mut_ptr(), messages.len() as c_uint);
+    // SAFETY: both callers set up each message with pieces of their own and of their callers, alive until the call returns; the kernel
+    // only reads them.
+    let sent = check(unsafe { libc::sendmmsg(fd.as_raw_fd(), first, n, libc::MSG_DONTWAIT as _) })?;
     Ok(sent as usize)
+}
+
+/// Receives a frame from the socket's queue into pieces, one after the other, without blocking; or leaves it there, and only looks.
+/// Returns its length, which may be more than the pieces have.
+pub(super) fn receive(fd: BorrowedFd<'_>, pieces: &mut [&mut [u8]], only_looks: bool) -> io::Result<usize> {
+    let mut parts = [NO_PIECE; 3];
+    let n = pieces.len().min(parts.len());
+    for (part, bytes) in parts.iter_mut().zip(pieces) {
+        *part = libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() };
+    }
+    // SAFETY: all-zero bytes are a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), n as _);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC | if only_looks { libc::MSG_PEEK } else { 0 };
+    // SAFETY: the message points at pieces that are borrowed for the call, which writes at most their lengths.
+    let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
+    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
 }

@@ -8,8 +8,11 @@
 //! that can do without, and the machine's own stack does not see them. What it costs:
 //! - one worker per receive queue: `ethtool -L IF combined N`. The device's hash decides which queue a frame is in;
 //! - frames of one page: an MTU of up to 3,500 bytes;
-//! - nobody completes checksums, and tags that a local sender (a veth peer) leaves to the hardware are lost:
-//!   [`disable_offloads`](super::af_packet::disable_offloads) at the peer.
+//! - nobody says which checksums a local sender (a veth peer, a guest) left to hardware. Those that look so, because their fields have the
+//!   sums of pseudo-headers, are completed and counted in `rx_checksums`. While a program is at a veth the kernel cuts super-frames for
+//!   it at the other end. Tags that a local sender leaves to the hardware are lost (`ethtool -K IF tx-vlan-hw-insert off` there).
+//!
+//! Nothing of the interface is changed but that it is promiscuous, and the program, both until the socket is closed.
 //!
 //! The program is attached by a link, which ends with the process. Another program on the interface is never replaced.
 //!
@@ -19,8 +22,8 @@
 mod program;
 mod socket;
 
-use super::interface::{self, disable_offloads_with, net_error};
-use crate::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
+use super::interface::{self, net_error};
+use crate::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
 use program::MAX_QUEUES;
 pub use program::{Ahead, Attached};
 use rustix::net::netdevice::name_to_index;
@@ -39,15 +42,13 @@ pub struct Options {
     pub ring_frames: u32,
     /// Receive frames for any address, as a switch must.
     pub promiscuous: bool,
-    /// Turn off what would make frames longer than the wire's or leave checksums incomplete.
-    pub disable_offloads: bool,
     /// Who has a program for frames before they come here.
     pub ahead: Option<Arc<dyn Ahead>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true, ahead: None }
+        Self { ring_frames: 1024, promiscuous: true, ahead: None }
     }
 }
 
@@ -82,6 +83,8 @@ struct Open {
     beside: interface::Promiscuous,
     ifindex: u32,
     max_frame: usize,
+    /// Senders may leave checksums to hardware.
+    is_virtual: bool,
     /// Frames that the kernel lost, as far as they are counted.
     lost: u64,
     /// Bursts since that was looked at.
@@ -193,9 +196,6 @@ impl Open {
                  ethtool -L {name} combined {n_workers}, or set workers = {n_queues}"
             )));
         }
-        if options.disable_offloads {
-            disable_offloads_with(fd, name)?;
-        }
         let max_frame = interface::mtu(fd, name).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
         if max_frame + VLAN_TAG > MAX_FRAME {
             let most = MAX_FRAME - ETHERNET_HEADER - VLAN_TAG;
@@ -241,7 +241,8 @@ impl Open {
         if let Some(ahead) = options.ahead.as_ref().filter(|_| *queue == 0) {
             ahead.attached(&program);
         }
-        Ok(Self { free, socket, program, beside, ifindex, max_frame, lost: 0, since: 0 })
+        let is_virtual = interface::is_virtual(beside.as_fd(), name);
+        Ok(Self { free, socket, program, beside, ifindex, max_frame, is_virtual, lost: 0, since: 0 })
     }
 
     /// Takes back the chunks whose frames were sent.
@@ -294,6 +295,9 @@ impl Device for AfXdp {
             taken += 1;
             let filled = open.socket.frame(&frame).is_some_and(|bytes| packet.fill(bytes).is_ok());
             if filled {
+                if open.is_virtual && checksum::complete(packet.frame_mut()) {
+                    counters.rx_checksums.add(1);
+                }
                 bytes += packet.len();
                 out.push(packet);
             } else {

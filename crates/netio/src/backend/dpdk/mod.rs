@@ -32,6 +32,7 @@ use port::Port;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use spec::Spec;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,10 @@ pub struct Options {
     pub room: u16,
     /// Receive frames for any address, as a switch must.
     pub promiscuous: bool,
-    /// Turn off what would make frames of an interface longer than the wire's or leave checksums incomplete.
+    /// Turn off, while it is open, what would make frames of an interface longer than the wire's or leave checksums incomplete.
     pub disable_offloads: bool,
+    /// A directory in which to keep what was on, for [`restore_left`](super::found::restore_left) after a kill.
+    pub keep: Option<PathBuf>,
     /// The longest that a frame may wait because the worker sleeps. Zero: it never sleeps.
     pub longest_nap: Duration,
 }
@@ -66,7 +69,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let longest_nap = Duration::from_micros(200);
-        Self { mtu: 1500, room: 0, promiscuous: true, disable_offloads: true, longest_nap }
+        Self { mtu: 1500, room: 0, promiscuous: true, disable_offloads: true, keep: None, longest_nap }
     }
 }
 

@@ -4,7 +4,8 @@ use super::spec::Spec;
 use super::sys::{self, Refusal, Request};
 use super::{ETHERNET_HEADER, Options, VLAN_TAG};
 use crate::NetError;
-use crate::backend::interface::{self, disable_offloads_with, net_error};
+use crate::backend::found::Found;
+use crate::backend::interface::{self, net_error};
 use rustix::net::netdevice::name_to_index;
 use std::io;
 use std::os::fd::AsFd;
@@ -25,6 +26,8 @@ struct Interface {
     name: String,
     index: u32,
     beside: interface::Promiscuous,
+    /// Turned on again when it is closed.
+    _found: Option<Found>,
 }
 
 impl Interface {
@@ -34,11 +37,12 @@ impl Interface {
         let fd = beside.as_fd();
         let index = name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
         interface::check_up(fd, name)?;
-        if options.disable_offloads {
-            disable_offloads_with(fd, name)?;
-        }
+        let found = match options.disable_offloads {
+            true => Some(Found::turn_off(fd, name, options.keep.as_deref())?),
+            false => None,
+        };
         let mtu = interface::mtu(fd, name).map_err(fail("read the MTU"))?;
-        Ok((Self { name: name.to_owned(), index, beside }, mtu))
+        Ok((Self { name: name.to_owned(), index, beside, _found: found }, mtu))
     }
 
     /// Whether it is the one that was opened, and up.

@@ -105,7 +105,7 @@ impl Stage {
         let original = headers.tuple;
         let mut translation = Translation {
             reply: original.reversed(),
-            shared: hot(Place { index: 0, generation: 0 }, TRANSLATED, tcp, state, headers.end - headers.ip),
+            shared: hot(Place { index: 0, generation: 0 }, TRANSLATED, tcp, state, headers.ip_bytes()),
             macs: [None; 2],
             server: None,
             outside: None,

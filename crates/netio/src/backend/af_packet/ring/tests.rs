@@ -148,7 +148,7 @@ impl Drop for Model {
 fn a_slot_has_room_for_the_longest_frame_and_what_the_kernel_puts_before_it() {
     for max_frame in [60, 1518, 1522, 1900, 2000, 9018, 64_000, crate::MAX_FRAME_LIMIT] {
         let shape = Shape::new(100, max_frame);
-        assert!(shape.slot_bytes >= max_frame + libc::TPACKET2_HDRLEN + 32, "{max_frame}");
+        assert!(shape.slot_bytes >= max_frame + libc::TPACKET2_HDRLEN + HEADER_BYTES + 32, "{max_frame}");
         assert!(shape.slot_bytes.is_multiple_of(size_of::<libc::tpacket2_hdr>()), "a header is in one cache line");
         assert!(shape.slots_a_block.is_power_of_two() && shape.n_slots >= 100);
         // The kernel divides a block by slots without remainder itself, and wants exactly that many.
