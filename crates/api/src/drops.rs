@@ -1,7 +1,7 @@
 //! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
 
 /// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
-pub const REASONS: [(&str, &str); 52] = [
+pub const REASONS: &[(&str, &str)] = &[
     ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
     (
         "truncated",
@@ -10,6 +10,14 @@ pub const REASONS: [(&str, &str); 52] = [
     (
         "no_shim",
         "A frame without our shim came from a trunk: what is at its other end is no switch. Make the port a host port, or join it to a switch.",
+    ),
+    (
+        "kernel_chatter",
+        "The kernel of the machine at the other end of a trunk speaks for itself: it looks for IPv6 routers, or says which multicast groups it wants. Nothing is wrong. `ip link set IF addrgenmode none` there, or `sysctl net.ipv6.conf.IF.disable_ipv6=1`, ends most of it.",
+    ),
+    (
+        "vlan_tags",
+        "The frame has more than two VLAN tags, behind which nothing is looked for. Send it with two at most.",
     ),
     ("no_name", "The frame has no name of the kind that this network forwards by; it is of another protocol."),
     (
@@ -74,6 +82,10 @@ pub const REASONS: [(&str, &str); 52] = [
     (
         "dhcp",
         "A host asked for an address in the name of another MAC address, or sent DHCP that is malformed. Where a relay or a server is, write `dhcp_trusted = true` at its port in switch.toml.",
+    ),
+    (
+        "dhcp_relay",
+        "A host sent a DHCP request that says that a relay passed it on (its address, or option 82): it may ask for an address of another place so. Where a relay is, write `dhcp_trusted = true` at its port in switch.toml.",
     ),
     (
         "dhcp_rate",
@@ -143,6 +155,10 @@ pub const REASONS: [(&str, &str); 52] = [
     ("flow_no_port", "Source NAT has no free port for the connection: give it more addresses."),
     ("bad_header", "The IP header or its checksum is wrong: the sender, or the way to it, is at fault."),
     ("ttl_expired", "The packet has passed too many routers: there is a loop outside, or somebody traces the route."),
+    (
+        "too_big",
+        "A packet is longer than the link outside takes by which it has to leave. Its sender is told, and sends shorter ones; if it goes on, something keeps ICMP from it.",
+    ),
     ("not_for_gateway", "A frame from outside is not addressed to the gateway."),
     ("not_routable", "Routers do not forward packets to or from this address."),
     (
@@ -150,7 +166,68 @@ pub const REASONS: [(&str, &str); 52] = [
         "The next hop outside has not yet said its MAC address: the gateway has asked. If it stays so, the next hop is down.",
     ),
     ("neighbour_learnt", "The answer of a next hop outside, which has no other use: nothing is wrong."),
+    (
+        "rx_oversized",
+        "A frame that came in is longer than the buffers of the switch, so its device discarded it. Lower the MTU of the sender, or turn off what joins or delays frames there (`ethtool -K IF gro off tso off gso off`).",
+    ),
+    (
+        "rx_overrun",
+        "Frames came faster than the switch took them from the device, whose ring was full. Raise `ring_frames` or `workers` in switch.toml, or see what else takes the processors.",
+    ),
+    (
+        "rx_stale",
+        "The frame waited for longer than `restart_wait_ms` while the switch was restarted: it was too old to be sent on.",
+    ),
+    (
+        "rx_malformed",
+        "The device delivered a frame that is damaged or not whole. Look at the cable and the card (`ip -s -s link show IF`, `ethtool -S IF`).",
+    ),
+    (
+        "bundle_member",
+        "The frame came by a member of a bundle that takes none: LACP has not agreed there. The state of each member is in `/status`.",
+    ),
+    (
+        "if_rx_dropped",
+        "The kernel or the card discarded frames at an interface before the switch had them: they were longer than its MTU, or its queues were full. Compare the MTU with that at the other end, and see `ip -s -s link show IF`.",
+    ),
+    (
+        "if_rx_errors",
+        "The card received damaged frames at an interface: look at the cable and at the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
+    ),
+    (
+        "if_tx_errors",
+        "The card took frames at an interface and could not send them: look at the cable and at the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
+    ),
 ];
+
+/// Reasons of which no frame is expected to be dropped in a network that works: when one begins, there is an event.
+const FAULTS: &[&str] = &[
+    "rx_oversized",
+    "rx_overrun",
+    "rx_malformed",
+    "if_rx_dropped",
+    "if_rx_errors",
+    "if_tx_errors",
+    "tx_full",
+    "tx_refused",
+    "no_headroom",
+    "flow_table",
+    "flow_no_server",
+    "flow_no_port",
+    "no_shim",
+];
+
+/// How many reasons are worth an event.
+pub const N_EVENTS: usize = FAULTS.len();
+
+/// How many frames in a second have to be dropped for a reason so that it is worth an event; none: it is expected.
+pub fn worth_an_event(reason: &str) -> Option<f64> {
+    match reason {
+        // A sender that is faster than its receiver fills queues, and slows down by what is lost.
+        "tx_full" => Some(100.0),
+        _ => FAULTS.contains(&reason).then_some(0.0),
+    }
+}
 
 /// What a reason means, and what to do; empty for one that is not known here.
 pub fn why(reason: &str) -> &'static str {

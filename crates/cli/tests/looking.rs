@@ -335,7 +335,7 @@ async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it(
         ("source_arp", frame(3, 1, &arp(1, "0a000002")), "poses as another"),
         ("source_arp", frame(3, 1, &arp(2, "0a000009")), "poses as another"),
         ("source_arp", format!("ffffffffffff{}{}", hex(1), arp(1, "0a000002")), "poses as another"),
-        ("source_arp", frame(3, 1, "810000028100000381000004 0806"), "poses as another"),
+        ("vlan_tags", frame(3, 1, "810000028100000381000004 0806"), "more than two VLAN tags"),
         ("input_port", frame(4, 1, &ip), "behind the same port"),
         ("input_port", frame(1, 1, &ip), "behind the same port"),
     ] {
@@ -495,6 +495,7 @@ async fn hosts_that_wait_are_told_to_pages_fifty_of_them_and_accepted_there() {
         accept: false,
         tenant: 7,
         max_names: 100,
+        ..v1::SeenHost::default()
     };
     let hosts = (1..=52).map(host).collect();
     let request = v1::SeeHostsRequest { switch: "s1".to_owned(), hosts, ..v1::SeeHostsRequest::default() };

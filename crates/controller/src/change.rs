@@ -44,7 +44,7 @@ pub struct Place {
 }
 
 /// One request for a change. Two are of switches: `SeeLinks`, ends of links, and whether these are cut; `Learn`, names that they
-/// saw, and the moment in milliseconds since 1970.
+/// saw, the moment in milliseconds since 1970, and the addresses that names have beside that of their record.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
@@ -59,7 +59,7 @@ pub enum Change {
     SeeLinks { links: Vec<(Place, bool)> },
     RemoveLink { end: Place },
     PutNames { records: Vec<Record>, only_new: bool },
-    Learn { records: Vec<Record>, at_ms: u64 },
+    Learn { records: Vec<Record>, at_ms: u64, more: Vec<(String, Vec<IpAddr>)> },
     RemoveNames { names: Vec<String>, ignore_missing: bool },
 }
 
@@ -429,7 +429,16 @@ impl State {
                 Ok(Outcome::one(self.network.remove_link(end)?))
             }
             Change::PutNames { records, only_new } => self.put_names(records, only_new, None),
-            Change::Learn { records, at_ms } => self.put_names(records, false, Some(at_ms)),
+            Change::Learn { records, at_ms, more } => {
+                let more = more.into_iter().map(|(name, ips)| Ok((self.parse(&name)?, ips)));
+                let more = more.collect::<Result<Vec<_>, Refusal>>()?;
+                let mut outcome = self.put_names(records, false, Some(at_ms))?;
+                let rows = more.into_iter().filter_map(|(name, ips)| self.hosts.learnt.set_more(&name, ips));
+                let before = outcome.rows.len();
+                outcome.rows.extend(rows);
+                outcome.changed.changed = outcome.changed.changed.max((outcome.rows.len() - before) as u64);
+                Ok(outcome)
+            }
             Change::RemoveNames { names, ignore_missing } => self.remove_names(&names, ignore_missing),
         }
     }

@@ -5,13 +5,19 @@
 
 use api::v1::{Counters, DropCount, MemoryUse, PortCounters, Rates};
 use fib::name::clip;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Ports and reasons of a report that are kept.
 const MAX_PORTS: usize = 1024;
 const MAX_DROPS: usize = 128;
+const MAX_LOSSES: usize = 16;
+
+/// A loss that did not go on for so long begins anew.
+const QUIET: Duration = Duration::from_secs(60);
+/// Ports of a loss that are named.
+const NAMED: usize = 4;
 
 /// The last that a switch said.
 #[derive(Debug, Default)]
@@ -30,6 +36,10 @@ struct Last {
     counters: Option<(Instant, Counters)>,
     /// Of the whole switch.
     rates: Option<Rates>,
+    /// Of each reason that is a fault, when frames were dropped for it last.
+    losing: HashMap<String, Instant>,
+    /// Trunks that are too small for frames of hosts.
+    too_small: HashSet<u32>,
     /// A message whose acknowledgement is waited for, and when it was sent: one at a time.
     asked: Option<(u64, Instant)>,
     /// When the switch was last found in step, or became known.
@@ -92,19 +102,39 @@ impl Said {
         self.lock().memory.clone()
     }
 
-    /// Keeps what the switch counted, and what it comes to since it said so before.
-    pub(crate) fn set_counters(&self, counters: Counters, now: Instant) {
+    /// Keeps what the switch counted, and what it comes to since it said so before. A sentence for each fault that begins: frames
+    /// are dropped for a reason for which none should be, after [`QUIET`] without one, or a trunk is too small.
+    pub(crate) fn set_counters(&self, counters: Counters, now: Instant) -> Vec<String> {
         let mut counters = bounded(counters);
-        let mut last = self.lock();
+        let last = &mut *self.lock();
+        let mut begun = Vec::new();
         if let Some((at, before)) = &last.counters {
             let seconds = now.saturating_duration_since(*at).as_secs_f64();
             // Two reports that came together say nothing of a rate.
             if seconds < 0.1 {
-                return;
+                return begun;
             }
             last.rates = Some(fill_rates(&mut counters, before, seconds));
+            for drop in &counters.drops {
+                if api::drops::worth_an_event(&drop.reason).is_none_or(|least| drop.a_second <= least) {
+                    continue;
+                }
+                let lost_before = last.losing.insert(drop.reason.clone(), now);
+                if lost_before.is_none_or(|at| now.saturating_duration_since(at) >= QUIET) {
+                    begun.push(loss(drop, &counters.ports, &before.ports, seconds));
+                }
+            }
         }
+        let is_too_small = |port: &&PortCounters| 0 < port.mtu && port.mtu < port.mtu_needed;
+        let too_small: HashSet<u32> = counters.ports.iter().filter(is_too_small).map(|port| port.port).collect();
+        let news = counters.ports.iter().filter(|port| too_small.contains(&port.port));
+        begun.extend(news.filter(|port| !last.too_small.contains(&port.port)).map(|port| {
+            let PortCounters { port, device, mtu, mtu_needed, .. } = port;
+            format!("the trunk at port {port} ({device}) has an MTU of {mtu}, and frames of hosts take {mtu_needed} with the shim: longer ones are lost. `ip link set {device} mtu {mtu_needed}`, at both ends")
+        }));
+        last.too_small = too_small;
         last.counters = Some((now, counters));
+        begun
     }
 
     /// What the switch counted, with the rates of each port and reason.
@@ -160,6 +190,24 @@ impl Said {
     }
 }
 
+/// That a loss begins, and where.
+fn loss(drop: &DropCount, ports: &[PortCounters], before: &[PortCounters], seconds: f64) -> String {
+    let total = |ports: &[PortCounters], of: &PortCounters| {
+        let port = ports.iter().find(|port| port.port == of.port);
+        let losses = port.into_iter().flat_map(|port| &port.losses);
+        losses.filter(|loss| loss.reason == drop.reason).map(|loss| loss.total).sum::<u64>()
+    };
+    let at = ports.iter().filter(|port| total(ports, port) > total(before, port));
+    let at: Vec<String> = at.take(NAMED).map(|port| format!("{} ({})", port.port, port.device)).collect();
+    let at = match &at[..] {
+        [] => String::new(),
+        [one] => format!(" at port {one}"),
+        all => format!(" at ports {}", all.join(", ")),
+    };
+    let n = (drop.a_second * seconds).round();
+    format!("loses frames{at}: {}, {n:.0} in {seconds:.0} s. {}", drop.reason, api::drops::why(&drop.reason))
+}
+
 fn age_ms(at: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u64::MAX)
 }
@@ -173,6 +221,8 @@ fn bounded(mut counters: Counters) -> Counters {
     for port in &mut counters.ports {
         (port.device, port.rates) = (clip(&port.device), None);
         port.device_there = clip(&port.device_there);
+        port.losses.retain(|loss| is_word(&loss.reason));
+        port.losses.truncate(MAX_LOSSES);
         if !is_word(&port.role) {
             port.role = String::new();
         }
@@ -243,6 +293,53 @@ mod tests {
         assert!(counted.drops[0].why.contains("no host"), "{counted:?}");
         said.set_counters(counters(5, 0), start + Duration::from_secs(4));
         assert_eq!(said.rates(start + Duration::from_secs(4)).unwrap().frames_in, 0.0);
+    }
+
+    #[test]
+    fn a_loss_that_begins_is_told_once_with_its_ports_and_again_after_a_quiet_minute() {
+        let (said, start) = (Said::default(), Instant::now());
+        let report = |lost: u64, aliens: u64, full: u64| {
+            let drop =
+                |(reason, total): (&str, u64)| DropCount { reason: reason.to_owned(), total, ..DropCount::default() };
+            let mut port = PortCounters { port: 7, device: "veth7".to_owned(), ..PortCounters::default() };
+            port.losses = vec![drop(("tx_refused", lost))];
+            let drops = [("tx_refused", lost), ("alien", aliens), ("tx_full", full)].map(drop).into();
+            let other = PortCounters { port: 8, device: "veth8".to_owned(), ..PortCounters::default() };
+            Counters { ports: vec![port, other], drops, ..Counters::default() }
+        };
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(said.set_counters(report(5, 5, 5), at(0)).is_empty(), "nobody knows since when");
+        assert!(said.set_counters(report(5, 900, 15), at(2)).is_empty(), "nobody is to be told of these");
+        let told = said.set_counters(report(42, 900, 15), at(4));
+        assert_eq!(told.len(), 1);
+        for part in ["at port 7 (veth7)", "tx_refused, 37 in 2 s", "Raise the MTU"] {
+            assert!(told[0].contains(part), "{told:?}");
+        }
+        assert!(said.set_counters(report(44, 900, 15), at(40)).is_empty(), "it goes on");
+        assert!(said.set_counters(report(45, 900, 15), at(90)).is_empty(), "it goes on");
+        assert!(said.set_counters(report(45, 900, 15), at(92)).is_empty());
+        assert_eq!(said.set_counters(report(46, 900, 15), at(152)).len(), 1, "it begins again");
+        assert_eq!(said.set_counters(report(46, 900, 1015), at(154)).len(), 1, "a queue that is full all the time");
+    }
+
+    #[test]
+    fn a_trunk_that_became_too_small_is_told_until_it_is_mended() {
+        let (said, start) = (Said::default(), Instant::now());
+        let report = |mtu, mtu_needed| {
+            let port = PortCounters { port: 9, device: "eth9".to_owned(), mtu, mtu_needed, ..PortCounters::default() };
+            Counters { ports: vec![port], ..Counters::default() }
+        };
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(said.set_counters(report(1504, 1504), at(0)).is_empty());
+        let told = said.set_counters(report(1500, 1504), at(2));
+        assert!(told.len() == 1 && told[0].contains("`ip link set eth9 mtu 1504`, at both ends"), "{told:?}");
+        assert!(said.set_counters(report(1500, 1504), at(4)).is_empty());
+        assert!(said.set_counters(report(1504, 1504), at(6)).is_empty());
+        assert_eq!(said.set_counters(report(1500, 1504), at(8)).len(), 1);
+        assert!(
+            said.set_counters(report(0, 1504), at(10)).is_empty()
+                && said.set_counters(report(1500, 0), at(12)).is_empty()
+        );
     }
 
     #[test]

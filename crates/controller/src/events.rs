@@ -11,6 +11,7 @@ use api::seam::now;
 use api::v1::Event;
 use fib::topology::Wanted;
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -242,14 +243,16 @@ fn some<T>(all: &[T], kind: &'static str, event: impl Fn(&T) -> (Level, String, 
 }
 
 /// Names that are learnt. Those that move have events of their own: one that moves may be taken by somebody else.
-fn learnt(records: &[Record], host_of: impl Fn(&str) -> Option<String>) -> Happened {
+fn learnt(records: &[Record], more: &[(String, Vec<IpAddr>)], host_of: impl Fn(&str) -> Option<String>) -> Happened {
     let all = records.iter().map(|record| (record, host_of(&record.name)));
     let (moved, others): (Vec<_>, Vec<_>) =
         all.partition(|(record, from)| from.as_ref().is_some_and(|from| *from != record.host));
     let event = |(Record { name, host, ip, .. }, from): &(&Record, Option<String>)| {
-        let text = match (from, ip) {
+        let latest = more.iter().find(|(of, _)| of == name).and_then(|(_, ips)| ips.last());
+        let text = match (from, latest.or(ip.as_ref())) {
             (Some(from), _) if from != host => format!("moved from {from} to {host}"),
             (Some(_), Some(ip)) => format!("has the address {ip} at {host}"),
+            (Some(_), None) => format!("has no address at {host} any more"),
             _ => format!("learnt at {host}"),
         };
         (Level::Info, name.clone(), text)
@@ -307,7 +310,7 @@ impl Happened {
                 }
             }),
             Change::RemoveLink { end } => one("link", link(end), "removed".to_owned()),
-            Change::Learn { records, .. } => learnt(records, host_of),
+            Change::Learn { records, more, .. } => learnt(records, more, host_of),
             Change::PutNames { .. } | Change::RemoveNames { .. } => Happened::Names(0),
         }
     }
@@ -433,7 +436,7 @@ mod tests {
         };
         let mut records: Vec<Record> = (0..30).map(|i| record(i, "s1.1")).collect();
         records[20].host = "s2.4".to_owned();
-        let change = Change::Learn { records, at_ms: 0 };
+        let change = Change::Learn { records, at_ms: 0, more: Vec::new() };
         let events = told(&change, 30, |name| ["n7", "n20"].contains(&name).then(|| "s1.1".to_owned()));
         let event = |subject: &str, text: &str| (subject.to_owned(), text.to_owned());
         assert_eq!(events.len(), 1 + NAMED + 1);

@@ -5,6 +5,8 @@
 //! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
 //! [`AT_MOST`], it has switches go on with what they were told. Names of which nobody knows what they want get all groups, also later.
 //!
+//! In the same message switches are told the addresses that learnt names have beside that of their record ([`crate::learnt`]).
+//!
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
 //!
@@ -23,6 +25,7 @@ use fib::topology::NodeId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -157,6 +160,8 @@ struct Told {
 struct All {
     members: ByTenant,
     told: BTreeMap<u32, Told>,
+    /// The further addresses of names.
+    addresses: BTreeMap<IpAddr, Name>,
     /// Counts what changed.
     generation: u64,
 }
@@ -192,6 +197,7 @@ impl All {
     /// Says what a switch is told: another number, if it is something else.
     fn key(&self, node: NodeId) -> u64 {
         let mut hasher = DefaultHasher::new();
+        self.addresses.hash(&mut hasher);
         self.of(node).for_each(|told| (told.group.tenant, told.generation).hash(&mut hasher));
         hasher.finish()
     }
@@ -204,7 +210,28 @@ impl All {
         };
         let groups: Vec<_> = self.of(node).map(|told| told.group.clone()).collect();
         let snooping = Some(snooping).filter(|_| settings.snooping && !groups.is_empty());
-        v1::Groups { groups, snooping }
+        let address = |(ip, name): (&IpAddr, &Name)| {
+            let ip = match ip {
+                IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
+            };
+            v1::MoreAddress { ip, name: Bytes::copy_from_slice(name.as_bytes()) }
+        };
+        v1::Groups { groups, snooping, addresses: self.addresses.iter().map(address).collect() }
+    }
+
+    /// Takes the further addresses of names, if they are others than before.
+    async fn follow_addresses(&mut self, jobs: &mpsc::Sender<Job>) -> Option<()> {
+        let before = self.addresses.clone();
+        let changed = Job::ask(jobs, move |state| {
+            let now = state.hosts.learnt.holders();
+            (*now != before).then(|| now.clone())
+        });
+        if let Some(now) = changed.await? {
+            self.addresses = now;
+            self.generation += 1;
+        }
+        Some(())
     }
 }
 
@@ -226,6 +253,9 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
             }
         }
         if jobs.is_closed() {
+            return;
+        }
+        if all.follow_addresses(&jobs).await.is_none() {
             return;
         }
         if settings.tenants.is_empty() {

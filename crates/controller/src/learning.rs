@@ -3,14 +3,16 @@
 //! | it is seen | and it is | then |
 //! |---|---|---|
 //! | anywhere | declared | nothing: an operator's word stands |
-//! | where it is | learnt | it gets the address that it says it has |
+//! | where it is | learnt | it gets the address that it says it has, beside those that it has |
 //! | elsewhere | learnt | it moves |
 //! | anywhere | new | it becomes a name, if the port accepts names and has fewer than it may have; otherwise it is listed |
 //!
 //! After [`MOST_MOVES`] moves, or other addresses, within [`MOVES_WITHIN`] a name stays for [`FROZEN`] where it was before these
 //! moves: whoever takes the name of another does not get it so.
 //!
-//! An address that is another name's is never given away. So whoever makes up names fills the quota of his port, and takes
+//! An address of a declared name is never given away. That of a learnt one goes to another learnt name of its tenant that announces it
+//! to everybody, as who takes over an address after a failure does (RFC 5227, section 3; RFC 5798): whoever only uses it does not get it.
+//! One that goes back and forth stays where it was before. So whoever makes up names fills the quota of his port, and takes
 //! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
 //! any network that learns.
 //!
@@ -19,9 +21,10 @@
 //! Everything here is lost with this process; what followed from it is in the store.
 
 use crate::change::{Place, Record, State};
+use crate::learnt::MAX_MORE;
 use api::v1::{ForgetfulPort, HostConflict, LinkEnd, SeenHost, UnknownHost};
 use fib::action::PortId;
-use fib::name::Name;
+use fib::name::{Name, NameKind};
 use fib::network::Network;
 use fib::topology::{End, NodeId};
 use fib::unicast::check_unicast;
@@ -30,6 +33,11 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+mod decided;
+
+pub(crate) use decided::Decided;
+use decided::add_address;
 
 /// A name that moves so often
 const MOST_MOVES: usize = 5;
@@ -193,15 +201,6 @@ const ELSEWHERE: &str = "elsewhere";
 /// it says that it has an address that is another's.
 const ADDRESS: &str = "address";
 
-/// What is to be changed: hosts first.
-#[derive(Debug, Default)]
-pub(crate) struct Decided {
-    pub(crate) hosts: Vec<(String, Place)>,
-    pub(crate) records: Vec<Record>,
-    /// Names that were seen and are above what their ports or switches may have.
-    pub(crate) left: u64,
-}
-
 /// What a switch saw, as far as it makes sense.
 struct Sight {
     name: Name,
@@ -210,6 +209,7 @@ struct Sight {
     tenant: u32,
     accepts: bool,
     max_names: u32,
+    announces: bool,
 }
 
 impl Learning {
@@ -252,9 +252,23 @@ impl Learning {
             if seen.forgetful.contains_key(&end) {
                 seen.last.insert(sight.name.clone(), now);
             }
+            // What it says of itself counts once it has lost what another one took over.
+            if decided.losers.contains_key(&sight.name) {
+                continue;
+            }
             if let Some(ip) = sight.ip {
-                let owner = state.network.rib().by_ip(ip).filter(|owner| *owner != sight.name);
-                if owner.is_some() || given.contains(&ip) {
+                let learnt = &state.hosts.learnt;
+                let owner = state.network.rib().by_ip(ip).or_else(|| learnt.holder(ip).cloned());
+                let owner = owner.filter(|owner| *owner != sight.name);
+                let taken = owner.as_ref().filter(|_| !given.contains(&ip));
+                let taken = taken.is_some_and(|owner| seen.may_take_over(state, &sight, owner, ip, now));
+                if let Some(owner) = owner.as_ref().filter(|_| taken) {
+                    decided.lose(state, owner, ip);
+                    let from = state.network.rib().get(owner).map(|at| text(state, at.end())).unwrap_or_default();
+                    let told =
+                        format!("took over {ip} from {owner} at {from}: it announced it at {}", text(state, end));
+                    decided.taken.push((sight.name.to_string(), told));
+                } else if owner.is_some() || given.contains(&ip) {
                     let owner = owner.map_or_else(|| "another name".to_owned(), |owner| owner.to_string());
                     seen.counts.taken += 1;
                     let place = text(state, end);
@@ -265,9 +279,11 @@ impl Learning {
             }
             // It said more than one thing since the last report.
             if let Some(before) = judged.get(&sight.name).and_then(|i: &usize| decided.records.get_mut(*i)) {
-                if let Some(ip) = sight.ip.filter(|ip| ip.is_ipv4() || before.ip.is_none()) {
-                    before.ip = Some(ip);
+                if let Some(ip) = sight.ip.filter(|ip| before.ip != Some(*ip)) {
                     given.insert(ip);
+                    let more = decided.more.entry(sight.name.clone());
+                    let more = more.or_insert_with(|| state.hosts.learnt.more_of(&sight.name).to_vec());
+                    add_address(&mut before.ip, more, ip);
                 }
                 continue;
             }
@@ -292,8 +308,11 @@ impl Learning {
                 *added.entry(end).or_default() += 1;
                 n_added += 1;
             }
-            given.extend(record.ip);
-            let Judged { ip, tenant, .. } = record;
+            given.extend(sight.ip);
+            let Judged { ip, tenant, more, .. } = record;
+            if let Some(more) = more {
+                decided.more.insert(sight.name.clone(), more);
+            }
             judged.insert(sight.name.clone(), decided.records.len());
             decided.records.push(Record { name: sight.name.to_string(), host, tenant, ip });
         }
@@ -448,13 +467,39 @@ struct Room {
 struct Judged {
     tenant: u32,
     ip: Option<IpAddr>,
+    /// Its further addresses, if they are others than before.
+    more: Option<Vec<IpAddr>>,
     moves: bool,
 }
 
 impl Seen {
+    /// Whether a name may take over the address of another: both are learnt, of one tenant, and it announces the address, as who has it
+    /// from now on does. One that goes back and forth stays.
+    fn may_take_over(&mut self, state: &State, sight: &Sight, owner: &Name, ip: IpAddr, now: Instant) -> bool {
+        let (rib, learnt) = (state.network.rib(), &state.hosts.learnt);
+        let is_learnt = |name: &Name| learnt.since_ms(name).is_some();
+        let (Some(from), Some(to)) = (rib.get(owner), rib.get(&sight.name)) else { return false };
+        // One that its holder had before it had another of the same family need not be announced: it may have been given to somebody else.
+        let of_family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4();
+        let latest = learnt.more_of(owner).iter().rfind(of_family).copied().or(from.ip.filter(|ip| of_family(&ip)));
+        let may = (sight.announces || latest != Some(ip))
+            && sight.accepts
+            && is_learnt(owner)
+            && is_learnt(&sight.name)
+            && from.tenant == sight.tenant
+            && to.tenant == sight.tenant
+            && to.end() == sight.end;
+        // Addresses are told apart from names by their kind.
+        let key = match ip {
+            IpAddr::V4(ip) => Name::from_bytes(NameKind::Ipv4, &ip.octets()),
+            IpAddr::V6(ip) => Name::from_bytes(NameKind::Ipv6, &ip.octets()),
+        };
+        may && key.is_ok_and(|key| self.may_move(&key, (from.end(), to.end()), now))
+    }
+
     /// What a name becomes that was seen; nothing, if it stays as it is. `n_added`: names that the port gets before it.
     fn judge(&mut self, state: &State, sight: &Sight, room: Room, now: Instant, now_ms: u64) -> Option<Judged> {
-        let Sight { name, end, ip, tenant, accepts, max_names } = sight;
+        let Sight { name, end, ip, tenant, accepts, max_names, .. } = sight;
         let learnt = &state.hosts.learnt;
         let is_full = learnt.count(*end) >= room.port || learnt.count_at(end.node) >= room.switch;
         let full = |seen: &mut Seen| {
@@ -476,7 +521,7 @@ impl Seen {
                 return full(self);
             }
             self.counts.learnt += 1;
-            return Some(Judged { tenant: *tenant, ip: *ip, moves: false });
+            return Some(Judged { tenant: *tenant, ip: *ip, more: None, moves: false });
         };
         let at = known.end();
         if state.hosts.learnt.since_ms(name).is_none() {
@@ -488,11 +533,17 @@ impl Seen {
             }
             return None;
         }
-        // One address is kept, that of IPv4 rather than that of IPv6.
-        let better =
-            ip.filter(|ip| known.ip != Some(*ip) && (ip.is_ipv4() || !known.ip.is_some_and(|ip| ip.is_ipv4())));
+        let has = learnt.more_of(name);
+        let is_new = |ip: &IpAddr| known.ip != Some(*ip) && !has.contains(ip);
+        let is_room = learnt.holders().len() < MAX_MORE || !has.is_empty() || known.ip.is_none();
+        let news = ip.filter(|ip| is_new(ip) && is_room);
+        let (mut own, mut more) = (known.ip, has.to_vec());
+        if let Some(ip) = news {
+            add_address(&mut own, &mut more, ip);
+        }
+        let more = Some(more).filter(|more| more != has);
         if at == *end {
-            let ip = Some(better.filter(|_| *accepts)?);
+            news.filter(|_| *accepts)?;
             if !self.may_move(name, (at, at), now) {
                 self.counts.flapping += 1;
                 let place = text(state, at);
@@ -501,7 +552,7 @@ impl Seen {
                 return None;
             }
             self.counts.addresses += 1;
-            return Some(Judged { tenant: known.tenant, ip, moves: false });
+            return Some(Judged { tenant: known.tenant, ip: own, more, moves: false });
         }
         let (place, from) = (text(state, *end), text(state, at));
         if known.tenant != *tenant {
@@ -530,7 +581,7 @@ impl Seen {
             return None;
         }
         self.counts.moved += 1;
-        Some(Judged { tenant: *tenant, ip: better.or(known.ip), moves: true })
+        Some(Judged { tenant: *tenant, ip: own, more, moves: true })
     }
 
     /// The unknown names that their ports and switches may have: who was seen first comes first. The others are counted, and said to
@@ -657,8 +708,8 @@ fn sight(network: &Network, node: NodeId, host: &SeenHost) -> Option<Sight> {
     if network.topology().link(end).is_ok() {
         return None;
     }
-    let SeenHost { tenant, max_names, accept, .. } = *host;
-    Some(Sight { name, end, ip: address(&host.ip), tenant, accepts: accept, max_names })
+    let SeenHost { tenant, max_names, accept, announces, .. } = *host;
+    Some(Sight { name, end, ip: address(&host.ip), tenant, accepts: accept, max_names, announces })
 }
 
 /// An address that a host has for others.
@@ -672,7 +723,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
-    (!is_own && !ip.is_loopback() && check_unicast(ip).is_ok()).then_some(ip)
+    (!is_own && check_unicast(ip).is_ok()).then_some(ip)
 }
 
 fn text(state: &State, end: End) -> String {

@@ -1,16 +1,20 @@
 //! Names that switches found: which of all names these are, and since when they are where they are.
 //!
 //! Everything else about them is as with names that an operator declared. One that he declares is his from then on.
+//!
+//! A learnt name may have more addresses than the one in its record ([`Learnt::more_of`]): a host has one of each family, and addresses of
+//! services. Switches are told of them beside the tables ([`crate::groups`]).
 
 use crate::store::RowChange;
 use fib::name::{Name, NameKind};
 use fib::network::Network;
 use fib::topology::{End, NodeId};
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::ops::Bound;
 
 /// The kind of the store's rows that say that a name is learnt: key = its bytes, value = since when, in milliseconds since
-/// 1970 (u64), little-endian.
+/// 1970 (u64), little-endian; then, for each further address, its length (4 or 16) and its bytes.
 pub const LEARNT_ROW: u8 = 0xF1;
 
 /// The names that are learnt, and how many each port has.
@@ -19,7 +23,14 @@ pub struct Learnt {
     names: BTreeMap<Name, (u64, End)>,
     at: HashMap<End, u32>,
     of: HashMap<NodeId, u32>,
+    /// The further addresses of names, the latest last, and whose each is.
+    more: BTreeMap<Name, Vec<IpAddr>>,
+    holders: BTreeMap<IpAddr, Name>,
 }
+
+/// Further addresses of a name, and of all.
+pub(crate) const MAX_MORE_OF_NAME: usize = 8;
+pub(crate) const MAX_MORE: usize = 4096;
 
 impl Learnt {
     /// Adds the name in a row of the store. One that the network does not have, or a damaged row, is passed over: such a name
@@ -28,11 +39,59 @@ impl Learnt {
         let known = || {
             let name = Name::from_bytes(network.settings().kind, key).ok()?;
             let end = network.rib().get(&name)?.end();
-            Some((name, u64::from_le_bytes(value.try_into().ok()?), end))
+            let (since_ms, rest) = value.split_first_chunk::<8>()?;
+            Some((name, u64::from_le_bytes(*since_ms), end, addresses(rest)?))
         };
-        if let Some((name, since_ms, end)) = known() {
-            self.put(name, since_ms, end);
+        if let Some((name, since_ms, end, more)) = known() {
+            self.put(name.clone(), since_ms, end);
+            self.put_more(&name, more);
         }
+    }
+
+    /// Gives a name these further addresses, and no others; those that another name has go from there.
+    fn put_more(&mut self, name: &Name, more: Vec<IpAddr>) {
+        for ip in self.more.remove(name).into_iter().flatten() {
+            self.holders.remove(&ip);
+        }
+        for ip in &more {
+            if let Some(before) = self.holders.insert(*ip, name.clone())
+                && let Some(of_other) = self.more.get_mut(&before)
+            {
+                of_other.retain(|other| other != ip);
+            }
+        }
+        if !more.is_empty() {
+            self.more.insert(name.clone(), more);
+        }
+    }
+
+    /// Gives a learnt name these further addresses, and no others; returns the row to commit, if they were others before.
+    pub(crate) fn set_more(&mut self, name: &Name, more: Vec<IpAddr>) -> Option<RowChange> {
+        let (since_ms, _) = *self.names.get(name)?;
+        if self.more_of(name) == more {
+            return None;
+        }
+        self.put_more(name, more);
+        Some(self.row(name, since_ms))
+    }
+
+    /// The further addresses of a name, the latest last.
+    pub fn more_of(&self, name: &Name) -> &[IpAddr] {
+        self.more.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The name that has a further address.
+    pub fn holder(&self, ip: IpAddr) -> Option<&Name> {
+        self.holders.get(&ip)
+    }
+
+    /// All further addresses, and whose they are.
+    pub fn holders(&self) -> &BTreeMap<IpAddr, Name> {
+        &self.holders
+    }
+
+    fn row(&self, name: &Name, since_ms: u64) -> RowChange {
+        row(name.as_bytes(), Some(value(since_ms, self.more_of(name))))
     }
 
     fn put(&mut self, name: Name, since_ms: u64, end: End) {
@@ -63,14 +122,14 @@ impl Learnt {
         let before = self.names.get(name).copied();
         let since_ms = before.filter(|(_, at)| *at == end).map_or(now_ms, |(since_ms, _)| since_ms);
         self.put(name.clone(), since_ms, end);
-        let row = || row(name.as_bytes(), Some(since_ms.to_le_bytes().to_vec()));
-        before.is_none_or(|(before_ms, _)| before_ms != since_ms).then(row)
+        before.is_none_or(|(before_ms, _)| before_ms != since_ms).then(|| self.row(name, since_ms))
     }
 
     /// A name is gone, or declared; returns the row to commit, if it was learnt.
     pub(crate) fn remove(&mut self, name: &Name) -> Option<RowChange> {
         let (_, end) = self.names.remove(name)?;
         self.leave(end);
+        self.put_more(name, Vec::new());
         Some(row(name.as_bytes(), None))
     }
 
@@ -128,8 +187,35 @@ impl Learnt {
     /// The rows of all of them.
     #[cfg(any(test, feature = "kit"))]
     pub(crate) fn rows(&self) -> impl Iterator<Item = RowChange> {
-        self.names.iter().map(|(name, (since_ms, _))| row(name.as_bytes(), Some(since_ms.to_le_bytes().to_vec())))
+        self.names.iter().map(|(name, (since_ms, _))| self.row(name, *since_ms))
     }
+}
+
+/// The value of a row.
+fn value(since_ms: u64, more: &[IpAddr]) -> Vec<u8> {
+    let mut bytes = since_ms.to_le_bytes().to_vec();
+    for ip in more {
+        match ip {
+            IpAddr::V4(ip) => bytes.extend([&[4][..], &ip.octets()].concat()),
+            IpAddr::V6(ip) => bytes.extend([&[16][..], &ip.octets()].concat()),
+        }
+    }
+    bytes
+}
+
+/// The addresses in a row.
+fn addresses(mut bytes: &[u8]) -> Option<Vec<IpAddr>> {
+    let mut all = Vec::new();
+    while let Some((len, rest)) = bytes.split_first() {
+        let (ip, rest) = match len {
+            4 => rest.split_first_chunk::<4>().map(|(ip, rest)| (IpAddr::from(*ip), rest))?,
+            16 => rest.split_first_chunk::<16>().map(|(ip, rest)| (IpAddr::from(*ip), rest))?,
+            _ => return None,
+        };
+        all.push(ip);
+        bytes = rest;
+    }
+    Some(all)
 }
 
 fn row(key: &[u8], value: Option<Vec<u8>>) -> RowChange {
@@ -151,7 +237,8 @@ mod tests {
         let name = Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, 1]).unwrap();
         let end = |port| End { node: NodeId(1), port: PortId(port) };
         let mut learnt = Learnt::default();
-        let since = |row: Option<RowChange>| row.map(|row| u64::from_le_bytes(row.value.unwrap().try_into().unwrap()));
+        let since =
+            |row: Option<RowChange>| row.map(|row| u64::from_le_bytes(*row.value.unwrap().first_chunk().unwrap()));
         assert_eq!(since(learnt.insert(&name, 1000, end(1))), Some(1000));
         assert_eq!(since(learnt.insert(&name, 2000, end(1))), None, "another address, and nothing to store");
         assert_eq!(learnt.since_ms(&name), Some(1000));

@@ -471,12 +471,12 @@ impl Northbound for North {
             let names = names.map_err(|refusal| status_of(&refusal))?;
             shared.learning.accept(state, &names, now()).map_err(Status::not_found)
         });
-        let Decided { hosts, records, left } = decided.await??;
+        let Decided { hosts, records, left, .. } = decided.await??;
         if !hosts.is_empty() {
             self.change(&peer, Change::AddHosts { hosts }).await?;
         }
         let at_ms = api::clock::unix_ms();
-        let changed = self.change(&peer, Change::Learn { records, at_ms }).await?;
+        let changed = self.change(&peer, Change::Learn { records, at_ms, more: Vec::new() }).await?;
         // What is above the quotas is listed still.
         Ok(Response::new(v1::Changed { left, ..changed }))
     }

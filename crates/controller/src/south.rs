@@ -446,7 +446,9 @@ pub(crate) fn hear(
             Ok(Heard::All)
         }
         Some(Body::Counters(counters)) => {
-            session.said().set_counters(counters, now());
+            for begun in session.said().set_counters(counters, now()) {
+                shared.events.note("switch", Level::Warning, switch, begun);
+            }
             Ok(Heard::All)
         }
         Some(Body::Subscriptions(subscriptions)) => {

@@ -92,9 +92,13 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
             let names = records.into_iter().map(Record::into).collect();
             Wire::PutNames(v1::PutNamesRequest { names, only_new })
         }
-        Change::Learn { records, at_ms } => {
+        Change::Learn { records, at_ms, more } => {
             let names = records.into_iter().map(Record::into).collect();
-            Wire::Learn(v1::LearntNames { names, at_ms })
+            let more = more.into_iter().map(|(name, ips)| {
+                let ips = ips.iter().map(ToString::to_string).collect();
+                v1::MoreAddresses { name, ips }
+            });
+            Wire::Learn(v1::LearntNames { names, at_ms, more: more.collect() })
         }
         Change::RemoveNames { names, ignore_missing } => {
             Wire::RemoveNames(v1::RemoveNamesRequest { names, ignore_missing })
@@ -131,9 +135,13 @@ fn change_of(told: v1::ToldChange) -> Option<Change> {
             Change::SeeLinks { links: links.into_iter().map(link).collect::<Option<_>>()? }
         }
         Wire::PutNames(request) => request.try_into().ok()?,
-        Wire::Learn(v1::LearntNames { names, at_ms }) => {
+        Wire::Learn(v1::LearntNames { names, at_ms, more }) => {
             let records = names.into_iter().map(crate::north::from_wire).collect::<Result<_, _>>().ok()?;
-            Change::Learn { records, at_ms }
+            let more = more.into_iter().map(|v1::MoreAddresses { name, ips }| {
+                let ips: Vec<std::net::IpAddr> = ips.iter().map(|ip| ip.parse().ok()).collect::<Option<_>>()?;
+                Some((name, ips))
+            });
+            Change::Learn { records, at_ms, more: more.collect::<Option<_>>()? }
         }
         Wire::RemoveNames(request) => request.into(),
     })
@@ -181,7 +189,11 @@ mod tests {
                 records: vec![record(None), record(Some("10.0.0.7")), record(Some("fd00::7"))],
                 only_new: true,
             },
-            Change::Learn { records: vec![record(Some("10.0.0.7"))], at_ms: 1_700_000_000_000 },
+            Change::Learn {
+                records: vec![record(Some("10.0.0.7"))],
+                at_ms: 1_700_000_000_000,
+                more: vec![("x".to_owned(), vec!["10.0.0.8".parse().unwrap(), "fd00::8".parse().unwrap()])],
+            },
             Change::RemoveNames { names: vec![name()], ignore_missing: true },
         ];
         let rows = [

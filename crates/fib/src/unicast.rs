@@ -45,14 +45,22 @@ impl Name {
 /// # Errors
 /// [`NotUnicast`].
 pub fn check_unicast(ip: IpAddr) -> Result<(), NotUnicast> {
-    // An IPv4 address in IPv6 form is the same address.
-    let why = match ip.to_canonical() {
-        ip if ip.is_unspecified() => "the unspecified address",
-        ip if ip.is_multicast() => "a multicast address",
-        IpAddr::V4(ip) if ip.is_broadcast() => "the broadcast address",
-        _ => return Ok(()),
-    };
-    Err(NotUnicast { got: ip.to_string(), why })
+    why_not_unicast(ip).map_or(Ok(()), |why| Err(NotUnicast { got: ip.to_string(), why }))
+}
+
+/// What an IP address is that no host can have. None: a host can have it.
+pub fn why_not_unicast(ip: IpAddr) -> Option<&'static str> {
+    match ip {
+        // The same address would have two forms, and no frame has this one (RFC 4291, 2.5.5.2; RFC 6890).
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => Some("an IPv4 address in the form of IPv6"),
+        ip if ip.is_unspecified() => Some("the unspecified address"),
+        ip if ip.is_loopback() => Some("a loopback address"),
+        ip if ip.is_multicast() => Some("a multicast address"),
+        IpAddr::V4(ip) if ip.is_broadcast() => Some("the broadcast address"),
+        // 240.0.0.0/4 (RFC 1112, section 4).
+        IpAddr::V4(ip) if ip.octets()[0] >= 240 => Some("a reserved address"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -71,11 +79,18 @@ mod tests {
             (NameKind::Ipv4, "0.0.0.0", false),
             (NameKind::Ipv4, "224.0.0.1", false),
             (NameKind::Ipv4, "255.255.255.255", false),
+            (NameKind::Ipv4, "127.0.0.1", false),
+            (NameKind::Ipv4, "240.0.0.1", false),
+            (NameKind::Ipv4, "255.255.255.254", false),
+            (NameKind::Ipv4, "223.255.255.1", true),
             (NameKind::Ipv4, "10.255.255.255", true),
             (NameKind::Ipv6, "::", false),
             (NameKind::Ipv6, "ff02::1", false),
             (NameKind::Ipv6, "::ffff:224.0.0.1", false),
+            (NameKind::Ipv6, "::ffff:10.0.0.1", false),
+            (NameKind::Ipv6, "::1", false),
             (NameKind::Ipv6, "fd00::1", true),
+            (NameKind::Ipv6, "fe80::1", true),
             (NameKind::Teid, "0", true),
         ];
         for (kind, text, good) in cases {

@@ -27,6 +27,7 @@ pub mod offload;
 mod packet;
 pub mod pcapng;
 mod several;
+pub mod statistics;
 pub mod takers;
 #[cfg(feature = "testkit")]
 pub mod testkit;

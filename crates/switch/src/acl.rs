@@ -16,7 +16,7 @@
 //! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
 
 use crate::counters::DropReason;
-use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, ether_type, network};
+use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, SERVICE_VLAN, VLAN, ether_type, network};
 use crate::shim;
 use api::clock;
 use api::config::Stamp;
@@ -279,6 +279,7 @@ fn read(frame: &[u8], only_addresses: bool) -> Result<Option<AnyFlow>, DropReaso
     match kind {
         ARP => return Ok(None),
         IPV4 | IPV6 => {}
+        VLAN | SERVICE_VLAN => return Err(DropReason::VlanTags),
         _ => return Err(DropReason::Acl),
     }
     let ip = network(frame, shim::AT)?;

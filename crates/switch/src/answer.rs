@@ -12,8 +12,10 @@
 //! takes a read lock.
 
 use crate::counters::DropReason;
-use crate::parse::{ARP, ICMPV6, IPV6, ether_type};
+use crate::gateway::packet;
+use crate::parse::{ARP, ICMPV6, IPV4, IPV6, SERVICE_VLAN, VLAN, ether_type};
 use crate::plane::{Mac, Neighbours};
+use crate::shim;
 use netio::Packet;
 use netio::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,6 +40,7 @@ pub(crate) fn answer(packet: &mut Packet, type_at: usize, neighbours: &Neighbour
         IPV6 if from_group => Err(DropReason::Multicast),
         ARP if broadcast => answer_arp(packet.frame_mut(), at, neighbours),
         IPV6 => answer_ipv6(packet, at, neighbours),
+        VLAN | SERVICE_VLAN => Err(DropReason::VlanTags),
         _ if broadcast => Err(DropReason::Broadcast),
         _ => Err(DropReason::Multicast),
     }
@@ -133,6 +136,18 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
     let checksum = icmpv6_checksum(ip, ADVERTISEMENT_LEN);
     ip[42..44].copy_from_slice(&checksum.to_be_bytes());
     packet.fill(answer).map_err(|_| DropReason::NoHeadroom)
+}
+
+/// Turns an echo request to an address of the switch itself, from a host or a trunk, into the answer, which leaves by the same port. Returns
+/// false for any other frame.
+pub(crate) fn answer_own_echo(packet: &mut Packet, type_at: usize, from_trunk: bool, neighbours: &Neighbours) -> bool {
+    let frame = packet.frame_mut();
+    let Ok((IPV4 | IPV6, at)) = ether_type(frame, type_at) else { return false };
+    let is_answered = packet::answer_own_echo(frame, at, |ip| neighbours.own(ip));
+    if is_answered && from_trunk {
+        frame[shim::AT + 2..shim::AT + shim::LEN].copy_from_slice(&[shim::INITIAL_HOPS, 0]);
+    }
+    is_answered
 }
 
 /// The ICMPv6 checksum over pseudo-header and payload (RFC 8200, 8.1). It is 0 for a packet that contains the right

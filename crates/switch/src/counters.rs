@@ -1,6 +1,7 @@
 //! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent, a hello of a
 //! neighbour, copied for everybody, or dropped for one of the reasons here:
-//! `received + originated == sent + hellos + groups + dropped`, exactly.
+//! `received + originated == sent + hellos + groups + dropped`, exactly. What devices discard before a worker has it is beside these
+//! counters, in [`crate::losses`].
 
 use netio::Counter;
 
@@ -31,6 +32,11 @@ drop_reasons! {
     Truncated = "truncated",
     /// A frame from a trunk has no shim: the device at the other end is not a switch.
     NoShim = "no_shim",
+    /// A frame from a trunk has no shim, and is what the kernel of the machine at the other end says by itself wherever an
+    /// interface is up.
+    KernelChatter = "kernel_chatter",
+    /// The frame has more VLAN tags than are read.
+    VlanTags = "vlan_tags",
     /// The frame has no name of the configured kind, for example because it is of another protocol.
     NoName = "no_name",
     /// A later fragment: only the first fragment has the ports that belong to the name, or that an access list compares.
@@ -76,6 +82,8 @@ drop_reasons! {
     TxRefused = "tx_refused",
     /// A broadcast of DHCP that speaks for another host than its sender, or is malformed.
     Dhcp = "dhcp",
+    /// A request of DHCP that says that a relay passed it on, from a port where none is to be.
+    DhcpRelay = "dhcp_relay",
     /// A request of DHCP to everybody, and more than the port may send.
     DhcpRate = "dhcp_rate",
     /// An answer of DHCP to everybody, from a port where no server is to be.
@@ -122,6 +130,8 @@ drop_reasons! {
     BadHeader = "bad_header",
     /// At a gateway: the TTL or hop limit of the packet has reached 0.
     TtlExpired = "ttl_expired",
+    /// At a gateway: the packet is longer than the link outside takes by which it has to leave.
+    TooBig = "too_big",
     /// A frame from outside to a MAC address that is not the gateway's.
     NotForGateway = "not_for_gateway",
     /// A packet to or from an address that routers do not forward, or one to the gateway itself that is not an echo
@@ -288,9 +298,11 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_sentence_for_operators_and_no_sentence_lacks_its_reason() {
-        let reasons: Vec<&str> = DropReason::ALL.iter().map(|why| why.name()).collect();
+        let reasons: Vec<&str> = DropReason::ALL.iter().map(|why| why.name()).chain(crate::losses::names()).collect();
         let explained: Vec<&str> = api::drops::REASONS.iter().map(|(name, _)| *name).collect();
         assert_eq!(explained, reasons);
         assert!(reasons.iter().all(|name| api::drops::why(name).ends_with('.')));
+        let events: Vec<_> = reasons.iter().filter(|name| api::drops::worth_an_event(name).is_some()).collect();
+        assert_eq!(events.len(), api::drops::N_EVENTS, "each reason that is worth an event exists");
     }
 }

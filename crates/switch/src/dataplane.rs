@@ -15,6 +15,7 @@ use crate::groups::{self, Gate, Groups};
 use crate::kernel::{Kernel, KernelStatus};
 use crate::learn::{self, Learner};
 use crate::links::Links;
+use crate::losses;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
@@ -27,11 +28,12 @@ use crate::worker::Worker;
 use crate::worker::known::{Known, Notes};
 use crate::worker::retry::Retry;
 use fib::action::PortId;
+use netio::statistics::{Losses, Statistics};
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -104,8 +106,7 @@ pub struct PortSpec {
     pub notes_true: bool,
     /// What its hosts may do with DHCP, if it is a host port and names are MAC addresses.
     pub dhcp: dhcp::Settings,
-    /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port and connections are not
-    /// tracked; 0: none.
+    /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port; 0: none.
     pub group_frames_per_second: u32,
     /// The members of its devices, if it is a bundle.
     pub bundle: Option<Arc<Bundle>>,
@@ -258,11 +259,11 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let aliens = settings.aliens.over(&ports)?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (neighbours, shown_to) = (Neighbours::with_own(own), settings.shown_to.clone());
-    // Where connections are tracked, such messages do not come as far as the table.
     let n_hosts = ports.iter().filter(|port| port.role == Role::Host).count();
     let heard = Subscriptions::new(settings.subscriptions, n_hosts);
     let limits = heard.limits();
-    let groups = Groups::new(settings.flows.is_none().then_some(heard));
+    let groups = Groups::new(Some(heard));
+    let neighbours = neighbours.with_more(Arc::clone(groups.addresses()));
     let (shared, writer) =
         PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), neighbours, shown_to, groups);
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
@@ -281,7 +282,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 (port.id, port.role, port.learns, port.ra_trusted, Retry::new());
             let notes = port.notes_true.then(Notes::new);
             let dhcp = (port.role == Role::Host).then(|| Dhcp::new(port.dhcp));
-            let may_speak = port.role == Role::Host && settings.flows.is_none();
+            let may_speak = port.role == Role::Host;
             let group_gate = Gate::new(if may_speak { port.group_frames_per_second } else { 0 });
             queue.push(Port {
                 id,
@@ -318,7 +319,11 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let kernel = settings.shown_to.kernel().cloned();
     let (links, learner, taps) = (shared.links.clone(), shared.learner.clone(), shared.taps.clone());
     let groups = shared.groups.clone();
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps }, writer))
+    let statistics = Statistics::open().ok().map(Mutex::new);
+    let monitor = Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics };
+    // What interfaces lost before does not count.
+    monitor.status();
+    Ok((workers, monitor, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -379,6 +384,8 @@ pub struct Monitor {
     learner: Arc<Learner>,
     groups: Arc<Groups>,
     taps: Arc<Taps>,
+    /// Of the interfaces; none: the system has no socket to ask by.
+    statistics: Option<Mutex<Statistics>>,
 }
 
 /// A data plane at one moment.
@@ -421,6 +428,29 @@ pub struct PortStatus {
     pub last_failure: Option<Failure>,
     /// What its devices counted.
     pub counters: DeviceSnapshot,
+    /// What its interfaces lost before the devices had it.
+    pub lost: Losses,
+    /// The longest packet that its interfaces take now; 0: nobody knows.
+    pub mtu: u32,
+    /// What it has to be so that frames of hosts fit with the shim, if it is a trunk; 0: nobody knows.
+    pub mtu_needed: u32,
+}
+
+impl PortStatus {
+    /// Whether it is a trunk that does not take the longest frames of hosts: its MTU was lowered, or theirs raised, while the switch
+    /// ran.
+    pub fn is_too_small(&self) -> bool {
+        0 < self.mtu && self.mtu < self.mtu_needed
+    }
+}
+
+impl Status {
+    /// Every reason to drop a frame with its count, in a fixed order, zeros included: those of workers, and then
+    /// [what no worker saw](losses).
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let of_workers = self.total.drops().map(|(reason, n)| (reason.name(), n));
+        of_workers.chain(losses::of_ports(&self.ports))
+    }
 }
 
 impl Monitor {
@@ -465,6 +495,24 @@ impl Monitor {
         hosts.map(|(index, port)| (index, port.id, port.is_up()))
     }
 
+    /// What the interfaces of a port lost, and the smallest of their MTUs, as far as anybody knows.
+    fn interfaces(&self, port: &WatchedPort, members: &[MemberStatus]) -> (Losses, u32) {
+        let mut lost = (Losses::default(), 0);
+        let is_asked = ["af_packet", "af_xdp", "xdp"].iter().any(|driver| port.driver.get().starts_with(driver));
+        let Some(statistics) = self.statistics.as_ref().filter(|_| is_asked) else { return lost };
+        let mut statistics = statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ask = |interface: &str| {
+            let Ok(state) = statistics.of(interface) else { return };
+            lost.0 += state.lost;
+            lost.1 = if lost.1 == 0 || state.mtu == 0 { lost.1.max(state.mtu) } else { lost.1.min(state.mtu) };
+        };
+        match members {
+            [] => port.devices.first().into_iter().for_each(|(name, ..)| ask(name)),
+            members => members.iter().for_each(|member| ask(&member.device)),
+        }
+        lost
+    }
+
     /// Reads all counters. They may be of moments a burst apart.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
@@ -479,7 +527,11 @@ impl Monitor {
             let members = port.bundle.as_ref().map(|bundle| bundle.status()).unwrap_or_default();
             members.iter().for_each(|member| counters += member.counters);
             counters += self.kernel.as_ref().and_then(|kernel| kernel.counters(port.id)).unwrap_or_default();
+            let (lost, mtu) = self.interfaces(port, &members);
             PortStatus {
+                lost,
+                mtu,
+                mtu_needed: 0,
                 id: port.id,
                 role: port.role,
                 acl: port.acl.as_ref().map(|(list, judges)| {
@@ -499,8 +551,12 @@ impl Monitor {
                 counters,
             }
         });
+        let mut ports: Vec<PortStatus> = ports.collect();
+        let longest = ports.iter().filter(|port| port.role != Role::Trunk).map(|port| port.mtu).max().unwrap_or(0);
+        let needed = if longest > 0 { longest + shim::LEN as u32 } else { 0 };
+        ports.iter_mut().filter(|port| port.role == Role::Trunk).for_each(|trunk| trunk.mtu_needed = needed);
         let subscriptions = self.groups.subscriptions().map(subscriptions::Subscriptions::counts);
-        Status { total, kernel, ports: ports.collect(), learnt: self.learner.counts(), subscriptions, workers }
+        Status { total, kernel, ports, learnt: self.learner.counts(), subscriptions, workers }
     }
 }
 

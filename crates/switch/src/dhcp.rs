@@ -8,6 +8,7 @@
 //! | to everybody, from a host port | at a port that is trusted | at another |
 //! |---|---|---|
 //! | a request in the name of another MAC address | goes on: of a relay | `dhcp` |
+//! | a request that says that a relay passed it on: its address (giaddr), option 82, a message of relays of DHCPv6 | goes on | `dhcp_relay` |
 //! | a request, and the port has sent as many as it may | goes on | `dhcp_rate` |
 //! | an answer | goes on | `dhcp_server`, unless it is from the server that is configured, or nobody said what is trusted |
 //! | anything else at these ports | `dhcp` | `dhcp` |
@@ -25,7 +26,7 @@
 //! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. How else a client calls itself (option 61) is
 //! between it and the server.
 //!
-//! Sources: RFC 951, RFC 2131 (sections 2, 4.1, 4.3.2), RFC 2132 (8.5, 9.1, 9.3, 9.6), RFC 8415 (7.2). Limits: names must be MAC
+//! Sources: RFC 951, RFC 2131 (sections 2, 4.1, 4.3.2), RFC 2132 (8.5, 9.1, 9.3, 9.6), RFC 3046 (2.1), RFC 8415 (7.2, 7.3). Limits: names must be MAC
 //! addresses; a relay needs a port that is trusted; DHCP in fragments is malformed here. Cost: one comparison for a frame to one host,
 //! at a port that is not trusted and has a server; none otherwise.
 
@@ -48,6 +49,9 @@ const UDP_HEADER: usize = 8;
 const SERVER: [u8; 2] = 67_u16.to_be_bytes();
 const CLIENT: [u8; 2] = 68_u16.to_be_bytes();
 const SERVER_V6: [u8; 2] = 547_u16.to_be_bytes();
+/// Messages of relays of DHCPv6 (RFC 8415, 7.3).
+const RELAY_FORWARD: u8 = 12;
+const RELAY_REPLY: u8 = 13;
 
 /// What hosts of a port may do with DHCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +80,12 @@ pub(crate) struct Dhcp {
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Message {
-    /// Of a client, by its MAC address.
-    Request(Mac),
+    /// Of a client, by its MAC address, and whether it says that a relay passed it on.
+    Request(Mac, bool),
     /// For a client.
     Answer(Mac),
-    /// Of a client of DHCPv6.
-    RequestV6,
+    /// Of a client of DHCPv6, or of a relay.
+    RequestV6(bool),
     /// At one of these ports, and neither.
     Neither,
 }
@@ -133,9 +137,10 @@ impl Dhcp {
         let mut may_ask = |now| if is_trusted || self.budget.take(now) { Ok(()) } else { Err(DropReason::DhcpRate) };
         match message {
             Message::Neither => Err(DropReason::Dhcp),
-            Message::Request(client) if client != source && !is_trusted => Err(DropReason::Dhcp),
-            Message::Request(_) => may_ask(now).map(|()| server),
-            Message::RequestV6 => may_ask(now).map(|()| None),
+            Message::Request(client, _) if client != source && !is_trusted => Err(DropReason::Dhcp),
+            Message::Request(_, true) | Message::RequestV6(true) if !is_trusted => Err(DropReason::DhcpRelay),
+            Message::Request(..) => may_ask(now).map(|()| server),
+            Message::RequestV6(_) => may_ask(now).map(|()| None),
             Message::Answer(client) => {
                 let may_answer = match (server, trusted) {
                     (_, Some(true)) => true,
@@ -151,7 +156,7 @@ impl Dhcp {
 
 /// Whether a frame to everybody is a client's request.
 pub(crate) fn is_request(frame: &[u8], type_at: usize) -> bool {
-    matches!(read(frame, type_at), Some(Message::Request(_)))
+    matches!(read(frame, type_at), Some(Message::Request(..)))
 }
 
 /// The address that a client says in a DHCPREQUEST that it is going to have, or has: others will reach it by that. None where the
@@ -164,7 +169,7 @@ pub(crate) fn is_request(frame: &[u8], type_at: usize) -> bool {
 pub(crate) fn claimed_address(frame: &[u8], type_at: usize) -> Option<Ipv4Addr> {
     const REQUEST: [u8; 1] = [3];
     let datagram = datagram(frame, type_at).filter(|datagram| !datagram.is_v6 && datagram.is_to_server())?;
-    let Message::Request(client) = datagram.message()? else { return None };
+    let Message::Request(client, false) = datagram.message()? else { return None };
     if frame.get(6..12)? != client {
         return None;
     }
@@ -215,6 +220,40 @@ fn options(message: &[u8]) -> Option<Options> {
     }
 }
 
+/// Whether a message says that a relay passed it on: it has the address of one, or the option of relays, in any field that has options.
+/// ```text
+///  24 giaddr: the address of the relay | 44 the server's name | 108 the file | 236 cookie | 240 options; option 82: of a relay
+///  option 52: 1: the file has options as well, 2: the server's name, 3: both
+/// ```
+fn is_relayed(message: &[u8]) -> bool {
+    const OF_RELAY: u8 = 82;
+    const OVERLOAD: u8 = 52;
+    let options = message.get(240..).unwrap_or_default();
+    let more = option(options, OVERLOAD).and_then(<[u8]>::first).copied().unwrap_or(0);
+    let of =
+        |bit: u8, field: Option<&[u8]>| more & bit != 0 && field.is_some_and(|field| option(field, OF_RELAY).is_some());
+    let has_address = message.get(24..28).is_some_and(|giaddr| giaddr != [0; 4]);
+    let in_fields = of(1, message.get(108..236)) || of(2, message.get(44..108));
+    has_address || option(options, OF_RELAY).is_some() || in_fields
+}
+
+/// The value of an option in a field, which is read until it ends or makes no sense.
+fn option(mut field: &[u8], wanted: u8) -> Option<&[u8]> {
+    loop {
+        field = match *field {
+            [0, ref next @ ..] => next,
+            [255, ..] | [] | [_] => return None,
+            [code, len, ref next @ ..] => {
+                let (value, next) = next.split_at_checked(len.into()).unwrap_or((next, &[]));
+                if code == wanted {
+                    return Some(value);
+                }
+                next
+            }
+        };
+    }
+}
+
 /// A packet of UDP, or the first fragment of one.
 struct Datagram<'a> {
     is_v6: bool,
@@ -250,7 +289,8 @@ impl<'a> Datagram<'a> {
     /// ```
     fn message(&self) -> Option<Message> {
         if self.is_v6 {
-            return self.is_to_server().then_some(Message::RequestV6);
+            let is_relayed = matches!(self.message_bytes().first(), Some(&(RELAY_FORWARD | RELAY_REPLY)));
+            return self.is_to_server().then_some(Message::RequestV6(is_relayed));
         }
         let (is_of_client, is_of_server) = (self.is_to_server(), self.from == SERVER && self.to == CLIENT);
         if !(is_of_client || is_of_server) {
@@ -261,7 +301,7 @@ impl<'a> Datagram<'a> {
         Some(match (message.get(..3), client) {
             // What a later fragment says instead is not seen here. No client sends so long a message.
             _ if self.is_fragment => Message::Neither,
-            (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client),
+            (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client, is_relayed(message)),
             (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
             _ => Message::Neither,
         })
@@ -465,6 +505,39 @@ mod tests {
         let len = frame.len() as u16 - 14;
         frame[16..18].copy_from_slice(&len.to_be_bytes());
         frame
+    }
+
+    #[test]
+    fn a_host_does_not_say_that_it_is_behind_a_relay() {
+        let now = Instant::now();
+        let (message, end) = (14 + 20 + UDP_HEADER, &[255][..]);
+        let plain = with_options([0; 4], &[&REQUEST, &ASKED, end]);
+        let mut with_address = plain.clone();
+        with_address[message + 24..message + 28].copy_from_slice(&[10, 0, 0, 254]);
+        let with_option = with_options([0; 4], &[&REQUEST, &[82, 4, 1, 2, 0, 5], end]);
+        let mut in_file = with_options([0; 4], &[&REQUEST, &[52, 1, 1], end]);
+        let mut named = plain.clone();
+        named[message + 108..message + 112].copy_from_slice(b"R.01");
+        in_file[message + 108..message + 116].copy_from_slice(&[0, 12, 1, 7, 82, 1, 9, 255]);
+        let mut of_v6 = solicitation();
+        let at = of_v6.len() - 4;
+        of_v6[at] = RELAY_FORWARD;
+        for trusted in [None, Some(false), Some(true)] {
+            let mut dhcp = Dhcp::new(Settings { server: None, trusted, requests_per_second: 1000 });
+            for (what, frame) in
+                [("giaddr", &with_address), ("option 82", &with_option), ("in the file", &in_file), ("DHCPv6", &of_v6)]
+            {
+                let expected = (trusted != Some(true)).then_some(Err(DropReason::DhcpRelay));
+                assert_eq!(sent(&mut dhcp, frame, now).0, expected, "{what}, {trusted:?}");
+            }
+            assert_eq!(sent(&mut dhcp, &plain, now).0, None);
+            assert_eq!(sent(&mut dhcp, &named, now).0, None, "the name of a file is no option");
+            assert_eq!(sent(&mut dhcp, &solicitation(), now).0, None);
+        }
+        assert_eq!(claimed_address(&with_option, shim::AT), None, "nobody is believed who says so");
+        for len in 0..with_option.len() {
+            sent(&mut Dhcp::new(Settings::default()), &with_option[..len], now);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::budget::Budget;
 use crate::counters::DropReason;
 use crate::links::local::is_for_one_link;
 use crate::parse::{ARP, IPV4, IPV6, Network, ether_type, is_tagged, network};
-use crate::plane::{Mac, Neighbours};
+use crate::plane::{Mac, MoreAddresses, Neighbours};
 use crate::subscriptions::{Subscriptions, Timing};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -160,6 +160,8 @@ pub struct Groups {
     /// What the hosts here want; none at a switch that does not hear them say so.
     subscriptions: Option<Subscriptions>,
     unheard: NotedPorts,
+    /// The addresses that names have beside those of the tables.
+    addresses: Arc<MoreAddresses>,
 }
 
 #[derive(Debug, Default)]
@@ -176,6 +178,16 @@ impl Groups {
     /// Nobody hears anything yet. Where it is heard what hosts want, that is kept in `subscriptions`.
     pub fn new(subscriptions: Option<Subscriptions>) -> Self {
         Self { subscriptions, ..Self::default() }
+    }
+
+    /// The addresses that names have beside those of the tables.
+    pub(crate) fn addresses(&self) -> &Arc<MoreAddresses> {
+        &self.addresses
+    }
+
+    /// Replaces these addresses.
+    pub fn set_addresses(&self, addresses: impl IntoIterator<Item = (IpAddr, Mac)>) {
+        self.addresses.store(Arc::new(addresses.into_iter().collect()));
     }
 
     /// Replaces all names by those of these tenants, which hear all that is to everybody. A name is of one tenant.

@@ -71,13 +71,15 @@ pub struct Claim {
     len: u8,
     /// The address that it says it has.
     pub ip: Option<IpAddr>,
+    /// Whether it announces this address to everybody.
+    pub announces: bool,
 }
 
 impl Claim {
     pub(crate) fn new(name: &[u8], ip: Option<IpAddr>) -> Self {
         let mut bytes = [0; 16];
         bytes[..name.len()].copy_from_slice(name);
-        Self { name: bytes, len: name.len() as u8, ip }
+        Self { name: bytes, len: name.len() as u8, ip, announces: false }
     }
 
     /// The bytes of the name.
@@ -95,7 +97,9 @@ impl Claim {
             NameKind::Mac if mac[0] & 1 != 0 || mac.iter().all(|byte| *byte == 0) => None,
             NameKind::Mac => {
                 let leased = || dhcp::claimed_address(frame, shim::AT).map(IpAddr::from);
-                Some(Self::new(mac, claimed_address(ether, body).or_else(leased)))
+                let claim = Self::new(mac, claimed_address(ether, body).or_else(leased));
+                // A server may refuse what its client asks for.
+                Some(Self { announces: is_announcement(ether, body), ..claim })
             }
             NameKind::Ipv4 | NameKind::Ipv6 => {
                 let ip = claimed_address(ether, body).or_else(|| source_address(ether, body))?;
@@ -141,6 +145,25 @@ fn claimed_address(ether: u16, body: &[u8]) -> Option<IpAddr> {
             (!ip.is_unspecified() && !ip.is_unicast_link_local()).then_some(ip.into())
         }
         _ => None,
+    }
+}
+
+/// Whether ARP or neighbour discovery announces the address of its sender, which nobody asked for (RFC 5227, section 3; RFC 4861, 7.2.6).
+/// ```text
+///  ARP: 6 operation 1 or 2 | 14 sender IP == 24 target IP        advertisement: 40 type 136 | 44 flags: override 0x20, not solicited 0x40
+/// ```
+fn is_announcement(ether: u16, body: &[u8]) -> bool {
+    match ether {
+        ARP => {
+            let at = |at: usize| body.get(at..at + 4);
+            matches!(body.get(6..8), Some([0, 1 | 2])) && at(14).is_some() && at(14) == at(24)
+        }
+        IPV6 => {
+            body.get(6) == Some(&ICMPV6)
+                && body.get(40) == Some(&136)
+                && body.get(44).is_some_and(|flags| flags & 0x60 == 0x20)
+        }
+        _ => false,
     }
 }
 
@@ -327,6 +350,13 @@ mod tests {
         let v4 = IpAddr::from([10, 0, 0, 7]);
         assert_eq!(claimed(arp([10, 0, 0, 7])), Some((MAC.to_vec(), Some(v4))));
         assert_eq!(claimed(arp([0, 0, 0, 0])), Some((MAC.to_vec(), None)), "a probe");
+        let announces = |frame: &[u8]| Claim::of(frame, NameKind::Mac).is_some_and(|claim| claim.announces);
+        assert!(announces(&arp([10, 0, 0, 9])) && !announces(&arp([10, 0, 0, 7])), "for its own address, for another");
+        let mut advertisement = discovery(136, "fe80::7".parse().unwrap(), "fd00::7".parse().unwrap());
+        for (flags, is) in [(0x20, true), (0x60, false), (0x00, false)] {
+            advertisement[14 + 44] = flags;
+            assert_eq!(announces(&advertisement), is, "{flags:x}");
+        }
         let (own, other): (Ipv6Addr, Ipv6Addr) = ("fd00::7".parse().unwrap(), "fd00::9".parse().unwrap());
         let local = "fe80::7".parse().unwrap();
         assert_eq!(claimed(discovery(135, own, other)), Some((MAC.to_vec(), Some(own.into()))));

@@ -30,6 +30,7 @@
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
+//! | [`losses`] | what devices and interfaces discard where no worker sees it |
 //! | [`daemon`] | a switch as a process: configuration file, controller, saved image |
 //! | `kit` | a switch whose ports end in the caller's hands, for simulations |
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
@@ -56,6 +57,7 @@ pub mod kernel;
 pub mod kit;
 pub mod learn;
 pub mod links;
+pub mod losses;
 pub mod maglev;
 pub mod parse;
 pub mod plane;

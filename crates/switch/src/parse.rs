@@ -29,6 +29,9 @@ pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
 pub(crate) const ICMPV6: u8 = 58;
+/// EtherTypes of tags.
+pub(crate) const VLAN: u16 = 0x8100;
+pub(crate) const SERVICE_VLAN: u16 = 0x88a8;
 
 const ETHERNET_HEADER: usize = 14;
 const GTP_U_PORT: u16 = 2152;
@@ -196,7 +199,7 @@ pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), D
     let mut at = type_at;
     let mut ether_type = be16(frame, at)?;
     for _ in 0..2 {
-        if matches!(ether_type, 0x8100 | 0x88a8) {
+        if matches!(ether_type, VLAN | SERVICE_VLAN) {
             at += 4;
             ether_type = be16(frame, at)?;
         }
@@ -231,6 +234,7 @@ pub(crate) fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropR
             let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
             packet.get(..total).map(Network::V6).ok_or(DropReason::Truncated)
         }
+        VLAN | SERVICE_VLAN => Err(DropReason::VlanTags),
         _ => Err(DropReason::NoName),
     }
 }

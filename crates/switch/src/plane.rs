@@ -45,13 +45,22 @@ pub struct Neighbours {
     hosts: RwLock<Addresses>,
     /// Addresses of the switch itself.
     own: HashMap<IpAddr, Mac>,
+    more: Arc<MoreAddresses>,
 }
+
+/// Addresses that hosts have beside those of the tables.
+pub(crate) type MoreAddresses = ArcSwap<HashMap<IpAddr, Mac>>;
 
 impl Neighbours {
     /// Addresses of the switch itself, and no hosts yet.
     pub(crate) fn with_own(own: HashMap<IpAddr, Mac>) -> Self {
         let none = Addresses::new(Arc::new(ExactTable::empty(NameKind::Mac)));
-        Self { own, hosts: RwLock::new(none) }
+        Self { own, hosts: RwLock::new(none), more: Arc::default() }
+    }
+
+    /// Has these addresses as well, which may change.
+    pub(crate) fn with_more(self, more: Arc<MoreAddresses>) -> Self {
+        Self { more, ..self }
     }
 
     /// The MAC address for the IP address of a host, or of the switch itself.
@@ -59,9 +68,19 @@ impl Neighbours {
         self.view().get(ip)
     }
 
+    /// Whether the switch itself has addresses.
+    pub(crate) fn has_own(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// The MAC address for an IP address of the switch itself.
+    pub(crate) fn own(&self, ip: IpAddr) -> Option<Mac> {
+        self.own.get(&ip).copied()
+    }
+
     /// All of it for several questions. Changes wait until it is dropped.
     pub(crate) fn view(&self) -> NeighboursView<'_> {
-        NeighboursView { hosts: self.hosts(), own: &self.own }
+        NeighboursView { hosts: self.hosts(), own: &self.own, more: &self.more }
     }
 
     /// The number of hosts with a known address.
@@ -93,13 +112,15 @@ impl Neighbours {
 pub(crate) struct NeighboursView<'a> {
     hosts: RwLockReadGuard<'a, Addresses>,
     own: &'a HashMap<IpAddr, Mac>,
+    more: &'a MoreAddresses,
 }
 
 impl NeighboursView<'_> {
     /// As [`Neighbours::get`].
     pub(crate) fn get(&self, ip: IpAddr) -> Option<Mac> {
         let own = self.own.get(&ip).copied();
-        own.or_else(|| self.hosts.name_of(ip)?.as_bytes().try_into().ok())
+        let host = || self.hosts.name_of(ip)?.as_bytes().try_into().ok();
+        own.or_else(host).or_else(|| self.more.load().get(&ip).copied())
     }
 
     /// Begins questions for the IP addresses of hosts: see [`NeighboursView::finish`].

@@ -6,7 +6,7 @@
 //! ```
 //! IEEE 802 sets the EtherType 0x88B5 aside for local experiments. `hops` is the number of switches that the frame may
 //! still enter. Ethernet has no such field, and a frame may go in a circle while tables change. `flags` says
-//! whether the frame has left the shortest path ([`DETOUR`], [`TURNED`]); the other six bits are sent as 0, ignored on receipt, and go
+//! whether the frame has left the shortest path ([`DETOUR`], [`TURNED`]), and whether it is a copy ([`COPY`]); the other five bits are sent as 0, ignored on receipt, and go
 //! on as they came, for later versions. Earlier versions do so with all eight. Only trunk ports have the shim: the first switch pushes it and the last
 //! one removes it. So hosts never see it, and nothing that a host sends is taken for one. The MTU of a trunk must be 4
 //! bytes larger than that of hosts.
@@ -28,6 +28,9 @@ pub const INITIAL_HOPS: u8 = 64;
 pub const DETOUR: u8 = 1;
 /// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another one of several. After that none does.
 pub const TURNED: u8 = 2;
+
+/// A bit of `flags`: the frame is a copy of one to everybody. A flow stage at its way lets it pass, as it did with that one.
+pub const COPY: u8 = 4;
 
 /// Pushes a new shim into a frame that a host sent. False if there is no headroom.
 #[inline]

@@ -15,7 +15,8 @@
 //!
 //! With [`CheckSource::MacAndIp`], a name to which the RIB gives an address of a family may use no unknown address of that
 //! family. The unspecified address claims nothing: ARP probes, duplicate address detection and DHCP begin with it. An IPv6
-//! link-local address is in no RIB, so each host may use any. But one that was made from the MAC address of a valid name
+//! link-local address is in no RIB, so each host may use any. Of [addresses that no host can
+//! have](fib::unicast) nobody may speak. But one that was made from the MAC address of a valid name
 //! (EUI-64) belongs to that name. Router advertisements and redirects are dropped: hosts are no routers. Where a port says that a
 //! router is there (RFC 6105), its advertisements are checked as what hosts say is; redirects are dropped there, too.
 //!
@@ -32,16 +33,17 @@
 //!
 //! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.1 to 4.6), RFC 4862 (5.4), RFC 6105, RFC 6980, RFC 7113. Limits: two hosts at one
 //! port may pose as each other; the frame need not pass this switch for that. Up to two VLAN tags are skipped; a frame with more is dropped as
-//! [`DropReason::SourceArp`]. What a
+//! [`DropReason::VlanTags`]. What a
 //! later fragment holds is not seen; receivers ignore fragments of neighbour discovery (RFC 6980).
 
 use crate::counters::DropReason;
 use crate::exact::ExactTable;
-use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, ether_type, network};
+use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, SERVICE_VLAN, VLAN, ether_type, network};
 use crate::plane::{Mac, NeighboursView};
 use crate::shim;
 use fib::action::PortId;
 use fib::name::NameKind;
+use fib::unicast::why_not_unicast;
 use lookup::hash::Hasher;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -92,9 +94,6 @@ impl Checked {
         }
     }
 }
-
-const VLAN: u16 = 0x8100;
-const SERVICE_VLAN: u16 = 0x88a8;
 
 /// Bytes of an Ethernet header.
 const HEADER: usize = 14;
@@ -202,7 +201,7 @@ impl<K: Known> Place<'_, K> {
             ARP if self.checked != Checked::Ip => self.check_arp(frame.get(at..).unwrap_or_default(), source),
             IPV4 if self.checked == Checked::Mac => Ok(()),
             // More tags than are skipped. A host may skip them all, and find ARP.
-            VLAN | SERVICE_VLAN if self.checked != Checked::Ip => Err(DropReason::SourceArp),
+            VLAN | SERVICE_VLAN if self.checked != Checked::Ip => Err(DropReason::VlanTags),
             IPV4 | IPV6 => match network(frame, shim::AT) {
                 Ok(Network::V4(ip)) => {
                     let from = Ipv4Addr::from(array_at(ip, 12).ok_or(DropReason::Truncated)?);
@@ -294,6 +293,9 @@ impl<K: Known> Place<'_, K> {
     fn may_claim(&self, ip: IpAddr, mac: Mac, source: Mac) -> bool {
         if ip.is_unspecified() || (mac == source && self.led == Some(ip)) {
             return true;
+        }
+        if why_not_unicast(ip).is_some() {
+            return false;
         }
         let (is_link_local, made_from) = match ip {
             IpAddr::V4(_) => (false, None),

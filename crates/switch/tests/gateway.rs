@@ -130,7 +130,11 @@ fn hop_further(frame: &[u8], source: u64, destination: u64) -> Vec<u8> {
 
 fn dropped(rig: &mut Rig, port: u16, frame: &[u8]) -> DropReason {
     let before = rig.counts();
-    assert_eq!(rig.exchange(port, frame), []);
+    // Its sender may be told, or asked for.
+    let is_of_gateway =
+        |frame: &[u8]| icmp_error(frame).is_some() || frame[12..14] == [8, 6] || frame[54..].first() == Some(&135);
+    let out = rig.exchange(port, frame);
+    assert!(out.iter().all(|(_, frame)| is_of_gateway(frame)), "{out:?}");
     let after = rig.counts();
     let mut reasons = DropReason::ALL.iter().filter(|&&why| after.dropped(why) != before.dropped(why));
     let reason = *reasons.next().unwrap();
@@ -395,4 +399,211 @@ fn lldp_is_heard_at_every_port_that_listens_and_goes_no_further() {
         let heard: Vec<_> = heard.iter().map(|(index, said)| (*index, said.name.as_deref())).collect();
         assert_eq!(heard, [0, 1, 2, 4].map(|index| (index, Some("foreign"))));
     }
+}
+
+/// An error of ICMP: its type and code, the word after its checksum, its source and destination, and what it quotes.
+#[derive(Debug, PartialEq)]
+struct IcmpError {
+    kind: [u8; 2],
+    word: u32,
+    source: IpAddr,
+    destination: IpAddr,
+    quote: Vec<u8>,
+}
+
+/// Reads an error, and checks it as a receiver does.
+fn icmp_error(frame: &[u8]) -> Option<IcmpError> {
+    let parsed = SlicedPacket::from_ethernet(frame).ok()?;
+    let (source, destination, message) = match (parsed.net?, parsed.transport?) {
+        (NetSlice::Ipv4(ip), etherparse::TransportSlice::Icmpv4(icmp)) => {
+            let header = ip.header();
+            assert_eq!(header.to_header().calc_header_checksum(), header.header_checksum());
+            assert!(icmp.is_checksum_valid() && ip.header().total_len() <= 576);
+            (header.source_addr().into(), header.destination_addr().into(), icmp.slice().to_vec())
+        }
+        (NetSlice::Ipv6(ip), etherparse::TransportSlice::Icmpv6(icmp)) => {
+            let header = ip.header();
+            assert!(icmp.is_checksum_valid(header.source(), header.destination()) && frame.len() <= 14 + 1280);
+            (header.source_addr().into(), header.destination_addr().into(), icmp.slice().to_vec())
+        }
+        _ => return None,
+    };
+    let is_error = if frame[12] == 8 { matches!(message[0], 3 | 11) } else { message[0] < 128 };
+    let word = u32::from_be_bytes(message[4..8].try_into().unwrap());
+    let kind = [message[0], message[1]];
+    is_error.then(|| IcmpError { kind, word, source, destination, quote: message[8..].to_vec() })
+}
+
+trait Checked {
+    fn is_checksum_valid(&self) -> bool;
+}
+
+impl Checked for etherparse::Icmpv4Slice<'_> {
+    fn is_checksum_valid(&self) -> bool {
+        netio::checksum::fold(netio::checksum::sum(self.slice())) == 0xffff
+    }
+}
+
+/// A rig whose gateway knows both routers outside.
+fn settled(flows: Option<Flows>) -> Rig {
+    let mut rig = rig_with(flows);
+    rig.writer.valid().put(mac(2), Some(ip("fd00::2")));
+    rig.route(&mac(2), 2);
+    rig.writer.local().put(mac(2), PortId(HOST_2));
+    for (host, far, router) in
+        [((HOST, "10.0.0.1"), "203.0.113.5", "192.0.2.99"), ((2, "fd00::2"), "2001:db9::5", "2001:db8::99")]
+    {
+        rig.exchange(if host.0 == HOST { HOST_1 } else { HOST_2 }, &udp(host, (GATEWAY, far), 64));
+        rig.exchange(OUTSIDE_3, &told(router));
+    }
+    rig
+}
+
+/// Senders are told why their packets do not arrive, as RFC 1812 and RFC 4443 want it.
+#[test]
+fn senders_are_told_of_packets_that_the_gateway_does_not_send_on() {
+    let (inside, outside) = ((HOST, "10.0.0.1"), (ROUTER, "203.0.113.5"));
+    let (inside_v6, outside_v6) = ((2, "fd00::2"), (ROUTER, "2001:db9::5"));
+    let to = |address| (GATEWAY, address);
+    for (port, frame, reason, kind, own) in [
+        (HOST_1, udp(inside, to("203.0.113.5"), 1), DropReason::TtlExpired, [11, 0], "10.0.0.254"),
+        (HOST_2, udp(inside_v6, to("2001:db9::5"), 1), DropReason::TtlExpired, [3, 0], "fd00::fe"),
+        (OUTSIDE_3, udp(outside, to("10.0.0.1"), 1), DropReason::TtlExpired, [11, 0], "192.0.2.1"),
+        (OUTSIDE_3, udp(outside_v6, to("fd00::2"), 1), DropReason::TtlExpired, [3, 0], "2001:db8::1"),
+        (HOST_1, udp(inside, to("10.0.0.77"), 9), DropReason::Alien, [3, 1], "10.0.0.254"),
+        (OUTSIDE_3, udp(outside_v6, to("fd00::77"), 9), DropReason::Alien, [1, 3], "2001:db8::1"),
+        (HOST_1, udp(inside, to("10.0.0.254"), 9), DropReason::NotRoutable, [3, 3], "10.0.0.254"),
+        (OUTSIDE_3, udp(outside_v6, to("2001:db8::1"), 9), DropReason::NotRoutable, [1, 4], "2001:db8::1"),
+    ] {
+        let mut rig = settled(None);
+        let before = rig.counts();
+        let out = rig.exchange(port, &frame);
+        let [(back, sent)] = &out[..] else { panic!("{reason:?} {out:?}") };
+        let error = icmp_error(sent).unwrap();
+        let (source, to_mac) = match port {
+            OUTSIDE_3 => (if frame[12] == 8 { outside.1 } else { outside_v6.1 }, mac_bytes(ROUTER)),
+            _ => (if frame[12] == 8 { inside.1 } else { inside_v6.1 }, frame[6..12].try_into().unwrap()),
+        };
+        assert_eq!((*back, &sent[..12]), (port, &[to_mac, mac_bytes(GATEWAY)].concat()[..]), "{reason:?}");
+        let mut quote = frame[14..].to_vec();
+        if error.quote != quote {
+            // What did not arrive has passed this router.
+            quote = hop_further(&frame, 0, 0)[14..].to_vec();
+        }
+        let expected = IcmpError { kind, word: 0, source: ip(own), destination: ip(source), quote };
+        assert_eq!(error, expected, "{reason:?}");
+        let after = rig.counts();
+        assert_eq!(after.dropped(reason), before.dropped(reason) + 1);
+        assert_eq!((after.originated, after.sent), (before.originated + 1, before.sent + 1));
+    }
+    // Behind a trunk as well.
+    let mut rig = settled(None);
+    let out = rig.exchange(TRUNK_8, &shimmed(&udp((FAR_HOST, "10.0.0.8"), to("203.0.113.5"), 1), 9));
+    let [(TRUNK_8, sent)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((&sent[..6], sent[14]), (&mac_bytes(FAR_HOST)[..], shim::INITIAL_HOPS));
+}
+
+#[test]
+fn a_sender_is_told_how_long_its_packets_may_be() {
+    for (host, far, port, kind) in
+        [((HOST, "10.0.0.1"), "203.0.113.5", HOST_1, [3, 4]), ((2, "fd00::2"), "2001:db9::5", HOST_2, [2, 0])]
+    {
+        let mut rig = settled(None);
+        let long = |len: usize| {
+            let mut frame = udp(host, (GATEWAY, far), 64);
+            let headers = frame.len() - 14;
+            frame.resize(14 + len, 7);
+            let (at, total) = if frame[12] == 8 { (16, len) } else { (18, len - 40) };
+            frame[at..at + 2].copy_from_slice(&(total as u16).to_be_bytes());
+            assert!(headers < len);
+            if frame[12] == 8 {
+                let header = etherparse::Ipv4HeaderSlice::from_slice(&frame[14..]).unwrap().to_header();
+                frame[24..26].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
+            }
+            frame
+        };
+        let out = rig.exchange(port, &long(1500));
+        assert!(matches!(&out[..], [(OUTSIDE_3, _)]), "{out:?}");
+        let out = rig.exchange(port, &long(1501));
+        let [(back, sent)] = &out[..] else { panic!("{out:?}") };
+        let error = icmp_error(sent).unwrap();
+        assert_eq!((*back, error.kind, error.word), (port, kind, 1500));
+        let longest = if frame_is_v4(sent) { 576 } else { 1280 };
+        assert_eq!((sent.len(), rig.counts().dropped(DropReason::TooBig)), (14 + longest, 1));
+    }
+}
+
+fn frame_is_v4(frame: &[u8]) -> bool {
+    frame[12] == 8
+}
+
+#[test]
+fn there_is_no_error_about_errors_fragments_and_packets_of_nobody_or_to_many() {
+    let mut rig = settled(None);
+    let expiring = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 1);
+        change(&mut frame);
+        let header = etherparse::Ipv4HeaderSlice::from_slice(&frame[14..]).unwrap().to_header();
+        frame[24..26].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
+        frame
+    };
+    let silent = |rig: &mut Rig, port, frame: &[u8], what: &str| {
+        assert_eq!(rig.exchange(port, frame), [], "{what}");
+    };
+    for kind in [3, 4, 5, 11, 12] {
+        let error = expiring(&|frame| (frame[23], frame[34]) = (1, kind));
+        silent(&mut rig, HOST_1, &error, "an error of ICMP");
+    }
+    let ping = expiring(&|frame| (frame[23], frame[34]) = (1, 8));
+    assert_eq!(rig.exchange(HOST_1, &ping).len(), 1, "another message is told of");
+    let fragment = |offset: u16| expiring(&|frame| frame[20..22].copy_from_slice(&offset.to_be_bytes()));
+    silent(&mut rig, HOST_1, &fragment(1), "a later fragment");
+    assert_eq!(rig.exchange(HOST_1, &fragment(0x2000)).len(), 1, "the first fragment");
+    for source in [[0; 4], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4], [10, 0, 0, 99]] {
+        let frame = expiring(&|frame| frame[26..30].copy_from_slice(&source));
+        silent(&mut rig, HOST_1, &frame, "a source that is no host");
+    }
+    let of_all = expiring(&|frame| {
+        (frame[6..12].copy_from_slice(&mac_bytes(ROUTER)), frame[26..30].copy_from_slice(&[192, 0, 2, 255]));
+    });
+    silent(&mut rig, OUTSIDE_3, &of_all, "from the broadcast address of the link");
+    silent(&mut rig, OUTSIDE_3, &udp((ROUTER, "203.0.113.5"), (GATEWAY, "198.51.100.1"), 9), "a route that discards");
+    let mut to_group = udp((ROUTER, "203.0.113.5"), (GATEWAY, "10.0.0.1"), 1);
+    to_group[..6].copy_from_slice(&[0xff; 6]);
+    silent(&mut rig, OUTSIDE_3, &to_group, "a frame to many");
+}
+
+#[test]
+fn errors_are_bounded_by_destination() {
+    let mut rig = settled(None);
+    let mut told = |host, source| {
+        let frame = udp((host, source), (GATEWAY, "203.0.113.5"), 1);
+        (0..500).filter(|_| rig.exchange(HOST_1, &frame).len() == 1).count()
+    };
+    let n = told(HOST, "10.0.0.1");
+    // As many as at once, and what comes back meanwhile.
+    assert!((20..400).contains(&n), "{n}");
+}
+
+#[test]
+fn an_error_about_a_translated_packet_reaches_the_host_that_sent_it_with_what_it_sent() {
+    let nat = NatSettings {
+        inside: vec!["10.0.0.0/8".parse().unwrap()],
+        addresses: vec![ip("192.0.2.1").into()],
+        ports: 1024..=65535,
+        mac: mac_bytes(GATEWAY),
+    };
+    let rules = Rules { rules: vec![], accept_others: true };
+    let flows = flow::Settings { nat: Some(nat), rules, max_flows: 1000, ..flow::Settings::default() };
+    let mut rig = settled(Some(Flows::new(flows, 1).unwrap()));
+    let frame = udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 1);
+    let out = rig.exchange(HOST_1, &frame);
+    let [(HOST_1, sent)] = &out[..] else { panic!("{out:?}") };
+    let error = icmp_error(sent).unwrap();
+    assert_eq!((error.kind, error.destination), ([11, 0], ip("10.0.0.1")));
+    assert_eq!(error.quote[12..24], frame[26..38], "its own address and port");
+    // A neighbour outside that answers nothing.
+    let silent = udp((HOST, "10.0.0.1"), (GATEWAY, "192.0.2.77"), 9);
+    let out = rig.exchange(HOST_1, &silent);
+    assert!(matches!(&out[..], [(OUTSIDE_3, question)] if question[12..14] == [8, 6]), "{out:?}");
 }

@@ -13,7 +13,7 @@ use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::Settings;
 use fibula_switch::flow::Flows;
 use fibula_switch::groups::{COPIES_PER_SECOND, FRAMES_PER_SECOND, Snooping, Told, Wanted};
-use fibula_switch::shim::INITIAL_HOPS;
+use fibula_switch::shim::{COPY, INITIAL_HOPS};
 use fibula_switch::source::CheckSource;
 use fibula_switch::subscriptions::{Limits, Timing, query};
 use netio::checksum::{fold, sum};
@@ -55,7 +55,8 @@ fn each_other_name_of_the_tenant_gets_one_copy_and_nobody_else_hears_it() {
     for to in [ALL, MDNS] {
         // 5 is behind the same port, and heard the frame itself.
         let out = sorted(rig.exchange(HOST_1, &from(1, to)));
-        let to_3 = with_shim(&from(1, mac_bytes(3)), INITIAL_HOPS);
+        let mut to_3 = with_shim(&from(1, mac_bytes(3)), INITIAL_HOPS);
+        to_3[15] = COPY;
         assert_eq!(out, [(HOST_2, from(1, mac_bytes(2))), (TRUNK_8, to_3)]);
     }
     let counts = rig.counts();
@@ -220,15 +221,64 @@ fn no_copy_goes_to_those_who_have_unknown_names() {
     assert_eq!((rig.counts().dropped(DropReason::Alien), rig.counts().aliens), (1, 1));
 }
 
-#[test]
-fn a_switch_that_tracks_connections_carries_nothing_to_everybody() {
-    let flows = Flows::new(Default::default(), 1).unwrap();
-    let settings = Settings { flows: Some(flows), ..Settings::default() };
+/// As [`rig`], with connections tracked, and no connection that a rule accepts.
+fn tracking_rig() -> Rig {
+    let settings = Settings { flows: Some(Flows::new(Default::default(), 1).unwrap()), ..Settings::default() };
     let mut rig = Rig::with_check(NameKind::Mac, &settings, CheckSource::Mac);
-    (1..=2).for_each(|i| rig.add(&mac(i), i));
-    rig.monitor.groups().set([(7, [1, 2].map(mac_bytes).to_vec())]);
-    assert!(rig.exchange(HOST_1, &from(1, ALL)).is_empty());
-    assert_eq!(rig.counts().originated, 0);
+    for (name, value) in [(1, 1), (5, 1), (2, 2), (3, 3), (4, 4)] {
+        rig.add(&mac(name), value);
+    }
+    rig.monitor.groups().set([(7, [1, 2, 3, 5].map(mac_bytes).to_vec()), (8, vec![mac_bytes(4)])]);
+    rig
+}
+
+/// A frame of IPv6 to a group, with a payload after its header.
+fn v6(source: u64, to: &str, hop_limit: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let (from, to): (std::net::Ipv6Addr, std::net::Ipv6Addr) = ("fe80::77".parse().unwrap(), to.parse().unwrap());
+    let mut frame = [&[0x33, 0x33][..], &to.octets()[12..], &mac_bytes(source), &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+    frame.extend((payload.len() as u16).to_be_bytes());
+    frame.extend([protocol, hop_limit]);
+    frame.extend(from.octets());
+    frame.extend(to.octets());
+    frame.extend(payload);
+    if protocol == 58 {
+        let sums = sum(&frame[22..]) + 58 + payload.len() as u64;
+        frame[56..58].copy_from_slice(&(!fold(sums)).to_be_bytes());
+    }
+    frame
+}
+
+#[test]
+fn where_connections_are_tracked_what_is_said_to_everybody_is_heard_as_elsewhere() {
+    let wanted: std::net::Ipv6Addr = "fd00::9".parse().unwrap();
+    let solicitation = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &wanted.octets()].concat();
+    let asked_for_routers = [133, 0, 0, 0, 0, 0, 0, 0];
+    let of_dhcpv6 = [&[2, 34, 2, 35, 0, 12, 0, 0][..], &[1, 0, 0, 1]].concat();
+    let all = [
+        ("an ARP request for an unknown address", frames::arp(1, (1, [10, 0, 0, 1]), [10, 0, 0, 9])),
+        ("a neighbour solicitation for one", v6(1, "ff02::1:ff00:9", 255, 58, &solicitation)),
+        ("a router solicitation", v6(1, "ff02::2", 255, 58, &asked_for_routers)),
+        ("DHCPv6", v6(1, "ff02::1:2", 1, 17, &of_dhcpv6)),
+        ("DHCP", dhcp(1, 1)),
+        ("mDNS", from(1, MDNS)),
+        ("a broadcast", from(1, ALL)),
+    ];
+    for (what, frame) in all {
+        let (mut plain, mut tracking) = (rig(), tracking_rig());
+        let expected = sorted(plain.exchange(HOST_1, &frame));
+        assert_eq!(expected.len(), 2, "{what}");
+        assert_eq!(sorted(tracking.exchange(HOST_1, &frame)), expected, "{what}");
+        // The copy for a host behind a trunk passes the stage of its switch.
+        let mut copy = expected.iter().find(|(port, _)| *port == TRUNK_8).unwrap().1.clone();
+        copy[..6].copy_from_slice(&mac_bytes(2));
+        assert_eq!(tracking.exchange(TRUNK_8, &copy).len(), 1, "{what}");
+        let dropped = tracking.counts().dropped_total();
+        assert_eq!(dropped, 0, "{what}");
+    }
+    // To one host, a packet needs a rule as before, whoever claims that it is a copy.
+    let mut rig = tracking_rig();
+    rig.assert_dropped(HOST_1, &between(1, 2), DropReason::FlowRefused);
+    rig.assert_dropped(TRUNK_8, &with_shim(&between(3, 2), 9), DropReason::FlowRefused);
 }
 
 #[test]
@@ -299,7 +349,11 @@ fn igmp(source: u64, kind: u8, group: [u8; 4]) -> Vec<u8> {
 #[test]
 fn a_multicast_is_heard_by_those_who_want_its_group_and_by_nobody_else() {
     let mut rig = snooping_rig(CheckSource::Mac, false);
-    let shimmed = |frame: &[u8], to: u64| with_shim(&[&mac_bytes(to)[..], &frame[6..]].concat(), INITIAL_HOPS);
+    let shimmed = |frame: &[u8], to: u64| {
+        let mut copy = with_shim(&[&mac_bytes(to)[..], &frame[6..]].concat(), INITIAL_HOPS);
+        copy[15] = COPY;
+        copy
+    };
     let frame = to_group(1, GROUP);
     assert_eq!(rig.exchange(HOST_1, &frame), [(TRUNK_8, shimmed(&frame, 3))]);
     // One that nobody wants takes nothing from what the port may send.
@@ -383,7 +437,8 @@ fn questions_leave_by_host_ports_alone_and_without_snooping_reports_are_heard_li
     rig.monitor.groups().set([(7, [1, 2, 3, 5].map(mac_bytes).to_vec())]);
     assert_eq!(rig.exchange(HOST_1, &igmp(1, 0x16, GROUP)).len(), 2);
     assert!(rig.monitor.groups().subscriptions().unwrap().all().is_empty());
-    // A switch that tracks connections does not hear what hosts want.
-    let settings = Settings { flows: Some(Flows::new(Default::default(), 1).unwrap()), ..Settings::default() };
-    assert!(Rig::with_check(NameKind::Mac, &settings, CheckSource::Mac).monitor.groups().subscriptions().is_none());
+    // A switch that tracks connections hears what hosts want as well.
+    let mut rig = tracking_rig();
+    rig.exchange(HOST_1, &igmp(1, 0x16, GROUP));
+    assert!(rig.monitor.groups().subscriptions().is_some());
 }

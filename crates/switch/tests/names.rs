@@ -44,7 +44,7 @@ fn ip_names_are_destinations_also_behind_two_vlan_tags() {
         is_named(kind, name, &frame);
         is_named(kind, name, &tagged(&frame, 0x8100));
         is_named(kind, name, &tagged(&tagged(&frame, 0x8100), 0x88a8));
-        is_dropped(kind, &tagged(&tagged(&tagged(&frame, 0x8100), 0x8100), 0x8100), DropReason::NoName);
+        is_dropped(kind, &tagged(&tagged(&tagged(&frame, 0x8100), 0x8100), 0x8100), DropReason::VlanTags);
     }
 }
 

@@ -149,7 +149,7 @@ fn an_arp_packet_speaks_for_its_own_port_alone() {
             rig.assert_dropped(
                 HOST_1,
                 &tagged(&tagged(&tagged(&frame, 0x8100), 0x8100), 0x88a8),
-                DropReason::SourceArp,
+                DropReason::VlanTags,
             );
             rig.assert_dropped(HOST_1, &tagged(&tagged(&frame, 0x8100), 0x88a8), DropReason::SourceArp);
         }

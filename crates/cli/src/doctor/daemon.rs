@@ -142,6 +142,25 @@ fn look_at_running_switch(status: &Value, findings: &mut Findings) {
     for port in status["ports"].as_array().into_iter().flatten().filter(|port| port["up"] == false) {
         findings.bad(format!("port {}", port["id"]), format!("is down: {}", text(&port["last_error"])));
     }
+    for port in status["ports"].as_array().into_iter().flatten() {
+        for (reason, n) in port["lost"].as_object().into_iter().flatten() {
+            let why = api::drops::why(reason);
+            findings.warn(
+                format!("port {}", port["id"]),
+                format!("{} lost {n} frames since the switch started ({reason}). {why}", text(&port["device"])),
+            );
+        }
+    }
+    let drops = status["drops"].as_object().into_iter().flatten();
+    let is_of_port = |reason: &str| {
+        status["ports"].as_array().into_iter().flatten().any(|port| port["lost"][reason].as_u64().unwrap_or(0) > 0)
+    };
+    for (reason, n) in drops.filter(|(reason, _)| !is_of_port(reason)) {
+        if api::drops::worth_an_event(reason) == Some(0.0) {
+            let why = api::drops::why(reason);
+            findings.warn("drops", format!("the switch dropped {n} frames since it started ({reason}). {why}"));
+        }
+    }
 }
 
 /// Returns the certificate if it can be used.
@@ -310,6 +329,11 @@ mod tests {
             ["switch", "workers", "saved image", "port 9"].map(|what| (what.to_owned(), Grade::Bad)).into();
         assert_eq!(grades(&status), all);
         status["controller"]["connected"] = json!(false);
+        assert_eq!(grades(&status).len(), 4);
+        status["ports"][0]["lost"] = json!({"rx_oversized": 7, "tx_refused": 2});
+        status["drops"] = json!({"tx_refused": 2, "alien": 900, "flow_table": 3});
+        let more: Vec<_> = ["port 1", "port 1", "drops"].map(|what| (what.to_owned(), Grade::Warning)).into();
+        assert_eq!(grades(&status)[4..], more);
         assert_eq!(grades(&status)[0], ("switch".to_owned(), Grade::Bad));
     }
 

@@ -3,6 +3,7 @@
 use super::{Group, Job, Writer};
 use crate::change::{Change, MAX_BATCH, Place, Refusal};
 use crate::config::Auto;
+use crate::events::Level;
 use crate::learning::Decided;
 use crate::store::StoreError;
 use api::seam::now;
@@ -68,7 +69,19 @@ impl Writer {
         let (true, Ok(node)) = (self.store.is_some(), self.state.node(switch)) else { return Ok(()) };
         let at_ms = api::clock::unix_ms();
         self.shared.learning.set_forgetful(node, forgetful, now());
-        let Decided { hosts, mut records, .. } = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
+        let decided = self.shared.learning.decide(&self.state, node, hosts, now(), at_ms);
+        let more = decided.more();
+        if !decided.losers.is_empty() {
+            let (records, more) = decided.losses(&self.state);
+            if self.change_unasked(Change::Learn { records, at_ms, more }, group)?.is_err() {
+                // Who announces it does so again.
+                return Ok(());
+            }
+        }
+        let Decided { hosts, mut records, taken, .. } = decided;
+        for (name, text) in taken {
+            self.shared.events.note("host", Level::Warning, name, text);
+        }
         if records.is_empty() {
             return Ok(());
         }
@@ -81,7 +94,7 @@ impl Writer {
                 records.retain(|record| record.host != host);
             }
         }
-        match self.change_unasked(Change::Learn { records: records.clone(), at_ms }, group)? {
+        match self.change_unasked(Change::Learn { records: records.clone(), at_ms, more: more.clone() }, group)? {
             Ok(()) => {
                 self.shared.learning.done(&self.state, &records);
                 return Ok(());
@@ -92,8 +105,9 @@ impl Writer {
             Err(_) => {}
         }
         for record in records {
+            let more = more.iter().filter(|(name, _)| *name == record.name).cloned().collect();
             let alone = vec![record];
-            match self.change_unasked(Change::Learn { records: alone.clone(), at_ms }, group)? {
+            match self.change_unasked(Change::Learn { records: alone.clone(), at_ms, more }, group)? {
                 Ok(()) => self.shared.learning.done(&self.state, &alone),
                 Err(refusal) => self.not_learnt(&alone[0].host, &alone[0].name, &refusal),
             }

@@ -16,8 +16,9 @@ use api::gate::Peer;
 use api::v1::change_server_request::Change as WireChange;
 use api::v1::flows_server::Flows as Service;
 use api::v1::{self};
+use fib::unicast::check_unicast;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
@@ -203,7 +204,9 @@ impl Control {
         let protocol = service_protocol(protocol).map_err(Status::invalid_argument)?;
         let change = match change {
             Some(WireChange::Add(v1::AddServer { weight, mac: text })) => Change::Add(Server {
-                endpoint: server,
+                endpoint: check_unicast(IpAddr::from(server.address))
+                    .map(|()| server)
+                    .map_err(|error| Status::invalid_argument(error.to_string()))?,
                 weight: weight.try_into().map_err(|_| {
                     Status::invalid_argument(format!("weight {weight} is too large; give at most {MAX_WEIGHT}"))
                 })?,

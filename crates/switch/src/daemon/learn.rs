@@ -119,7 +119,8 @@ impl Teller {
             Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
         };
         let name = claim.name().to_vec().into();
-        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names })
+        let announces = claim.announces;
+        Some(SeenHost { port: port.0.into(), name, ip: ip.into(), accept, tenant, max_names, announces })
     }
 
     /// Tells the controller that leads; whether it took it.

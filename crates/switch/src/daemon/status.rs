@@ -15,6 +15,7 @@ use crate::kernel::KernelStatus;
 use crate::learn;
 use crate::links::Tally;
 use crate::links::lldp::{Neighbour, Shown};
+use crate::losses;
 use crate::plane::{Mac, PlaneWriter};
 use crate::port::Role;
 use crate::subscriptions;
@@ -121,7 +122,12 @@ impl super::agent::About for About {
             let of_port = cables.iter().filter(|cable| usize::from(cable.index) == index);
             of_port.flat_map(|cable| &cable.neighbours).next().map(ToString::to_string).unwrap_or_default()
         };
+        let counted =
+            |(reason, total): (&str, u64)| DropCount { reason: reason.to_owned(), total, ..DropCount::default() };
         let port = |(index, port): (usize, &PortStatus)| PortCounters {
+            losses: lost_at(port).filter(|(_, n)| *n > 0).map(counted).collect(),
+            mtu: port.mtu,
+            mtu_needed: port.mtu_needed,
             port: port.id.0.into(),
             device: port.device.clone(),
             role: role_name(port.role).to_owned(),
@@ -134,14 +140,9 @@ impl super::agent::About for About {
             hellos_lost: lost(port.id),
             device_there: there(index),
         };
-        let drop = |(why, total): (DropReason, u64)| DropCount {
-            reason: why.name().to_owned(),
-            total,
-            ..DropCount::default()
-        };
         Some(Counters {
             ports: plane.ports.iter().enumerate().map(port).collect(),
-            drops: plane.total.drops().filter(|(_, n)| *n > 0).map(drop).collect(),
+            drops: plane.drops().filter(|(_, n)| *n > 0).map(counted).collect(),
             received: plane.total.received,
             sent: plane.total.sent,
             age_ms: 0,
@@ -244,7 +245,7 @@ impl StatusSource for Page {
             let cables = plane.monitor().links().lldp().shown();
             let plane = plane.status();
             status["workers"] = json!({"configured": plane.workers.len(), "running": workers_running});
-            let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
+            let drops = plane.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.to_owned(), n.into()));
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
                 "answered": plane.total.answered, "originated": plane.total.originated, "aliens": plane.total.aliens,
@@ -328,7 +329,11 @@ impl StatusSource for Page {
         text.counter("fibula_frames_sent_total", "Frames sent on or answered.", plain(plane.total.sent));
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
         let originated = plain(plane.total.originated);
-        text.counter("fibula_frames_originated_total", "A gateway's questions for its neighbours.", originated);
+        text.counter(
+            "fibula_frames_originated_total",
+            "Frames that the switch makes itself: copies, hellos, questions and errors of a gateway.",
+            originated,
+        );
         let lookups = plain(plane.total.lookups);
         text.counter("fibula_lookups_total", "Names of frames looked up in the FIB by workers.", lookups);
         let aliens = plain(plane.total.aliens);
@@ -338,11 +343,25 @@ impl StatusSource for Page {
             text.gauge("fibula_kernel_forwarding", "1: the kernel forwards from trunks by the table.", is_on);
             text.counter("fibula_kernel_frames_total", "Frames forwarded in the kernel.", plain(*forwarded));
         }
-        let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));
-        text.counter("fibula_frames_dropped_total", "Frames dropped, by reason.", drops);
+        let drops = plane.drops().map(|(why, n)| (format!("reason=\"{why}\""), n));
+        text.counter("fibula_frames_dropped_total", "Frames dropped, or discarded by devices, by reason.", drops);
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
+        let lost = plane
+            .ports
+            .iter()
+            .flat_map(|port| lost_at(port).map(move |(why, n)| (format!("{},reason=\"{why}\"", label(port)), n)));
+        text.counter(
+            "fibula_port_lost_total",
+            "Frames that the port's device or interface discarded, or could not send for their length, by reason.",
+            lost,
+        );
+        let known = || plane.ports.iter().filter(|port| port.mtu > 0);
+        let mtus = known().map(|port| (label(port), port.mtu.into()));
+        text.gauge("fibula_port_mtu", "The longest packet that the port's interface takes.", mtus);
+        let needed = known().filter(|port| port.mtu_needed > 0).map(|port| (label(port), port.mtu_needed.into()));
+        text.gauge("fibula_port_mtu_needed", "The MTU of a trunk that takes the longest packets of hosts.", needed);
         let learn::Counts { noted, left_out } = plane.learnt;
         let noted = [("event=\"noted\"".to_owned(), noted), ("event=\"left_out\"".to_owned(), left_out)];
         text.counter(
@@ -432,6 +451,11 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
     text.gauge("fibula_flow_server_flows", "Flows of each server.", servers);
 }
 
+/// What a port lost: where no worker sees it, and what its device could not send for its length.
+fn lost_at(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> {
+    losses::of_port(port).chain([(DropReason::TxRefused.name(), port.counters.tx_refused)])
+}
+
 /// A port; names are of `kind`, if there are any yet.
 fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, hellos: Option<&Tally>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
@@ -442,7 +466,14 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
         "failures": port.last_failure.as_ref().map_or(0, |failure| failure.times),
         "retry_seconds": port.last_failure.as_ref().filter(|_| !port.up).map(|failure| failure.wait.as_secs()),
         "check_source": check_source, "counters": counters,
+        "lost": lost_at(port).filter(|(_, n)| *n > 0).map(|(why, n)| (why.to_owned(), n.into())).collect::<Map<_, _>>(),
     });
+    if port.mtu > 0 {
+        page["mtu"] = port.mtu.into();
+    }
+    if port.mtu_needed > 0 {
+        page["mtu_needed"] = port.mtu_needed.into();
+    }
     if let Some(Trunk { state, since, is_down, neighbour, device, .. }) = link {
         let neighbour = neighbour.as_ref().map(ToString::to_string);
         let seconds = since.elapsed().as_secs_f64();

@@ -345,7 +345,15 @@ impl<T> Look<'_, T> {
 
 /// Takes what the controller says of who hears what.
 pub(super) fn take(told: v1::Groups, groups: &Groups) {
+    groups.set_addresses(told.addresses.iter().filter_map(address));
     groups.tell(told.snooping.map(snooping), told.groups.into_iter().map(members));
+}
+
+/// An address that a name has beside that of the tables.
+fn address(v1::MoreAddress { ip, name }: &v1::MoreAddress) -> Option<(IpAddr, Mac)> {
+    let v4 = || <[u8; 4]>::try_from(&ip[..]).map(IpAddr::from);
+    let ip = <[u8; 16]>::try_from(&ip[..]).map(IpAddr::from).or_else(|_| v4()).ok()?;
+    Some((ip, Mac::try_from(&name[..]).ok()?))
 }
 
 fn snooping(told: v1::Snooping) -> Snooping {
@@ -432,7 +440,7 @@ mod tests {
         };
         let told = v1::Group { tenant: 7, names: vec![name(1), name(2), vec![1].into()], wanted: Some(wanted) };
         let snooping = v1::Snooping { query_interval_s: 0, floods_unknown: false, mdns_for_all: true };
-        take(v1::Groups { groups: vec![told], snooping: Some(snooping) }, &groups);
+        take(v1::Groups { groups: vec![told], snooping: Some(snooping), addresses: Vec::new() }, &groups);
         assert_eq!(groups.snooping().unwrap().timing, Timing::new(1));
         let (a, b) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let hears =

@@ -8,6 +8,7 @@ use super::state::{State, Timeouts};
 use super::{Settings, Virtual};
 use crate::plane::Mac;
 use fib::action::PortId;
+use fib::unicast::check_unicast;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -317,9 +318,11 @@ impl VirtualSection {
                 super::balance::endpoint_text(twice.endpoint)
             ));
         }
+        check_unicast(self.address).map_err(|error| error.to_string())?;
         let endpoint = Endpoint { address: self.address.into(), port: self.port };
         let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.address));
         let balancer = Balancer::new(endpoint.address, &servers).map_err(|error| error.to_string())?;
+        self.servers.iter().try_for_each(|server| check_unicast(server.address)).map_err(|error| error.to_string())?;
         Ok(Virtual { endpoint, protocol, mac, balancer })
     }
 }
@@ -327,6 +330,7 @@ impl VirtualSection {
 impl NatSection {
     fn read(&self) -> Result<NatSettings, String> {
         let inside: Vec<Prefix> = self.inside.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        self.addresses.iter().try_for_each(|&ip| check_unicast(ip)).map_err(|error| error.to_string())?;
         let addresses: Vec<Address> = self.addresses.iter().map(|&ip| ip.into()).collect();
         if inside.is_empty() || addresses.is_empty() {
             return Err("inside or addresses is empty; write at least one entry in each".to_owned());
@@ -443,7 +447,10 @@ mod tests {
             (virtual_("") + &virtual_("protocol = 'udp'\nmac = '02:00:00:00:00:01'"), "same"),
             (nat("inside = []\naddresses = ['192.0.2.1']"), "at least one entry"),
             (nat("inside = ['10.0.0.0/8']\naddresses = ['10.0.0.1']"), "in one of the inside prefixes"),
-            (nat("inside = ['10.0.0.0/8']\naddresses = ['::1']"), "IP version of"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['2001:db8::1']"), "IP version of"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['::1']"), "a loopback address"),
+            (virtual_("servers = [{ address = '127.0.0.1' }]"), "a loopback address"),
+            (virtual_("").replace("10.0.0.1", "::ffff:10.0.0.1"), "in the form of IPv6"),
             (nat("inside = ['10.0.0.0/8']\naddresses = ['192.0.2.1']\nports = '0-9'"), "begins with 0"),
             (nat("inside = ['fd00::/8']\naddresses = ['192.0.2.1']"), "IP version of"),
             (virtual_("") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"), "use another address"),

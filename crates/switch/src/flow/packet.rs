@@ -210,6 +210,8 @@ pub enum Untracked {
     Pass,
     /// A fragment.
     Fragment,
+    /// More VLAN tags than are skipped.
+    Tags,
     /// Headers that end early or contradict each other.
     Malformed,
 }
@@ -301,7 +303,7 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
         0x0800 => v4(frame, ip)?,
         0x86dd => v6(frame, ip)?,
         // The frame has more tags than are skipped. A host skips all of them, and would find an IP packet.
-        0x8100 | 0x88a8 | 0x9100 => return Err(Untracked::Malformed),
+        0x8100 | 0x88a8 | 0x9100 => return Err(Untracked::Tags),
         _ => return Err(Untracked::Pass),
     };
     let vlan = if ip > type_at + 2 { be16(frame, type_at + 2)? & 0xfff } else { 0 };

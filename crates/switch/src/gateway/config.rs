@@ -3,6 +3,7 @@
 use super::{Hop, Outside, Route, RoutePrefix, Settings};
 use crate::flow::config::mac;
 use fib::action::PortId;
+use fib::unicast::check_unicast;
 use lookup::lpm::Prefix;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
@@ -59,6 +60,7 @@ impl Section {
                 "gateway.addresses is empty; write the address that hosts inside use as their gateway".to_owned()
             );
         }
+        self.addresses.iter().try_for_each(|&ip| check("gateway.addresses", ip).map(drop))?;
         let mut sides = BTreeMap::new();
         for section in &self.outside {
             let port = PortId(section.port);
@@ -98,6 +100,11 @@ impl Section {
     }
 }
 
+/// Refuses addresses that no host can have.
+fn check(what: &str, ip: IpAddr) -> Result<IpAddr, String> {
+    check_unicast(ip).map(|()| ip).map_err(|error| format!("{what}: {error}"))
+}
+
 /// Reads an address with the length of the prefix of its link.
 fn interface(text: &str) -> Result<(IpAddr, u8), String> {
     let wrong = || format!("{text:?} is not an address with a prefix length; write it like 192.0.2.1/24");
@@ -106,7 +113,7 @@ fn interface(text: &str) -> Result<(IpAddr, u8), String> {
     if len > if address.is_ipv4() { 32 } else { 128 } {
         return Err(wrong());
     }
-    Ok((address, len))
+    Ok((check("gateway.outside", address)?, len))
 }
 
 fn route(prefix: &str, via: &str, outside: &[Outside]) -> Result<Route, String> {
@@ -121,7 +128,7 @@ fn route(prefix: &str, via: &str, outside: &[Outside]) -> Result<Route, String> 
         "discard" => Hop::Discard,
         via => {
             let unreadable = |_| format!("via = {via:?} is unknown; write an address, inside or discard");
-            let next: IpAddr = via.parse().map_err(unreadable)?;
+            let next = check("via", via.parse().map_err(unreadable)?)?;
             if next.is_ipv4() != matches!(prefix, RoutePrefix::V4(_)) {
                 return Err(format!(
                     "the next hop {via} and the prefix {prefix} have different versions of IP; give both the same"
@@ -168,6 +175,9 @@ mod tests {
             ("port = 3", "port = 4", "role = 'outside'"),
             ("192.0.2.1/24", "192.0.2.1", "not an address with a prefix length"),
             ("192.0.2.1/24", "192.0.2.1/33", "not an address with a prefix length"),
+            ("192.0.2.1/24", "127.0.0.1/8", "a loopback address"),
+            ("'10.0.0.1'", "'::ffff:10.0.0.1'", "an IPv4 address in the form of IPv6"),
+            ("'10.0.0.1'", "'240.0.0.1'", "a reserved address"),
             ("0.0.0.0/0", "0.0.0.1/0", "0.0.0.0/0"),
             ("0.0.0.0/0", "0.0.0.0/33", "33"),
             ("0.0.0.0/0", "::/0", "different versions"),

@@ -16,21 +16,25 @@
 //! |---|---|
 //! | [`config`] | `[gateway]` of `switch.toml` |
 //! | `packet` | headers, TTL, echoes |
+//! | [`errors`] | errors of ICMP about packets that are not sent on |
 //! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
 //!
-//! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses. Limits: it sends no ICMP
-//! errors (a packet whose TTL ends is dropped and counted), does not fragment, knows no VLAN tags outside, and its
-//! routes do not change while it runs. Cost: routes are looked up in a batch for each burst (see
+//! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses, and tells senders of
+//! packets that it does not send on. Limits: it does not fragment, does not know how long the packets of hosts inside may be, knows no VLAN
+//! tags outside, and its routes do not change while it runs. Cost: routes are looked up in a batch for each burst (see
 //! [`lookup::lpm::trie`]). Packets for hosts take one read lock a burst for the hosts' addresses.
 
 pub mod config;
+pub mod errors;
 pub mod outside;
-mod packet;
+pub(crate) mod packet;
 
 use crate::answer::{answer_arp, answer_ipv6};
 use crate::counters::DropReason;
+use crate::flow::Tracking;
 use crate::plane::{Mac, Neighbours};
 use arrayvec::ArrayVec;
+use errors::{Limits, Trouble};
 use fib::action::PortId;
 use lookup::hash::SecretKey;
 use lookup::lpm::trie::{Reader, Settings as TrieSettings};
@@ -125,6 +129,22 @@ impl Outside {
         self.addresses.iter().find(same_link).map(|&(own, _)| own)
     }
 
+    /// Its address of the family of `ip`; on the same link, if there is one.
+    fn address_for(&self, ip: IpAddr) -> Option<IpAddr> {
+        let of_family = |&&(own, _): &&(IpAddr, u8)| own.is_ipv4() == ip.is_ipv4();
+        self.address_towards(ip).or_else(|| self.addresses.iter().find(of_family).map(|&(own, _)| own))
+    }
+
+    /// Whether an address is that of all hosts on the link, or of none.
+    fn is_of_many(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip else { return false };
+        self.addresses.iter().any(|&(own, len)| {
+            let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
+            let is_on_link = RoutePrefix::of(own, len).covers(ip.into()) && own.is_ipv4();
+            is_on_link && len < 31 && matches!(ip.to_bits() & hosts, bits if bits == 0 || bits == hosts)
+        })
+    }
+
     fn has_on_link(&self, ip: IpAddr) -> bool {
         self.address_towards(ip).is_some()
     }
@@ -146,7 +166,7 @@ pub struct Settings {
 }
 
 /// The side that a packet comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Side {
     Inside,
     Outside(PortId),
@@ -182,6 +202,8 @@ struct Shared {
     links: HashMap<PortId, Link>,
     /// The addresses that the gateway answers for inside.
     own: Neighbours,
+    /// The same.
+    inside: Vec<IpAddr>,
     hops: Vec<Hop>,
     neighbours: Neighbourhood,
 }
@@ -279,6 +301,7 @@ impl Gateway {
             mac: settings.mac,
             links: links.collect(),
             own: own(&mut settings.addresses.iter().copied()),
+            inside: settings.addresses.clone(),
             hops,
             neighbours: Neighbourhood::default(),
         };
@@ -297,6 +320,10 @@ impl Gateway {
             v6: Queue::new(self.tables.v6.0.reader()),
             port: self.port,
             outcomes: [Outcome::Drop(DropReason::Runt); BURST],
+            troubled: 0,
+            troubles: [Trouble::NoRoute; BURST],
+            limits: Limits::new(Instant::now()),
+            tracking: None,
             questions: ArrayVec::new(),
         }
     }
@@ -339,6 +366,12 @@ pub(crate) struct Router {
     pub(crate) port: PortId,
     /// The fates of the packets that were routed last, by their index in the burst.
     pub(crate) outcomes: [Outcome; BURST],
+    /// Those of them whose senders may be told why, a bit each, and what.
+    pub(crate) troubled: u32,
+    troubles: [Trouble; BURST],
+    limits: Limits,
+    /// For errors alone, once there was one where connections are tracked.
+    tracking: Option<Box<Tracking>>,
     /// Questions that were not sent yet.
     pub(crate) questions: ArrayVec<Question, BURST>,
 }
@@ -353,9 +386,18 @@ impl Router {
     }
 
     /// Routes the packets of a burst whose bits are set in `which`. They have no shim. Those in `to_us` came to the
-    /// gateway's MAC address; the flow stage may have changed it since. `hosts` are the neighbours inside.
-    pub(crate) fn route(&mut self, burst: &mut Burst, (which, to_us): (u32, u32), from: Side, hosts: &Neighbours) {
+    /// gateway's MAC address; the flow stage may have changed it since. `hosts` are the neighbours inside, and `longest` the longest frame
+    /// that a port outside takes.
+    pub(crate) fn route(
+        &mut self,
+        burst: &mut Burst,
+        (which, to_us): (u32, u32),
+        from: Side,
+        hosts: &Neighbours,
+        longest: impl Fn(PortId) -> usize,
+    ) {
         let now = Instant::now();
+        self.troubled = 0;
         let mut destinations = [None; BURST];
         let mut rest = which;
         while rest != 0 {
@@ -374,12 +416,17 @@ impl Router {
         for i in 0..burst.len() {
             let Some((source, destination)) = destinations[i] else { continue };
             let frame = burst[i].frame_mut();
-            self.outcomes[i] = match self.hop(values[i]) {
+            let hop = self.hop(values[i]);
+            self.outcomes[i] = match hop {
                 Some(Hop::Own) => self.answer_echo(frame, source, (from, now), hosts),
                 hop => count_down(frame)
+                    .and_then(|()| fits(frame, hop, &longest))
                     .and_then(|()| self.send(frame, destination, hop, (from, now), hosts))
                     .unwrap_or_else(Outcome::Drop),
             };
+            if let Outcome::Drop(reason) = self.outcomes[i] {
+                self.note_trouble(i, frame, hop, reason, &longest);
+            }
         }
     }
 
@@ -473,6 +520,69 @@ impl Router {
         }
     }
 
+    /// Notes what the sender of the `i`th packet, which is dropped, may be told.
+    #[cold]
+    fn note_trouble(
+        &mut self,
+        i: usize,
+        frame: &[u8],
+        hop: Option<Hop>,
+        reason: DropReason,
+        longest: &impl Fn(PortId) -> usize,
+    ) {
+        let trouble = match (reason, hop) {
+            (DropReason::TtlExpired, _) => Trouble::TimeExceeded,
+            (DropReason::NoRoute, None) => Trouble::NoRoute,
+            (DropReason::Alien, _) => Trouble::NoHost,
+            (DropReason::TooBig, Some(Hop::Outside { port, .. })) => Trouble::TooBig((longest(port) - AT) as u32),
+            (DropReason::NotRoutable, Some(Hop::Own)) if packet::is_datagram(frame) => Trouble::NoPort,
+            (DropReason::NoNeighbour, Some(Hop::Outside { port, via })) => {
+                let next = via.or_else(|| packet::destination(frame));
+                let is_silent = next.is_some_and(|next| self.shared.neighbours.is_silent(next));
+                if !is_silent || via.is_none() && self.is_of_many(port, next) {
+                    return;
+                }
+                Trouble::NoHost
+            }
+            _ => return,
+        };
+        self.troubled |= 1 << i;
+        self.troubles[i] = trouble;
+    }
+
+    fn is_of_many(&self, port: PortId, ip: Option<IpAddr>) -> bool {
+        let link = self.shared.links.get(&port);
+        ip.zip(link).is_some_and(|(ip, link)| link.settings.is_of_many(ip))
+    }
+
+    /// Writes the error about the `i`th packet, which came from a side, into another packet; if there may be one, and one is left.
+    pub(crate) fn complain(&mut self, frame: &[u8], i: usize, from: Side, error: &mut Packet) -> bool {
+        let Ok(Carried::Ip { source, .. }) = carried(frame) else { return false };
+        let own = match from {
+            Side::Inside => self.shared.inside.iter().find(|own| own.is_ipv4() == source.is_ipv4()).copied(),
+            Side::Outside(port) if self.is_of_many(port, Some(source)) => None,
+            Side::Outside(port) => self.shared.links.get(&port).and_then(|link| link.settings.address_for(source)),
+        };
+        let Some(own) = own.filter(|_| errors::may_be_about(frame)) else { return false };
+        self.limits.take((from, source), Instant::now()) && errors::write(frame, self.troubles[i], own, error)
+    }
+
+    /// Working memory of the flow stage for one error.
+    pub(crate) fn tracking(&mut self) -> &mut Tracking {
+        self.tracking.get_or_insert_default()
+    }
+
+    /// Routes the error about the `i`th packet. Whether it has a way.
+    pub(crate) fn send_own(&mut self, error: &mut Packet, i: usize, hosts: &Neighbours) -> bool {
+        let Ok(Carried::Ip { destination, .. }) = carried(error.frame()) else { return false };
+        self.queue(destination, 0);
+        let value = self.v4.resolve().chain(self.v6.resolve()).map(|(_, value)| value).next().unwrap_or(0);
+        let from = (Side::Inside, Instant::now());
+        let sent = self.send(error.frame_mut(), destination, self.hop(value), from, hosts);
+        self.outcomes[i] = sent.unwrap_or_else(Outcome::Drop);
+        sent.is_ok()
+    }
+
     fn ask(&mut self, port: PortId, wanted: IpAddr) {
         let own = self.shared.links.get(&port).and_then(|link| link.settings.address_towards(wanted));
         if let Some(own) = own {
@@ -491,4 +601,14 @@ impl Router {
         // It may leave by the port where it came in.
         self.send(frame, asker, self.hop(value), (Side::Inside, from.1), hosts).unwrap_or_else(Outcome::Drop)
     }
+}
+
+/// The smallest MTU that a link of IPv4 has in practice: shorter frames are not looked at.
+const SHORT: usize = 576 + AT;
+
+/// Whether a packet is no longer than the link that it leaves by takes. Its frame may have padding.
+fn fits(frame: &[u8], hop: Option<Hop>, longest: &impl Fn(PortId) -> usize) -> Result<(), DropReason> {
+    let Some(Hop::Outside { port, .. }) = hop.filter(|_| frame.len() > SHORT) else { return Ok(()) };
+    let longest = longest(port);
+    if longest == 0 || frame.len() <= longest { Ok(()) } else { Err(DropReason::TooBig) }
 }

@@ -92,6 +92,12 @@ impl Neighbourhood {
         Found { mac, ask: true }
     }
 
+    /// Whether an address was asked for several times, and has not answered.
+    pub(super) fn is_silent(&self, ip: IpAddr) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.get(&ip).is_some_and(|asked| asked.times >= ASKED_AT_MOST)
+    }
+
     /// Learns that `ip` has the address `mac`. Returns whether the gateway had asked for it or knew it.
     pub(super) fn learn(&self, ip: IpAddr, mac: Mac, now: Instant) -> bool {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

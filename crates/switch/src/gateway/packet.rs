@@ -4,8 +4,9 @@
 //! for echoes. Cost: the first cache line of the frame; for an echo the whole packet.
 
 use crate::counters::DropReason;
-use crate::parse::ICMPV6;
+use crate::parse::{ICMPV6, network};
 use crate::plane::Mac;
+use crate::shim;
 use netio::checksum::{fold, sum};
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ pub(super) const AT: usize = 14;
 const OWN_TTL: u8 = 64;
 
 const ICMP: u8 = 1;
+const UDP: u8 = 17;
 
 /// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,10 +103,53 @@ pub(super) fn count_down(frame: &mut [u8]) -> Result<(), DropReason> {
     Ok(())
 }
 
+/// Whether a packet is of UDP.
+pub(super) fn is_datagram(frame: &[u8]) -> bool {
+    network(frame, shim::AT).and_then(|packet| packet.transport()).is_ok_and(|transport| transport.protocol == UDP)
+}
+
+/// The destination of a packet.
+pub(super) fn destination(frame: &[u8]) -> Option<IpAddr> {
+    match carried(frame) {
+        Ok(Carried::Ip { destination, .. }) => Some(destination),
+        _ => None,
+    }
+}
+
 /// Writes the MAC addresses for the next link into a frame.
 pub(super) fn address(frame: &mut [u8], destination: Mac, source: Mac) {
     frame[..6].copy_from_slice(&destination);
     frame[6..12].copy_from_slice(&source);
+}
+
+/// Answers an echo request to an address of the switch itself, which a host sent to the MAC address that the switch says it has: a virtual
+/// address of the balancer, or an outside one of NAT. `at` is the offset of the IP header. Returns false for any other frame.
+pub(crate) fn answer_own_echo(frame: &mut [u8], at: usize, own: impl Fn(IpAddr) -> Option<Mac>) -> bool {
+    let protocol = match frame.get(at - 2..at) {
+        Some([0x08, 0x00]) => frame.get(at + 9) == Some(&ICMP),
+        Some([0x86, 0xdd]) => frame.get(at + 6) == Some(&ICMPV6),
+        _ => false,
+    };
+    if !protocol {
+        return false;
+    }
+    let to: Option<Mac> = frame.first_chunk().copied();
+    let packet = &mut frame[at - AT..];
+    let Ok(Carried::Ip { source, destination }) = carried(packet) else { return false };
+    let is_between_hosts = may_be_routed(source, destination) || is_link_local(source);
+    // A frame to another MAC address is for a host that has the same address, and answers for itself.
+    let mac = own(destination).filter(|mac| is_between_hosts && to == Some(*mac));
+    let Some(mac) = mac else { return false };
+    if !echo(packet) {
+        return false;
+    }
+    let asker: Mac = frame[6..12].try_into().unwrap_or_default();
+    address(frame, asker, mac);
+    true
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 /// Turns a valid echo request ([`Carried::Ip`]) into the answer. Returns false if it is another packet, or is damaged.

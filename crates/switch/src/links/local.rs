@@ -15,9 +15,11 @@
 use super::hello::{self, Hello};
 use super::lock;
 use crate::budget::Budget;
+use crate::parse::{IPV4, IPV6, ether_type};
 use crate::shim;
 use crate::subscriptions::query;
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -28,6 +30,26 @@ const READ_PER_SECOND: u32 = 2;
 pub fn is_for_one_link(frame: &[u8]) -> bool {
     let is_reserved = frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10);
     is_reserved || frame.starts_with(&hello::GROUP) || frame.get(6..12) == Some(&query::SOURCE)
+}
+
+/// Whether a frame without a shim is what a kernel says by itself wherever an interface is up, also at a trunk: that it looks for IPv6
+/// routers or for its own address, which groups it wants, and what its services say to all on a link.
+/// ```text
+///  IPv6: from :: or fe80::/10, to ff02::/16        IPv4: IGMP
+/// ```
+pub(crate) fn is_chatter(frame: &[u8]) -> bool {
+    const IGMP: u8 = 2;
+    let Ok((kind, at)) = ether_type(frame, shim::AT) else { return false };
+    let ip = frame.get(at..).unwrap_or_default();
+    match kind {
+        IPV4 => frame[0] & 1 != 0 && ip.get(9) == Some(&IGMP),
+        IPV6 => {
+            let address = |at: usize| Some(Ipv6Addr::from(*ip.get(at..)?.first_chunk::<16>()?));
+            let (Some(from), Some(to)) = (address(8), address(24)) else { return false };
+            to.octets()[..2] == [0xff, 2] && (from.is_unspecified() || from.is_unicast_link_local())
+        }
+        _ => false,
+    }
 }
 
 /// Whether a frame says nothing of who is at a host port: its source is another switch, or a host behind that one.
@@ -76,6 +98,32 @@ mod tests {
     fn hello(switch: &str) -> Vec<u8> {
         let (switch, port, session) = (switch.to_owned(), PortId(6), 7);
         Hello { switch, port, session, hears: None, cluster: 0, interval_ms: 100, multiplier: 3 }.encode()
+    }
+
+    #[test]
+    fn what_a_kernel_says_by_itself_is_no_sign_of_a_host() {
+        let v6 = |from: &str, to: &str| {
+            let mut frame = [&[0x33, 0x33, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60][..], &[0; 7]].concat();
+            frame.extend(from.parse::<Ipv6Addr>().unwrap().octets());
+            frame.extend(to.parse::<Ipv6Addr>().unwrap().octets());
+            frame
+        };
+        // A router solicitation, a report of groups, detection of duplicate addresses.
+        for (from, to) in [("fe80::1", "ff02::2"), ("::", "ff02::16"), ("::", "ff02::1:ff00:1")] {
+            assert!(is_chatter(&v6(from, to)), "{from} to {to}");
+        }
+        for (from, to) in [("fd00::1", "ff02::2"), ("fe80::1", "fe80::2"), ("fe80::1", "ff05::2"), ("::", "fd00::1")] {
+            assert!(!is_chatter(&v6(from, to)), "{from} to {to}");
+        }
+        let v4 = |to: u8, protocol| {
+            let mut frame = [&[to, 0, 0x5e, 0, 0, 22, 2, 0, 0, 0, 0, 1, 8, 0, 0x46][..], &[0; 23]].concat();
+            frame[14 + 9] = protocol;
+            frame
+        };
+        assert!(is_chatter(&v4(1, 2)) && !is_chatter(&v4(2, 2)) && !is_chatter(&v4(1, 17)));
+        for len in 0..54 {
+            assert!(!is_chatter(&v6("::", "ff02::2")[..len]), "{len} bytes");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::bits::NotedPorts;
 use crate::budget::Budget;
 use lldp::Desk;
 use local::Strays;
+pub(crate) use local::is_chatter;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -221,6 +221,13 @@ impl Seen {
         self.frames.push(Frame::Copied { at, len, original_len: frame.len() });
     }
 
+    /// Nothing more is said of the `i`th frame.
+    pub(crate) fn forget(&mut self, i: usize) {
+        if let Some(frame) = self.frames.get_mut(i) {
+            *frame = Frame::Passed;
+        }
+    }
+
     /// Forgets the frames `gone`, a bit each, as the burst does.
     pub(crate) fn remove(&mut self, gone: u32) {
         let mut i = 0;

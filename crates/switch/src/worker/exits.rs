@@ -75,6 +75,9 @@ impl<T: Table> Worker<T> {
                 self.pool.put(packet);
                 continue;
             }
+            if self.work.is_copied && self.trunks.contains(exit as u8) {
+                shim::set_flags(packet.frame_mut(), shim::COPY);
+            }
             self.dirty.insert(exit as u8);
             // There is room: only one burst is staged at a time, and a staging holds a burst.
             self.ports[exit].staged.push(packet);

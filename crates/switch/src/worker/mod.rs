@@ -26,6 +26,7 @@
 //!
 //! Limits: 254 ports a worker.
 
+mod complaints;
 mod copies;
 mod everybody;
 mod exits;
@@ -39,13 +40,14 @@ mod turns;
 mod work;
 
 use crate::alien::Aliens;
+use crate::answer::answer_own_echo;
 use crate::bits::PortSet;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::dhcp::Dhcp;
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
 use crate::gateway::Router;
-use crate::links::lldp;
+use crate::links::{is_chatter, lldp};
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
@@ -384,8 +386,12 @@ impl<T: Table> Worker<T> {
         if self.is_tracking {
             stage.advance(&mut self.tracked.tracking);
         }
-        let Work { tracking, burst, from_trunk, epoch, .. } = &mut *self.work;
-        stage.begin(tracking, burst, *from_trunk, *epoch);
+        let Work { tracking, burst, from_trunk, epoch, is_copied, .. } = &mut *self.work;
+        // The frame that they are copies of passed as one to everybody.
+        match is_copied {
+            true => tracking.pass(*epoch),
+            false => stage.begin(tracking, burst, *from_trunk, *epoch),
+        }
     }
 
     /// Forwards the burst whose sources are being checked, if there is one, up to the lookups of its flows or names.
@@ -536,6 +542,7 @@ impl<T: Table> Worker<T> {
         // A copy was judged when the frame itself came.
         let judges = has_macs && !is_copied;
         let server = self.ports[entry].dhcp.as_ref().filter(|_| judges).and_then(Dhcp::guarded);
+        let answers_echoes = self.shared.neighbours.has_own() && !is_copied;
         for (i, packet) in self.work.burst.iter_mut().enumerate() {
             if TRACKED && self.work.tracking.refused >> i & 1 != 0 {
                 self.work.fates[i] = Fate::Drop(self.work.tracking.reasons[i]);
@@ -565,6 +572,8 @@ impl<T: Table> Worker<T> {
                         return Ok(parsed);
                     }
                     // It is for one, whose name is looked up.
+                } else if answers_echoes && answer_own_echo(packet, type_at, from_trunk, &self.shared.neighbours) {
+                    return Ok(Parsed::Answer);
                 }
                 field?.extract(packet.frame(), type_at, &mut self.work.names).map(|()| Parsed::Name)
             });
@@ -587,6 +596,10 @@ impl<T: Table> Worker<T> {
                 Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => {
                     self.shared.links.hear_lldp(entry as u8, packet.frame(), has_waited);
                     self.work.fates[i] = Fate::Hello;
+                }
+                // Nor is this.
+                Err(DropReason::NoShim) if is_chatter(packet.frame()) => {
+                    self.work.fates[i] = Fate::Drop(DropReason::KernelChatter);
                 }
                 Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }

@@ -19,7 +19,13 @@ impl<T: Table> Worker<T> {
         let refused = if self.stage.is_some() { self.work.tracking.refused } else { 0 };
         let which = first(self.work.burst.len()) & !refused;
         let from = Side::Outside(self.ports[entry].id);
-        router.route(&mut self.work.burst, (which, to_us), from, &self.shared.neighbours);
+        let (ports, index) = (&self.ports, &self.port_index);
+        let longest = |port| index.get(port).map_or(0, |exit| ports[usize::from(exit)].device.max_frame());
+        router.route(&mut self.work.burst, (which, to_us), from, &self.shared.neighbours, longest);
+        if router.troubled != 0 {
+            self.complain(which, from);
+        }
+        let Some(router) = &self.router else { return 0 };
         let mut decided = 0;
         let is_heard = |frame: &[u8]| lldp::is_lldp(frame) && self.shared.links.lldp().listens(entry as u8);
         for i in ones(which) {
@@ -45,7 +51,13 @@ impl<T: Table> Worker<T> {
             }
         }
         let Some(router) = &mut self.router else { return bare };
-        router.route(&mut self.work.burst, (bare, bare), Side::Inside, &self.shared.neighbours);
+        let (ports, index) = (&self.ports, &self.port_index);
+        let longest = |port| index.get(port).map_or(0, |exit| ports[usize::from(exit)].device.max_frame());
+        router.route(&mut self.work.burst, (bare, bare), Side::Inside, &self.shared.neighbours, longest);
+        if router.troubled != 0 {
+            self.complain(bare, Side::Inside);
+        }
+        let Some(router) = &self.router else { return bare };
         self.work.names.clear();
         for i in ones(bare) {
             if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {

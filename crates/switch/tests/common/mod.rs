@@ -170,7 +170,10 @@ impl Rig {
             vec![(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
         roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
-            let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
+            let usual = loopback::Settings::default();
+            let max_frame = if id == OUTSIDE_3 { 1514 } else { usual.max_frame };
+            let sizes = loopback::Settings { max_frame, ..usual };
+            let (near, far) = loopback::pair(&format!("port{id}"), "far", &sizes).unwrap();
             let near = Near(near, Arc::clone(&waits));
             let learns = check_source != CheckSource::Off;
             let mut spec = PortSpec { check_source, learns, acl: acl.clone(), ..PortSpec::new(id, role, near) };

@@ -42,6 +42,15 @@ fn ports(ports: &[v1::PortCounters], width: usize) -> Vec<Line<'static>> {
             let lost = format!("     {} lost", counted(port.hellos_lost, "hello", "hellos"));
             lines.push(Line::styled(lost, Style::new().fg(Color::Yellow)));
         }
+        if !port.losses.is_empty() {
+            let losses = port.losses.iter().map(|loss| format!("{} {}", loss.reason, loss.total));
+            let text = format!("     lost: {}", losses.collect::<Vec<_>>().join(", "));
+            lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
+        }
+        if 0 < port.mtu && port.mtu < port.mtu_needed {
+            let text = format!("     MTU {}, and frames of hosts take {}", port.mtu, port.mtu_needed);
+            lines.push(Line::styled(text, Style::new().fg(Color::Red)));
+        }
         // What it says itself, in LLDP.
         if !port.device_there.is_empty() {
             lines.push(Line::raw(format!("     says: {}", plain(&port.device_there))));

@@ -404,8 +404,16 @@ impl Device for AfPacket {
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
         self.ensure_open()?;
-        let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
-        match open.send(pool, frames, counters) {
+        let Self { open: Some(open), counters, name, .. } = self else { return Ok(0) };
+        let n_refused = counters.tx_refused.get();
+        let outcome = open.send(pool, frames, counters);
+        // The MTU may be another than when it was opened.
+        if counters.tx_refused.get() != n_refused
+            && let Ok(mtu) = interface::mtu(open.socket.as_fd(), name)
+        {
+            open.max_frame = mtu + ETHERNET_HEADER;
+        }
+        match outcome {
             (0, Some(error)) => Err(self.failed("send", error)),
             // The number sent is returned first; the next call gets the error again.
             (sent, _) => Ok(sent),

@@ -32,7 +32,7 @@ use super::counters::FlowCounts;
 use super::export::Ended;
 use super::key::{Key, Keys, WORDS};
 use super::nat::Nat;
-use super::packet::{self, Body, Brief, Endpoint, Untracked};
+use super::packet::{self, Body, Brief, Endpoint, Headers, Untracked};
 use super::rewrite::{rewrite, rewrite_error};
 use super::state::{Direction, State, Timeouts};
 use super::tcp::Judgement;
@@ -40,6 +40,7 @@ use super::{Settings, VirtualId};
 use crate::counters::DropReason;
 use crate::parse::envelope;
 use crate::plane::{Mac, Neighbours};
+use crate::shim;
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use netio::Burst;
@@ -231,19 +232,31 @@ impl Stage {
             let frame = packet.frame();
             // The worker drops frames without an envelope when it reads their names.
             let Ok(type_at) = envelope(frame, from_trunk) else { continue };
+            if from_trunk && shim::flags(frame) & shim::COPY != 0 {
+                self.counts.passed += 1;
+                continue;
+            }
             tracking.type_at = type_at;
             let (Key { words, downwards }, brief) = if let Some(usual) = packet::usual(frame, type_at) {
                 (Keys::short(usual.source, usual.destination, usual.protocol, 0), usual.brief)
             } else {
                 match packet::parse(frame, type_at) {
+                    // The switch answers it itself.
+                    Ok(headers) if self.is_own_echo(&headers) => {
+                        self.counts.passed += 1;
+                        continue;
+                    }
                     Ok(headers) => (self.keys.key(&headers.tuple), Brief::from(&headers)),
                     Err(Untracked::Pass) => {
                         self.counts.passed += 1;
                         continue;
                     }
                     Err(why) => {
-                        let is_fragment = why == Untracked::Fragment;
-                        let reason = if is_fragment { DropReason::FlowFragment } else { DropReason::FlowInvalid };
+                        let reason = match why {
+                            Untracked::Fragment => DropReason::FlowFragment,
+                            Untracked::Tags => DropReason::VlanTags,
+                            _ => DropReason::FlowInvalid,
+                        };
                         tracking.refuse(i, self.refuse(reason));
                         continue;
                     }
@@ -261,6 +274,14 @@ impl Stage {
         }
         self.ask(tracking, n_asked..n);
         n
+    }
+
+    /// Whether a packet is an echo request to a virtual or an outside address, which is of no flow.
+    fn is_own_echo(&self, headers: &Headers) -> bool {
+        let to = headers.tuple.destination.address;
+        headers.body == Body::Echo { reply: false }
+            && (self.settings.virtuals.iter().any(|service| service.endpoint.address == to)
+                || self.settings.nat.as_ref().is_some_and(|nat| nat.addresses.contains(&to)))
     }
 
     /// Computes digests, and prefetches the lines that lookups read first.

@@ -94,6 +94,12 @@ impl Tracking {
         self.downwards = 0;
     }
 
+    /// Resets to: no packet of the burst belongs to a flow.
+    pub(crate) fn pass(&mut self, epoch: u32) {
+        self.clear();
+        (self.epoch, self.n) = (epoch, 0);
+    }
+
     #[inline]
     pub(super) fn refuse(&mut self, i: usize, reason: DropReason) {
         self.refused |= 1 << i;

@@ -70,7 +70,7 @@ fn what_is_no_ip_passes_and_what_is_broken_or_a_fragment_does_not() {
         for _ in 0..3 {
             tagged.splice(12..12, [tag[0], tag[1], 0, 0]);
         }
-        rig.refuse(&tagged, DropReason::FlowInvalid);
+        rig.refuse(&tagged, DropReason::VlanTags);
     }
     let mut group = udp(C, S, b"");
     group[0] |= 1;
