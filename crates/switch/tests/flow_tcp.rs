@@ -288,7 +288,7 @@ fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
         assert!(have(&streams, "one") >= 2 && have(&streams, "two") >= 2);
         send_much(&mut streams[0].0);
 
-        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer {}));
+        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer { keep: false }));
         for (stream, server) in &mut streams {
             assert_eq!(ask(stream).0, *server, "a connection changed its server");
         }
@@ -310,7 +310,7 @@ fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
         for (stream, _) in &mut streams {
             assert_eq!(ask(stream).0, "one");
         }
-        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer {}));
+        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer { keep: false }));
         network.hosts[0].cannot_connect("10.0.0.100:80");
         assert!(network.stat("refused_no_server") >= 1);
         network.stop();

@@ -117,6 +117,12 @@ impl Balancer {
         Some((index, member.server))
     }
 
+    /// Whether a server gets new flows.
+    pub fn takes_new_flows(&self, index: u16) -> bool {
+        let member = self.members.get(usize::from(index)).and_then(Option::as_ref);
+        member.is_some_and(|member| member.state == ServerState::Active)
+    }
+
     /// Counts a flow that begins.
     pub fn begin(&mut self, index: u16) {
         if let Some(Some(member)) = self.members.get_mut(usize::from(index)) {

@@ -7,8 +7,8 @@
 
 use super::balance::{Member, Server, ServerError};
 use super::export::Ended;
-use super::packet::{Endpoint, Tuple};
-use super::stage::{FlowView, Stage, StageError};
+use super::packet::{Endpoint, TCP};
+use super::stage::{Ends, FlowView, Stage, StageError};
 use super::{FlowCounts, Settings, VirtualId};
 use crate::plane::Mac;
 use std::fmt;
@@ -84,8 +84,14 @@ pub enum Change {
     Add(Server),
     /// It gets no new flows.
     Drain(Endpoint),
-    /// It gets no new flows, and is removed when its last flow ends.
-    Remove(Endpoint),
+    /// It gets no new flows, and is removed when its last flow ends. Its flows that are no TCP connections end at once,
+    /// unless they are kept.
+    Remove {
+        /// The server.
+        server: Endpoint,
+        /// Whether it keeps all its flows.
+        keep: bool,
+    },
 }
 
 impl Flows {
@@ -177,8 +183,15 @@ impl Flows {
         })
     }
 
+    /// Ends the flows of a server. Returns their number.
+    pub fn flush_server(&self, service: Endpoint, protocol: u8, server: Endpoint) -> u64 {
+        self.flush(|ends| {
+            ends.original.protocol == protocol && ends.original.destination == service && ends.reply.source == server
+        })
+    }
+
     /// Ends the flows for which `which` returns true. Returns their number.
-    pub fn flush(&self, which: impl Fn(&Tuple) -> bool) -> u64 {
+    pub fn flush(&self, which: impl Fn(&Ends) -> bool) -> u64 {
         let before = self.counts().flushed;
         self.walk(Cursor::default(), |stage, place| (lock(stage).flush(place, STEP, &which), true));
         self.counts().flushed - before
@@ -228,13 +241,19 @@ impl Flows {
             match change {
                 Change::Add(server) => planned.add(server)?,
                 Change::Drain(server) => planned.drain(server, false)?,
-                Change::Remove(server) => planned.drain(server, true)?,
+                Change::Remove { server, .. } => planned.drain(server, true)?,
             }
             // This fails only if the last flow of a removed server ended meanwhile, which happens at most once for each
             // server.
             if lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.adopt(&before, &mut planned) {
-                return Ok(());
+                break;
             }
         }
+        if let Change::Remove { server, keep: false } = change
+            && protocol != TCP
+        {
+            self.flush_server(service, protocol, server);
+        }
+        Ok(())
     }
 }

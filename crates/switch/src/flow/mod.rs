@@ -41,7 +41,7 @@ mod tests;
 
 pub use control::Flows;
 pub use counters::FlowCounts;
-pub use stage::{FlowView, Stage};
+pub use stage::{Ends, FlowView, Stage};
 pub(crate) use stage::{Route, Tracking};
 
 use crate::plane::Mac;
