@@ -168,7 +168,7 @@ impl Service for Control {
                 protocol: protocol_name(protocol),
                 server: endpoint_text(member.server.endpoint),
                 weight: member.server.weight.into(),
-                state: member.state.name().to_owned(),
+                state: member.state_name().to_owned(),
                 flows: member.flows,
                 total: member.total,
             }));

@@ -6,6 +6,7 @@
 //! bounded number of flows at a time, so that no burst waits long.
 
 use super::balance::{Member, Server, ServerError};
+use super::check::Outcome;
 use super::export::Ended;
 use super::packet::{Endpoint, TCP};
 use super::stage::{Ends, FlowView, Stage, StageError};
@@ -35,6 +36,8 @@ pub struct Flows {
     changes: Arc<Mutex<()>>,
     /// Ended flows that were not exported, because the writer had no room.
     blocked: Arc<AtomicU64>,
+    /// Health checks: good, bad, and those that could not be sent.
+    checks: Arc<[AtomicU64; 3]>,
 }
 
 impl fmt::Debug for Flows {
@@ -84,6 +87,15 @@ pub enum Change {
     Add(Server),
     /// It gets no new flows.
     Drain(Endpoint),
+    /// Its health check says whether it works.
+    Health {
+        /// The server.
+        server: Endpoint,
+        /// Whether it is down. Then it gets no new flows, and its flows that are no TCP connections end.
+        is_down: bool,
+        /// Whether its connections end, too.
+        ends_connections: bool,
+    },
     /// It gets no new flows, and is removed when its last flow ends. Its flows that are no TCP connections end at once,
     /// unless they are kept.
     Remove {
@@ -102,7 +114,13 @@ impl Flows {
         let n = if settings.is_plain() { workers.max(1) } else { 1 };
         let stage = || Ok(Arc::new(Mutex::new(Stage::new(settings.clone())?)));
         let stages = (0..n).map(|_| stage()).collect::<Result<_, StageError>>()?;
-        Ok(Self { stages, settings: Arc::new(settings), changes: Arc::default(), blocked: Arc::default() })
+        Ok(Self {
+            stages,
+            settings: Arc::new(settings),
+            changes: Arc::default(),
+            blocked: Arc::default(),
+            checks: Arc::default(),
+        })
     }
 
     /// The stage of a worker.
@@ -156,6 +174,22 @@ impl Flows {
     /// Counts ended flows that were not exported because the writer had no room.
     pub fn count_blocked(&self, n: usize) {
         self.blocked.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a health check.
+    pub fn count_check(&self, outcome: &Outcome) {
+        let index = match outcome {
+            Outcome::Good => 0,
+            Outcome::Bad(_) => 1,
+            Outcome::Unasked(_) => 2,
+        };
+        self.checks[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Health checks so far, by their result.
+    pub fn checks(&self) -> [(&'static str, u64); 3] {
+        let count = |index: usize| self.checks[index].load(Ordering::Relaxed);
+        [("good", count(0)), ("bad", count(1)), ("unasked", count(2))]
     }
 
     /// How full all tables are together.
@@ -241,6 +275,7 @@ impl Flows {
             match change {
                 Change::Add(server) => planned.add(server)?,
                 Change::Drain(server) => planned.drain(server, false)?,
+                Change::Health { server, is_down, .. } => planned.set_down(server, is_down)?,
                 Change::Remove { server, .. } => planned.drain(server, true)?,
             }
             // This fails only if the last flow of a removed server ended meanwhile, which happens at most once for each
@@ -249,9 +284,14 @@ impl Flows {
                 break;
             }
         }
-        if let Change::Remove { server, keep: false } = change
-            && protocol != TCP
-        {
+        let ends = match change {
+            Change::Remove { server, keep: false } if protocol != TCP => Some(server),
+            Change::Health { server, is_down: true, ends_connections } => {
+                Some(server).filter(|_| ends_connections || protocol != TCP)
+            }
+            _ => None,
+        };
+        if let Some(server) = ends {
             self.flush_server(service, protocol, server);
         }
         Ok(())

@@ -21,7 +21,7 @@ fn server(text: &str, weight: u16, mac: Option<Mac>) -> Server {
 pub(super) fn balanced() -> Rig {
     let servers = vec![server("10.0.0.11:80", 1, Some([2, 0, 0, 0, 0, 11])), server("10.0.0.12:8080", 3, None)];
     let balancer = Balancer::new(end(VIRTUAL).address, &servers).unwrap();
-    let service = Virtual { endpoint: end(VIRTUAL), protocol: TCP, mac: [2; 6], balancer };
+    let service = Virtual { endpoint: end(VIRTUAL), protocol: TCP, mac: [2; 6], balancer, check: None };
     Rig::new(Settings { rules: to_port_80(), virtuals: vec![service], max_flows: 1 << 16, ..Settings::default() })
 }
 
@@ -231,6 +231,27 @@ fn errors_about_translated_flows_are_translated_inside_and_out() {
     assert_eq!(back[14..], unreachable("10.1.0.1:99", &server, &answer, 64)[14..]);
 }
 
+#[test]
+fn an_outside_address_is_for_what_inside_hosts_begin_and_for_a_port_that_is_forwarded() {
+    let nat = translated(1024..=65_535).stage.settings().nat.clone();
+    let (ours, inside, outside) = ("192.0.2.1:8443", "10.0.0.11:443", "198.51.100.1:5000");
+    let server = Server { endpoint: end(inside), weight: 1, mac: Some([2, 0, 0, 0, 0, 11]) };
+    let balancer = Balancer::new(end(ours).address, &[server]).unwrap();
+    let service = Virtual { endpoint: end(ours), protocol: TCP, mac: [2; 6], balancer, check: None };
+    let rules = Rules { rules: vec![], accept_others: true };
+    let mut rig = Rig::new(Settings { rules, virtuals: vec![service], nat, max_flows: 100, ..Settings::default() });
+    rig.expect(&tcp(outside, ours, SYN, (1, 0), b""), &tcp(outside, inside, SYN, (1, 0), b""));
+    rig.expect(&tcp(inside, outside, SYN_ACK, (7, 2), b""), &tcp(ours, outside, SYN_ACK, (7, 2), b""));
+    rig.expect(&tcp(outside, ours, ACK, (2, 8), b"GET"), &tcp(outside, inside, ACK, (2, 8), b"GET"));
+    // What the same host begins leaves by the same address.
+    let (asks, there, as_ours) = ("10.0.0.11:6000", "198.51.100.1:80", "192.0.2.1:6000");
+    rig.expect(&tcp(asks, there, SYN, (1, 0), b""), &tcp(as_ours, there, SYN, (1, 0), b""));
+    rig.expect(&tcp(there, as_ours, SYN_ACK, (7, 2), b""), &tcp(there, asks, SYN_ACK, (7, 2), b""));
+    // A port that is not forwarded is nobody's.
+    let rest = tcp(outside, "192.0.2.1:8444", SYN, (1, 0), b"");
+    rig.pass(&rest);
+}
+
 /// Random traffic against what a switch must keep true whatever comes: everything that was taken is given back.
 #[test]
 fn servers_ports_and_places_are_conserved_under_random_traffic() {
@@ -377,6 +398,7 @@ fn services(of: &[(&str, &[&str])]) -> Rig {
         protocol: packet::UDP,
         mac: [2; 6],
         balancer: balancer(address, servers),
+        check: None,
     };
     let virtuals = of.iter().map(service).collect();
     let rules = Rules { rules: vec![], accept_others: true };

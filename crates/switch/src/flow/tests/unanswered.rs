@@ -218,7 +218,7 @@ fn flows_are_found_by_the_address_of_their_server() {
         |last| Server { endpoint: end(&format!("10.0.0.{last}:53")), weight: 1, mac: Some([2, 0, 0, 0, 0, last]) };
     let virtual_ = end("10.0.0.100:53");
     let balancer = Balancer::new(virtual_.address, &[server(11), server(12)]).unwrap();
-    let service = Virtual { endpoint: virtual_, protocol: UDP, mac: [2; 6], balancer };
+    let service = Virtual { endpoint: virtual_, protocol: UDP, mac: [2; 6], balancer, check: None };
     let rules = Rules { accept_others: true, ..Rules::default() };
     let mut rig = Rig::new(Settings { rules, virtuals: vec![service], max_flows: 1000, ..Settings::default() });
     let mut of_11 = 0;
