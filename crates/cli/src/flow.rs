@@ -27,10 +27,10 @@ pub(crate) struct Filter {
     /// tcp, udp, icmp, icmpv6 or a number
     #[arg(long)]
     protocol: Option<String>,
-    /// An address or a prefix of either end, as the first packet had it
+    /// An address or a prefix of either end, before or after translation: that of a server finds its flows
     #[arg(long)]
     address: Option<String>,
-    /// A port of either end, as the first packet had it
+    /// A port of either end, before or after translation
     #[arg(long)]
     port: Option<u16>,
 }
@@ -113,8 +113,14 @@ enum ServerVerb {
     },
     /// Give a server no new flows; it keeps those it has
     Drain(ServerArgs),
-    /// As drain, and forget the server with its last flow
-    Remove(ServerArgs),
+    /// As drain, and forget the server with its last flow; its UDP flows end at once
+    Remove {
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Keep its UDP flows, too, until they end
+        #[arg(long)]
+        drain: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -260,9 +266,11 @@ async fn servers(client: &mut Client, verb: ServerVerb, out: &Output) -> anyhow:
             (server, Change::Add(v1::AddServer { weight, mac: mac.unwrap_or_default() }), "takes new flows")
         }
         ServerVerb::Drain(server) => (server, Change::Drain(v1::DrainServer {}), "takes no new flows"),
-        ServerVerb::Remove(server) => {
-            (server, Change::Remove(v1::RemoveServer {}), "takes no new flows, and is forgotten with its last one")
-        }
+        ServerVerb::Remove { server, drain } => (
+            server,
+            Change::Remove(v1::RemoveServer { keep: drain }),
+            "takes no new flows, and is forgotten with its last one",
+        ),
     };
     let sentence = format!("{server} {done}");
     answer(client.change_server(v1::ChangeServerRequest { service, protocol, server, change: Some(change) }).await)?;

@@ -173,6 +173,7 @@ fn page_of_the_switch_has_every_key_and_no_other() {
     sections.extend(others.map(|title| section(title, "")));
     let servers = format!("[[flow.virtual]]\nservers = [{{ {NO_KEY} = 1 }}]\n");
     sections.push(("servers of [[flow.virtual]]", servers));
+    sections.push(section("[flow.virtual.check]", "[[flow.virtual]]\naddress = '10.0.0.1'\nport = 80\n"));
     sections.push(section("[port.bundle]", "[[port]]\nid = 1\nrole = 'host'\n"));
     // States are no fields: they are looked at when the file is whole.
     sections.push(section("[flow.timeouts]", &format!("{SWITCH}{PORT}")));

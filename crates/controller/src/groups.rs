@@ -10,10 +10,14 @@
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
 //!
+//! A host that makes up names may not end broadcasts for its tenant: if there are more names than may be, the ports with the most
+//! learnt names have fewer of them carried to, the oldest, until they fit. Names that an operator declared are all carried to or none.
+//!
 //! Cost: every half second a turn of the writer of O(tenants), and one of O(its names) for each tenant with names that changed
 //! (`fib::rib` keeps them apart); to begin with, and when a controller that follows reads the store anew, a pass over all names.
 
 use crate::events::Level;
+use crate::learnt::Learnt;
 use crate::shared::Shared;
 use crate::writer::Job;
 use api::throttle::Throttle;
@@ -40,6 +44,8 @@ const AT_MOST: Duration = Duration::from_secs(15);
 /// The most tenants, and names of a tenant, that can be configured: a switch is told of all in one message.
 pub(crate) const MAX_TENANTS: usize = 256;
 pub(crate) const MAX_NAMES: u32 = 1024;
+/// The most learnt names beyond those that may be of a tenant whose names are looked at: eight ports full of them.
+const MAX_BEYOND: usize = 8192;
 
 /// The longest query interval, in seconds, of the form that a question has (RFC 3376, 4.1.7).
 const LONGEST_INTERVAL_S: u32 = 127;
@@ -126,6 +132,8 @@ struct Members {
     nodes: BTreeSet<NodeId>,
     /// Whether there are more than may be; then `names` are none.
     is_crowded: bool,
+    /// Learnt names that are not among them, because their ports have too many.
+    left_out: usize,
 }
 
 impl Members {
@@ -136,16 +144,56 @@ impl Members {
         let member = |(name, at): &(Name, Attachment)| Some((at.switch, name.as_bytes().try_into().ok()?));
         let names: Vec<_> = names.iter().filter_map(member).collect();
         let nodes = names.iter().map(|(node, _)| *node).collect();
-        Self { names, nodes, is_crowded: false }
+        Self { names, nodes, is_crowded: false, left_out: 0 }
     }
 }
 
 type ByTenant = BTreeMap<u32, Members>;
 
-/// The names of one of the tenants, none if there are more than `most`; and the number that changes with them.
-fn names_of(rib: &Rib, tenants: &BTreeSet<u32>, tenant: u32, most: usize) -> (u64, Option<Vec<(Name, Attachment)>>) {
+/// The names of one of the tenants that [fit](fit), none if there are too many; and the number that changes with them.
+fn names_of(
+    rib: &Rib,
+    learnt: &Learnt,
+    tenants: &BTreeSet<u32>,
+    tenant: u32,
+    most: usize,
+) -> (u64, Option<(Vec<(Name, Attachment)>, usize)>) {
     let versions = rib.watch(tenants);
-    (versions.get(&tenant).copied().unwrap_or_default(), rib.names_of(tenant, most).and_then(Result::ok))
+    let names = rib.names_of(tenant, most + MAX_BEYOND).and_then(Result::ok);
+    let fitting = names.and_then(|names| fit(names, most, |name| learnt.since_ms(name)));
+    (versions.get(&tenant).copied().unwrap_or_default(), fitting)
+}
+
+/// Leaves out learnt names until there are no more than `most`: the newest of the ports that have the most. Returns the others, and how
+/// many were left out; none if there are too many with one learnt name of each port. `since` says of a learnt name since when it is.
+fn fit(
+    names: Vec<(Name, Attachment)>,
+    most: usize,
+    since: impl Fn(&Name) -> Option<u64>,
+) -> Option<(Vec<(Name, Attachment)>, usize)> {
+    if names.len() <= most {
+        return Some((names, 0));
+    }
+    let mut of_ports: BTreeMap<_, Vec<(u64, usize)>> = BTreeMap::new();
+    for (index, (name, at)) in names.iter().enumerate() {
+        if let Some(since) = since(name) {
+            of_ports.entry((at.switch, at.port)).or_default().push((since, index));
+        }
+    }
+    let n_learnt: usize = of_ports.values().map(Vec::len).sum();
+    let room = most.checked_sub(names.len() - n_learnt)?;
+    let carried = |of_each: usize| of_ports.values().map(|of_port| of_port.len().min(of_each)).sum::<usize>();
+    // The most of each port that fit.
+    let of_each = (1..=most).take_while(|&of_each| carried(of_each) <= room).last()?;
+    let mut is_left_out = vec![false; names.len()];
+    for of_port in of_ports.values_mut() {
+        of_port.sort_unstable();
+        of_port.iter().skip(of_each).for_each(|&(_, index)| is_left_out[index] = true);
+    }
+    let n = names.len();
+    let kept: Vec<_> = names.into_iter().zip(is_left_out).filter(|(_, out)| !out).map(|(name, _)| name).collect();
+    let left_out = n - kept.len();
+    Some((kept, left_out))
 }
 
 /// What is told of a tenant, and how often that changed.
@@ -284,9 +332,12 @@ pub(crate) async fn tell(settings: Settings, jobs: mpsc::Sender<Job>, shared: Ar
                 let most = settings.max_names as usize;
                 // In one turn of the writer: the RIB may be another one than that of the version above, and nothing watched there.
                 let there = Arc::clone(&settings);
-                let looked = Job::ask(&jobs, move |state| names_of(state.network.rib(), &there.tenants, tenant, most));
+                let looked = Job::ask(&jobs, move |state| {
+                    names_of(state.network.rib(), &state.hosts.learnt, &there.tenants, tenant, most)
+                });
                 let Some((version, names)) = looked.await else { return };
-                found.insert(tenant, Members::of(names));
+                let (names, left_out) = names.map_or((None, 0), |(names, left_out)| (Some(names), left_out));
+                found.insert(tenant, Members { left_out, ..Members::of(names) });
                 versions.insert(tenant, version);
             }
             say(&settings, &all.members, &found, (&shared, &lines));
@@ -342,7 +393,21 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): 
                 (Level::Warning, text)
             }
             (true, false) => (Level::Good, "frames to everybody are carried again".to_owned()),
-            _ => continue,
+            _ => match (before.get(tenant).is_some_and(|members| members.left_out > 0), members.left_out > 0) {
+                (false, true) => {
+                    let text = format!(
+                        "has more than groups.max_names = {} names: what is said to everybody is carried to the oldest of the \
+                         ports with most learnt names, and {} others do not hear it; `fibula host list` shows them",
+                        settings.max_names, members.left_out
+                    );
+                    if let Some(unsaid) = lines.pass() {
+                        tracing::warn!(tenant, unsaid, "{text}");
+                    }
+                    (Level::Warning, text)
+                }
+                (true, false) => (Level::Good, "frames to everybody are carried to all its names again".to_owned()),
+                _ => continue,
+            },
         };
         shared.events.note("names", level, format!("tenant {tenant}"), text);
     }
@@ -382,9 +447,29 @@ mod tests {
         let (before, now, tenants) = (rib(&[1]), rib(&[1, 2]), BTreeSet::from([0]));
         let version = before.rib().watch(&tenants)[&0];
         // Nothing is watched in the other one, which takes its place.
-        let (other, names) = names_of(now.rib(), &tenants, 0, 9);
-        assert_eq!((other != version, names.map(|names| names.len())), (true, Some(2)));
-        assert_eq!(names_of(now.rib(), &tenants, 0, 1), (other, None));
+        let learnt = Learnt::default();
+        let (other, names) = names_of(now.rib(), &learnt, &tenants, 0, 9);
+        assert_eq!((other != version, names.map(|(names, _)| names.len())), (true, Some(2)));
+        assert_eq!(names_of(now.rib(), &learnt, &tenants, 0, 1), (other, None));
+    }
+
+    #[test]
+    fn a_port_full_of_learnt_names_ends_broadcasts_for_nobody_else() {
+        let at_port = |port: u16| Attachment::new(NodeId(0), PortId(port));
+        // Port 1 has 40 learnt names, the newest first; port 2 has 3, port 3 has two that were declared.
+        let mut names: Vec<_> = (0..40).map(|i| (name(i), at_port(1))).collect();
+        names.extend((100..103).map(|i| (name(i), at_port(2))));
+        names.extend((200..202).map(|i| (name(i), at_port(3))));
+        let since = |name: &Name| Some(1000 - u64::from(name.as_bytes()[5])).filter(|since| *since > 801);
+        let fits = |most| fit(names.clone(), most, since).map(|(names, out)| (names.len(), out));
+        let (kept, left_out) = fit(names.clone(), 16, since).unwrap();
+        let of_first: Vec<u8> =
+            kept.iter().filter(|(_, at)| at.port == PortId(1)).map(|(name, _)| name.as_bytes()[5]).collect();
+        assert_eq!((left_out, of_first), (29, (29..40).collect()));
+        assert_eq!((kept.len(), kept.iter().filter(|(_, at)| at.port != PortId(1)).count()), (16, 5));
+        assert_eq!((fits(45), fits(44), fits(5)), (Some((45, 0)), Some((44, 1)), Some((4, 41))));
+        // With less than one learnt name of each port, or more declared names than may be, there are none.
+        assert_eq!((fits(4), fits(3), fits(1)), (Some((4, 41)), None, None));
     }
 
     #[test]

@@ -62,8 +62,9 @@ const TERMS_FOR: Duration = Duration::from_secs(100);
 const MAX_UNKNOWN_OF_PORT: usize = 256;
 const MAX_TROUBLED: usize = 10_000;
 
-/// Names that are claimed otherwise than they are, of which that is listed.
+/// Names that are claimed otherwise than they are, of which that is listed: in all, and as claimed at one port.
 const MAX_CONFLICTS: usize = 1000;
+const MAX_CONFLICTS_OF_PORT: usize = 100;
 
 /// A name that was not seen for so long is not listed any more.
 const LISTED_FOR: Duration = Duration::from_secs(3600);
@@ -672,6 +673,10 @@ impl Seen {
             if self.conflicts.len() >= MAX_CONFLICTS {
                 return;
             }
+        }
+        let of_port = self.conflicts.values().filter(|conflict| conflict.end == *end).count();
+        if of_port >= MAX_CONFLICTS_OF_PORT && !self.conflicts.contains_key(name) {
+            return;
         }
         let before = self.conflicts.get(name).filter(|before| now.saturating_duration_since(before.seen) < SAID_FOR);
         let first_ms = before.map_or(now_ms, |before| before.first_ms);

@@ -10,7 +10,8 @@
 //! Where silent names are to be forgotten, a port looks at the sources of its frames anew several times within that time (a
 //! [period](Learner::period)), and notes those that are true: they are there still.
 //!
-//! Whoever makes up names fills the inbox only at the rate of his port, and what was noted is not noted again for a second. A
+//! Whoever makes up names fills the inbox only at the rate of his port, and up to as much as is left of it, so that there is room for
+//! other ports however many do so. What was noted is not noted again for a second. A
 //! worker that finds the inbox in use goes on without it: the host is heard again. What a client says in DHCP it may not say again
 //! for hours, so that waits.
 
@@ -189,6 +190,9 @@ struct Inbox {
     claims: Vec<(u8, Claim)>,
     /// What was noted since the last turn, and in the turn before.
     lately: [HashSet<(u8, Claim)>; 2],
+    /// By port: claims that wait, and what was noted since the last turn.
+    waiting: HashMap<u8, usize>,
+    noted: HashMap<u8, usize>,
     turned: Option<Instant>,
     /// By port, and apart for sources that are true: who makes up others does not silence them.
     budgets: HashMap<(u8, bool), Budget>,
@@ -273,7 +277,13 @@ impl Learner {
     pub fn take(&self, most: usize) -> Vec<(u8, Claim)> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         let n = most.min(inbox.claims.len());
-        inbox.claims.drain(..n).collect()
+        let taken: Vec<_> = inbox.claims.drain(..n).collect();
+        for (index, _) in &taken {
+            if let Some(waiting) = inbox.waiting.get_mut(index) {
+                *waiting -= 1;
+            }
+        }
+        taken
     }
 
     /// What was noted since the start.
@@ -289,6 +299,7 @@ impl Inbox {
             self.turned = Some(now);
             self.lately.swap(0, 1);
             self.lately[0].clear();
+            self.noted.clear();
             if is_old {
                 self.lately[1].clear();
             }
@@ -300,7 +311,9 @@ impl Inbox {
         if self.lately.iter().any(|lately| lately.contains(&noted)) {
             return Noted::Lately;
         }
-        let is_full = self.claims.len() >= INBOX || self.lately[0].len() >= MAX_NOTED;
+        let of_port = |all: &HashMap<u8, usize>| all.get(&index).copied().unwrap_or(0);
+        let is_full = of_port(&self.waiting) >= INBOX.saturating_sub(self.claims.len())
+            || of_port(&self.noted) >= MAX_NOTED.saturating_sub(self.lately[0].len());
         let budget = || Budget::full(NOTES_PER_SECOND, now);
         if is_full || !self.budgets.entry((index, is_true)).or_insert_with(budget).take(now) {
             self.counts.left_out += 1;
@@ -309,6 +322,8 @@ impl Inbox {
         self.counts.noted += 1;
         self.lately[0].insert(noted);
         self.claims.push(noted);
+        *self.waiting.entry(index).or_default() += 1;
+        *self.noted.entry(index).or_default() += 1;
         Noted::Now
     }
 }
@@ -379,6 +394,29 @@ mod tests {
             let _ = Claim::of(cut, NameKind::Mac);
             assert!(Claim::of(cut, NameKind::Ipv6).is_none() || len > 30);
         }
+    }
+
+    #[test]
+    fn however_many_ports_flood_another_is_heard() {
+        let learner = Learner::default();
+        let start = Instant::now();
+        for second in 0..20 {
+            let now = start + second * AGAIN;
+            for port in 0..100u8 {
+                let flood = (0..2000u32)
+                    .map(|i| Claim::new(&[&[2, port][..], &(second * 2000 + i).to_be_bytes()].concat(), None));
+                learner.note(port, flood, now);
+            }
+            // Nobody takes anything, and still there is room.
+            let other = Claim::new(&[4, 0, 0, 0, 0, second as u8], None);
+            assert_eq!(learner.note_all(200, false, std::iter::once(other), now), Noted::Now, "second {second}");
+        }
+        let taken = learner.take(usize::MAX);
+        assert!(taken.len() <= INBOX);
+        assert_eq!(taken.iter().filter(|(port, _)| *port == 200).count(), 20);
+        // What was taken makes room.
+        learner.note(7, std::iter::once(Claim::new(&[6; 6], None)), start + 30 * AGAIN);
+        assert_eq!(learner.take(usize::MAX).len(), 1);
     }
 
     #[test]

@@ -24,6 +24,8 @@ use netio::testkit::in_namespace;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// A network namespace with one interface.
@@ -68,6 +70,25 @@ impl Host {
                         }
                     }
                 });
+            }
+        });
+    }
+
+    /// Answers what health checks ask on a port, with a status that the test may change.
+    fn serve_health(&self, port: u16, status: &Arc<AtomicU16>) {
+        let address = SocketAddr::new(self.address, port);
+        let listener = self.inside(move || TcpListener::bind(address).unwrap());
+        let status = Arc::clone(status);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let (mut request, mut byte) = (vec![], [0]);
+                while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+                    request.extend(byte);
+                }
+                let is_asked = request.starts_with(b"GET /healthz HTTP/1.1\r\n");
+                let status = if is_asked { status.load(Ordering::Relaxed) } else { 404 };
+                let _ = stream.write_all(format!("HTTP/1.1 {status} as asked\r\n\r\n").as_bytes());
             }
         });
     }
@@ -129,6 +150,11 @@ struct Network4 {
 impl Network4 {
     /// Hosts at ports 1, 2, ... of a switch with this `[flow]`; `FILE` in it is a path in a directory of its own.
     fn new(addresses: &[&str], flow: &str) -> Self {
+        Self::with_own(addresses, None, flow)
+    }
+
+    /// As [`Network4::new`]; the machine of the switch has an address behind a last port, if one is given.
+    fn with_own(addresses: &[&str], own: Option<&str>, flow: &str) -> Self {
         ip("link set lo up");
         let directory = tempfile::tempdir().unwrap();
         let hosts: Vec<Host> = addresses.iter().zip(1..).map(|(address, port)| Host::new(port, address)).collect();
@@ -137,12 +163,22 @@ impl Network4 {
             "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\nstatus = '127.0.0.1:0'\n",
             directory.path().display()
         );
-        for port in 1..=addresses.len() {
+        let mut all = addresses.to_vec();
+        if let Some(own) = own {
+            all.push(own);
+            let port = all.len() as u16;
+            ip(&format!("link add own0 address {} type veth peer name sw{port}", mac_text(port)));
+            ip(&format!("addr add {own}/8 dev own0"));
+            ip("link set own0 up");
+            // The machine answers for its address behind that port alone.
+            std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
+        }
+        for port in 1..=all.len() {
             toml += &format!("[[port]]\nid = {port}\ndevice = 'sw{port}'\nrole = 'host'\n");
         }
         toml += "[flow]\ncontrol = '127.0.0.1:0'\n";
         toml += &flow.replace("FILE", &path("flows.jsonl"));
-        SavedImage::new(directory.path()).unwrap().write(&image(addresses)).unwrap();
+        SavedImage::new(directory.path()).unwrap().write(&image(&all)).unwrap();
         std::fs::write(path("switch.toml"), toml).unwrap();
         let config = Config::load(Path::new(&path("switch.toml"))).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -288,7 +324,7 @@ fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
         assert!(have(&streams, "one") >= 2 && have(&streams, "two") >= 2);
         send_much(&mut streams[0].0);
 
-        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer {}));
+        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer { keep: false }));
         for (stream, server) in &mut streams {
             assert_eq!(ask(stream).0, *server, "a connection changed its server");
         }
@@ -310,9 +346,51 @@ fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
         for (stream, _) in &mut streams {
             assert_eq!(ask(stream).0, "one");
         }
-        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer {}));
+        network.change("10.0.0.12:80", Change::Remove(v1::RemoveServer { keep: false }));
         network.hosts[0].cannot_connect("10.0.0.100:80");
         assert!(network.stat("refused_no_server") >= 1);
+        network.stop();
+    });
+}
+
+fn servers_that_fail_their_checks_get_no_new_connections_until_they_pass_again() {
+    in_namespace(|| {
+        let mut network = Network4::with_own(
+            &["10.0.0.1", "10.0.0.11", "10.0.0.12"],
+            Some("10.0.0.250"),
+            "[[flow.rule]]\naction = 'accept'\nprotocol = 'tcp'\ndestination = '10.0.0.100'\nports = 80\n\
+             [[flow.rule]]\naction = 'accept'\nprotocol = 'tcp'\nsource = '10.0.0.250'\n\
+             [[flow.virtual]]\naddress = '10.0.0.100'\nport = 80\n\
+             servers = [{ address = '10.0.0.11' }, { address = '10.0.0.12' }]\n\
+             check = { kind = 'http', path = '/healthz', port = 8081, interval_s = 1, timeout_s = 1, rise = 2, fall = 2, \
+             source = '10.0.0.250' }\n",
+        );
+        network.hosts[1].serve(80, "one");
+        network.hosts[2].serve(80, "two");
+        let one = Arc::new(AtomicU16::new(200));
+        network.hosts[1].serve_health(8081, &one);
+        let is = |network: &Network4, last: u8, state: &str| {
+            let server = format!("10.0.0.{last}:80");
+            network.servers().iter().any(|(name, found, _)| *name == server && found == state)
+        };
+        // Nobody listens at the second one.
+        network.eventually("a server that refuses is down", |network| is(network, 12, "down"));
+        let mut held = network.hosts[0].connect("10.0.0.100:80").unwrap();
+        assert_eq!(ask(&mut held).0, "one");
+        network.hosts[2].serve_health(8081, &Arc::new(AtomicU16::new(204)));
+        network.eventually("a server that answers is up", |network| is(network, 12, "active"));
+        one.store(503, Ordering::Relaxed);
+        network.eventually("a server with a wrong status is down", |network| is(network, 11, "down"));
+        for _ in 0..10 {
+            let mut stream = network.hosts[0].connect("10.0.0.100:80").unwrap();
+            assert_eq!(ask(&mut stream).0, "two");
+        }
+        assert_eq!(ask(&mut held).0, "one", "a connection keeps its server");
+        one.store(200, Ordering::Relaxed);
+        network.eventually("it is up again", |network| is(network, 11, "active"));
+        // 64 connections without it: once in 10^19.
+        let is_one = |network: &Network4| ask(&mut network.hosts[0].connect("10.0.0.100:80").unwrap()).0 == "one";
+        assert!((0..64).any(|_| is_one(&network)), "it is used again");
         network.stop();
     });
 }
@@ -376,6 +454,7 @@ netio::tests! {
     namespaces: [
         connections_begin_by_rule_only_and_go_both_ways_then,
         a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones,
+        servers_that_fail_their_checks_get_no_new_connections_until_they_pass_again,
         inside_hosts_reach_others_from_an_outside_address_and_what_ends_is_exported,
     ],
     anywhere: []

@@ -505,3 +505,17 @@ fn an_address_that_changes_again_and_again_stays_and_a_switch_has_a_quota_too() 
     assert_eq!(bench.see("s1", &hosts).len(), 0);
     assert_eq!(bench.see("s2", &[seen(4, NAME_A, "")]).len(), 1);
 }
+
+#[test]
+fn a_port_that_claims_what_others_have_fills_its_part_of_the_list_and_no_more() {
+    let (mut seen, now) = (Seen::default(), Instant::now());
+    let mut claim = |port: u16, i: u32| {
+        let name = Name::from_bytes(fib::name::NameKind::Mac, &[&[2, 0][..], &i.to_be_bytes()].concat()).unwrap();
+        let end = End { node: NodeId(0), port: PortId(port) };
+        let sight = Sight { name, end, ip: None, tenant: 0, accepts: true, max_names: 9 };
+        seen.conflict(&sight, "elsewhere", String::new(), (now, 0));
+        seen.conflicts.len()
+    };
+    let n = (0..2000).map(|i| claim(1, i)).last();
+    assert_eq!((n, claim(2, 5000)), (Some(MAX_CONFLICTS_OF_PORT), MAX_CONFLICTS_OF_PORT + 1));
+}

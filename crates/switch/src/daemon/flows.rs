@@ -109,7 +109,7 @@ impl Service for Control {
         let reply = self.blocking(move |flows| {
             let mut page = vec![];
             let next = flows.show(Cursor { stage: from.stage, place: from.place }, |flow| {
-                if filter.matches(&flow.original) {
+                if filter.matches(&flow.original, &flow.reply) {
                     page.push(to_wire(&flow));
                 }
                 page.len() < PAGE_FLOWS
@@ -125,7 +125,7 @@ impl Service for Control {
         let counts = self.blocking(move |flows| {
             let mut counts: BTreeMap<(u8, u8), (&str, u64)> = BTreeMap::new();
             flows.show(Cursor::default(), |flow| {
-                if filter.matches(&flow.original) {
+                if filter.matches(&flow.original, &flow.reply) {
                     let key = (flow.original.protocol, flow.state as u8);
                     counts.entry(key).or_insert((flow.state.name(), 0)).1 += 1;
                 }
@@ -146,7 +146,8 @@ impl Service for Control {
         let filter = request.into_inner().filter.unwrap_or_default();
         let detail = describe(&filter);
         let filter = Filter::new(filter)?;
-        let flushed = self.blocking(move |flows| flows.flush(|tuple| filter.matches(tuple))).await?;
+        let flushed =
+            self.blocking(move |flows| flows.flush(|ends| filter.matches(&ends.original, &ends.reply))).await?;
         self.audit.change(&peer, "flush_flows", &detail, Ok((flushed, 0)));
         Ok(Response::new(v1::FlushFlowsReply { flushed }))
     }
@@ -168,7 +169,7 @@ impl Service for Control {
                 protocol: protocol_name(protocol),
                 server: endpoint_text(member.server.endpoint),
                 weight: member.server.weight.into(),
-                state: member.state.name().to_owned(),
+                state: member.state_name().to_owned(),
                 flows: member.flows,
                 total: member.total,
             }));
@@ -213,7 +214,7 @@ impl Control {
                 mac: (!text.is_empty()).then(|| mac(&text)).transpose().map_err(Status::invalid_argument)?,
             }),
             Some(WireChange::Drain(_)) => Change::Drain(server),
-            Some(WireChange::Remove(_)) => Change::Remove(server),
+            Some(WireChange::Remove(v1::RemoveServer { keep })) => Change::Remove { server, keep },
             None => return Err(Status::invalid_argument("the request has no change; set add, drain or remove")),
         };
         let changed = self.blocking(move |flows| flows.change(service, protocol, change)).await?;
@@ -278,9 +279,10 @@ impl Filter {
         })
     }
 
-    fn matches(&self, tuple: &Tuple) -> bool {
-        let ends = [tuple.source, tuple.destination];
-        self.protocol.is_none_or(|protocol| tuple.protocol == protocol)
+    /// Whether a flow is meant, by any address or port that its packets have before or after translation.
+    fn matches(&self, original: &Tuple, reply: &Tuple) -> bool {
+        let ends = [original.source, original.destination, reply.source, reply.destination];
+        self.protocol.is_none_or(|protocol| original.protocol == protocol)
             && self.address.is_none_or(|prefix| ends.iter().any(|end| prefix.contains(end.address)))
             && self.port.is_none_or(|port| ends.iter().any(|end| end.port == port))
     }

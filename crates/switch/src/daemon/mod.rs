@@ -11,6 +11,7 @@
 pub mod agent;
 mod bundles;
 mod capture;
+mod checks;
 pub mod config;
 pub mod dpdk;
 mod driver;
@@ -138,7 +139,7 @@ pub struct Switch {
     control_address: Option<Address>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
     /// The agent, the saver, and what gives memory back.
-    background: [tokio::task::JoinHandle<()>; 3],
+    background: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Switch {
@@ -219,6 +220,7 @@ impl Switch {
             }
             None => None,
         };
+        let checks = flows.as_ref().map_or(vec![], |flows| checks::start(&config.name, flows));
         let keeper = match flows {
             Some(flows) => {
                 let path = config.flow.as_ref().and_then(|flow| flow.export.clone());
@@ -245,7 +247,7 @@ impl Switch {
         }
         let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane) });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
-        let background = [agent, saving, keeper_of_memory];
+        let background = [agent, saving, keeper_of_memory].into_iter().chain(checks).collect();
         Ok(Self {
             plane,
             shared,

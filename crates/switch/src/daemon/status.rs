@@ -446,9 +446,18 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
     let servers = flows.servers().into_iter().flat_map(|(service, protocol, members)| {
         let service = format!("service=\"{}\",protocol=\"{}\"", endpoint_text(service), protocol_name(protocol));
         let label = move |member: Member| format!("{service},server=\"{}\"", endpoint_text(member.server.endpoint));
-        members.into_iter().map(move |member| (label(member), member.flows))
+        members.into_iter().map(move |member| (label(member), member))
     });
-    text.gauge("fibula_flow_server_flows", "Flows of each server.", servers);
+    let servers: Vec<(String, Member)> = servers.collect();
+    let of_each = |value: fn(&Member) -> u64| servers.iter().map(move |(label, member)| (label.clone(), value(member)));
+    text.gauge("fibula_flow_server_flows", "Flows of each server.", of_each(|member| member.flows));
+    text.gauge(
+        "fibula_flow_server_up",
+        "Whether the health check of a server, if it has one, finds that it works.",
+        of_each(|member| u64::from(!member.is_down)),
+    );
+    let checks = flows.checks().into_iter().map(|(result, n)| (format!("result=\"{result}\""), n));
+    text.counter("fibula_flow_checks_total", "Health checks of servers, by their result.", checks);
 }
 
 /// What a port lost: where no worker sees it, and what its device could not send for its length.

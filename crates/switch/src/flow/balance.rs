@@ -53,10 +53,24 @@ pub struct Member {
     pub server: Server,
     /// Whether it gets new flows.
     pub state: ServerState,
+    /// Whether its health check says that it does not work: then it gets none either.
+    pub is_down: bool,
     /// Flows that it has.
     pub flows: u64,
     /// Flows that it has got so far.
     pub total: u64,
+}
+
+impl Member {
+    /// Whether it gets new flows.
+    pub fn takes_new_flows(&self) -> bool {
+        self.state == ServerState::Active && !self.is_down
+    }
+
+    /// Its state in a word.
+    pub fn state_name(&self) -> &'static str {
+        if self.state == ServerState::Active && self.is_down { "down" } else { self.state.name() }
+    }
 }
 
 /// The reason why the servers were not changed.
@@ -117,6 +131,12 @@ impl Balancer {
         Some((index, member.server))
     }
 
+    /// Whether a server gets new flows.
+    pub fn takes_new_flows(&self, index: u16) -> bool {
+        let member = self.members.get(usize::from(index)).and_then(Option::as_ref);
+        member.is_some_and(Member::takes_new_flows)
+    }
+
     /// Counts a flow that begins.
     pub fn begin(&mut self, index: u16) {
         if let Some(Some(member)) = self.members.get_mut(usize::from(index)) {
@@ -167,7 +187,7 @@ impl Balancer {
         if self.members().count() >= MAX_SERVERS {
             return Err(ServerError::TooMany);
         }
-        let member = Some(Member { server, state: ServerState::Active, flows: 0, total: 0 });
+        let member = Some(Member { server, state: ServerState::Active, is_down: false, flows: 0, total: 0 });
         match self.members.iter_mut().find(|slot| slot.is_none()) {
             Some(free) => *free = member,
             None => self.members.push(member),
@@ -194,11 +214,21 @@ impl Balancer {
         Ok(())
     }
 
+    /// Sets whether a server is down.
+    /// # Errors
+    /// [`ServerError::Unknown`].
+    pub fn set_down(&mut self, endpoint: Endpoint, is_down: bool) -> Result<(), ServerError> {
+        let known = self.members.iter_mut().flatten().find(|member| member.server.endpoint == endpoint);
+        known.ok_or_else(|| ServerError::Unknown(endpoint_text(endpoint)))?.is_down = is_down;
+        self.fill();
+        Ok(())
+    }
+
     /// Takes over the servers and slots of `planned`, a changed copy of `before`, and keeps the counts of flows.
     /// Returns false and changes nothing if the servers are no longer those of `before`. Cost: O(servers), not
     /// O(slots).
     pub(crate) fn adopt(&mut self, before: &Self, planned: &mut Self) -> bool {
-        let who = |slot: &Option<Member>| slot.map(|member| (member.server, member.state));
+        let who = |slot: &Option<Member>| slot.map(|member| (member.server, member.state, member.is_down));
         if !self.members.iter().map(who).eq(before.members.iter().map(who)) {
             return false;
         }
@@ -223,7 +253,7 @@ impl Balancer {
     /// Fills the slots with the servers that take new flows.
     fn fill(&mut self) {
         let active = |(index, member): (u16, &Option<Member>)| {
-            let Member { server, .. } = member.filter(|member| member.state == ServerState::Active)?;
+            let Member { server, .. } = member.filter(Member::takes_new_flows)?;
             let Endpoint { address, port } = server.endpoint;
             let name = mix64(mix64(address.0 as u64 ^ (address.0 >> 64) as u64) ^ u64::from(port));
             Some(maglev::Server { index, name, weight: server.weight })
@@ -318,6 +348,23 @@ mod tests {
         assert_eq!(shares(&after, 20)[6], 0);
         after.add(server(7, 1)).unwrap();
         assert_eq!(after.places, before.places);
+    }
+
+    #[test]
+    fn a_server_that_is_down_is_not_chosen_and_has_its_places_back_when_it_is_up() {
+        let mut balancer = balancer(&[1, 1, 1]);
+        let before = balancer.clone();
+        balancer.set_down(server(2, 1).endpoint, true).unwrap();
+        assert!((0..1000).all(|digest| balancer.choose(digest).unwrap().0 != 1));
+        assert!(!balancer.takes_new_flows(1) && balancer.takes_new_flows(0) && !balancer.takes_new_flows(7));
+        assert_eq!(balancer.members().map(Member::state_name).collect::<Vec<_>>(), ["active", "down", "active"]);
+        // Drained it is down, too: nobody who adds it again brings it up.
+        balancer.drain(server(2, 1).endpoint, false).unwrap();
+        balancer.add(server(2, 1)).unwrap();
+        assert!(!balancer.takes_new_flows(1));
+        balancer.set_down(server(2, 1).endpoint, false).unwrap();
+        assert_eq!(balancer.places, before.places);
+        assert!(balancer.set_down(server(9, 1).endpoint, true).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The section `[flow]` of `switch.toml`.
 
 use super::balance::{Balancer, MAX_SERVERS, MAX_VIRTUALS, Server};
+use super::check::{Check, Question};
 use super::nat::{MAX_ADDRESSES, NatSettings};
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, UDP};
 use super::rules::{MAX_RULES, Prefix, Rule, Rules};
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The longest timeout, in seconds. Timers have 16 bits, and a quarter of their range is for entries that have ended
 /// but are not removed yet.
@@ -91,6 +93,61 @@ struct VirtualSection {
     mac: Option<String>,
     #[serde(default)]
     servers: Vec<ServerSection>,
+    check: Option<CheckSection>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckSection {
+    #[serde(default)]
+    kind: CheckKind,
+    path: Option<String>,
+    host: Option<String>,
+    status: Option<PortsText>,
+    port: Option<u16>,
+    #[serde(default = "default_interval")]
+    interval_s: u64,
+    #[serde(default = "default_timeout")]
+    timeout_s: u64,
+    #[serde(default = "default_rise")]
+    rise: u32,
+    #[serde(default = "default_fall")]
+    fall: u32,
+    #[serde(default)]
+    when_down: WhenDown,
+    source: Option<IpAddr>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum CheckKind {
+    #[default]
+    Tcp,
+    Http,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum WhenDown {
+    #[default]
+    Drain,
+    End,
+}
+
+fn default_interval() -> u64 {
+    5
+}
+
+fn default_timeout() -> u64 {
+    2
+}
+
+fn default_rise() -> u32 {
+    2
+}
+
+fn default_fall() -> u32 {
+    3
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -243,13 +300,18 @@ impl Section {
             virtuals.push(service);
         }
         let nat = self.nat.as_ref().map(NatSection::read).transpose().map_err(|e| format!("[flow.nat]: {e}"))?;
-        if let Some(nat) = &nat
-            && let Some(both) = virtuals.iter().find(|service| nat.addresses.contains(&service.endpoint.address))
-        {
-            let address = IpAddr::from(both.endpoint.address);
-            return Err(format!(
-                "{address} is both in [flow.nat] and in [[flow.virtual]]; use another address in one of them"
-            ));
+        // What is forwarded from an outside address is answered for as what leaves by it.
+        let outside = |service: &Virtual| nat.as_ref().filter(|nat| nat.addresses.contains(&service.endpoint.address));
+        for (service, section) in virtuals.iter_mut().zip(&self.virtuals) {
+            let Some(nat) = outside(service) else { continue };
+            if section.mac.is_some() && service.mac != nat.mac {
+                let address = section.address;
+                return Err(format!(
+                    "{address} is in [flow.nat], and [[flow.virtual]] gives it another mac; give both the same mac, or \
+                     remove that of [[flow.virtual]]"
+                ));
+            }
+            service.mac = nat.mac;
         }
         Ok(Settings {
             rules,
@@ -323,7 +385,66 @@ impl VirtualSection {
         let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.address));
         let balancer = Balancer::new(endpoint.address, &servers).map_err(|error| error.to_string())?;
         self.servers.iter().try_for_each(|server| check_unicast(server.address)).map_err(|error| error.to_string())?;
-        Ok(Virtual { endpoint, protocol, mac, balancer })
+        let check = self.check.as_ref().map(|check| check.read(self.address)).transpose();
+        let check = check.map_err(|error| format!("check: {error}"))?;
+        if protocol == UDP && check.as_ref().is_some_and(|check| check.port.is_none()) {
+            return Err("check: a check is a TCP connection, and the servers are for UDP; set port to one on which \
+                        they accept TCP"
+                .to_owned());
+        }
+        Ok(Virtual { endpoint, protocol, mac, balancer, check })
+    }
+}
+
+impl CheckSection {
+    fn read(&self, of: IpAddr) -> Result<Check, String> {
+        let Self { port, interval_s, timeout_s, rise, fall, source, .. } = *self;
+        if !(1..=3600).contains(&interval_s) {
+            return Err(format!("interval_s = {interval_s} is out of range; write 1 to 3600"));
+        }
+        if !(1..=interval_s).contains(&timeout_s) {
+            return Err(format!(
+                "timeout_s = {timeout_s} is out of range; write 1 to interval_s, which is {interval_s}"
+            ));
+        }
+        for (name, value) in [("rise", rise), ("fall", fall)] {
+            if !(1..=100).contains(&value) {
+                return Err(format!("{name} = {value} is out of range; write 1 to 100"));
+            }
+        }
+        if port == Some(0) {
+            return Err("port is 0; write 1 to 65535".to_owned());
+        }
+        if let Some(source) = source.filter(|source| source.is_ipv4() != of.is_ipv4()) {
+            return Err(format!("source {source} and the virtual address must both be IPv4 or both IPv6"));
+        }
+        let (interval, timeout) = (Duration::from_secs(interval_s), Duration::from_secs(timeout_s));
+        let ends_connections = self.when_down == WhenDown::End;
+        let question = self.question()?;
+        Ok(Check { question, port, interval, timeout, rise, fall, ends_connections, source })
+    }
+
+    fn question(&self) -> Result<Question, String> {
+        if self.kind == CheckKind::Tcp {
+            return match (&self.path, &self.host, &self.status) {
+                (None, None, None) => Ok(Question::Connect),
+                _ => {
+                    Err("path, host and status are of checks with kind = \"http\"; set that, or remove them".to_owned())
+                }
+            };
+        }
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let path = self.path.clone().unwrap_or_else(|| "/".to_owned());
+        if !path.starts_with('/') || !is_plain(&path) {
+            return Err(format!("path = {path:?} is no path; begin with / and escape spaces, as in \"/healthz\""));
+        }
+        if let Some(host) = self.host.as_ref().filter(|host| host.is_empty() || !is_plain(host)) {
+            return Err(format!("host = {host:?} is no name of a host; write it like \"www.example.com\""));
+        }
+        let status = self.status.as_ref().map_or(Ok(200..=399), PortsText::range);
+        let status = status.ok().filter(|status| *status.start() >= 100 && *status.end() <= 599);
+        let status = status.ok_or("status is no range of status codes; write 200, or \"200-399\"")?;
+        Ok(Question::Http { path, host: self.host.clone(), status })
     }
 }
 
@@ -423,6 +544,38 @@ mod tests {
     }
 
     #[test]
+    fn a_check_is_read_with_its_defaults() {
+        let check = |rest: &str| {
+            let text = format!("[[virtual]]\naddress = '10.0.0.100'\nport = 80\n{rest}");
+            read(&text).unwrap().virtuals[0].check.clone()
+        };
+        assert_eq!(check(""), None);
+        let tcp = check("[virtual.check]\n").unwrap();
+        assert_eq!((tcp.question, tcp.interval, tcp.timeout), (Question::Connect, secs(5), secs(2)));
+        assert_eq!((tcp.rise, tcp.fall, tcp.ends_connections, tcp.port), (2, 3, false, None));
+        let http = check(
+            "[virtual.check]\nkind = 'http'\npath = '/healthz?x=1'\nstatus = '200-299'\nport = 8081\nhost = 'www.example.com'\n\
+             interval_s = 1\ntimeout_s = 1\nrise = 1\nfall = 1\nwhen_down = 'end'\nsource = '10.0.0.250'\n",
+        )
+        .unwrap();
+        let host = Some("www.example.com".to_owned());
+        assert_eq!(http.question, Question::Http { path: "/healthz?x=1".to_owned(), host, status: 200..=299 });
+        assert_eq!((http.port, http.ends_connections, http.source), (Some(8081), true, "10.0.0.250".parse().ok()));
+    }
+
+    #[test]
+    fn an_outside_address_may_be_forwarded_and_has_one_mac() {
+        let text = "[[virtual]]\naddress = '192.0.2.2'\nport = 80\n\
+                    [nat]\ninside = ['10.0.0.0/8']\naddresses = ['192.0.2.1', '192.0.2.2']\n";
+        let settings = read(text).unwrap();
+        assert_eq!(settings.virtuals[0].mac, settings.nat.unwrap().mac);
+    }
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
     fn wrong_sections_are_refused_with_the_reason() {
         let virtual_ = |rest: &str| format!("[[virtual]]\naddress = '10.0.0.1'\nport = 80\n{rest}\n");
         let nat = |rest: &str| format!("[nat]\n{rest}\n");
@@ -445,6 +598,19 @@ mod tests {
             (virtual_("servers = [{ address = '10.0.0.2' }, { address = '10.0.0.2', port = 80 }]"), "twice"),
             (virtual_("") + &virtual_(""), "two sections"),
             (virtual_("") + &virtual_("protocol = 'udp'\nmac = '02:00:00:00:00:01'"), "same"),
+            (virtual_("check = { interval_s = 0 }"), "check: interval_s = 0"),
+            (virtual_("check = { timeout_s = 6 }"), "interval_s, which is 5"),
+            (virtual_("check = { rise = 0 }"), "rise = 0"),
+            (virtual_("check = { fall = 101 }"), "fall = 101"),
+            (virtual_("check = { port = 0 }"), "port is 0"),
+            (virtual_("check = { source = '::1' }"), "both be IPv4 or both IPv6"),
+            (virtual_("check = { path = '/' }"), "kind = \"http\""),
+            (virtual_("check = { kind = 'http', path = 'healthz' }"), "begin with /"),
+            (virtual_("check = { kind = 'http', path = '/a b' }"), "escape spaces"),
+            (virtual_("check = { kind = 'http', host = '' }"), "www.example.com"),
+            (virtual_("check = { kind = 'http', status = '99-200' }"), "200-399"),
+            (virtual_("check = { kind = 'icmp' }"), "icmp"),
+            (virtual_("protocol = 'udp'\ncheck = {}"), "accept TCP"),
             (nat("inside = []\naddresses = ['192.0.2.1']"), "at least one entry"),
             (nat("inside = ['10.0.0.0/8']\naddresses = ['10.0.0.1']"), "in one of the inside prefixes"),
             (nat("inside = ['10.0.0.0/8']\naddresses = ['2001:db8::1']"), "IP version of"),
@@ -453,7 +619,10 @@ mod tests {
             (virtual_("").replace("10.0.0.1", "::ffff:10.0.0.1"), "in the form of IPv6"),
             (nat("inside = ['10.0.0.0/8']\naddresses = ['192.0.2.1']\nports = '0-9'"), "begins with 0"),
             (nat("inside = ['fd00::/8']\naddresses = ['192.0.2.1']"), "IP version of"),
-            (virtual_("") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"), "use another address"),
+            (
+                virtual_("mac = '02:00:00:00:00:01'") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"),
+                "give both the same mac",
+            ),
         ] {
             let message = read(&text).unwrap_err();
             assert!(message.contains(reason), "{text}: {message}");

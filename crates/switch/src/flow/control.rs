@@ -6,9 +6,10 @@
 //! bounded number of flows at a time, so that no burst waits long.
 
 use super::balance::{Member, Server, ServerError};
+use super::check::Outcome;
 use super::export::Ended;
-use super::packet::{Endpoint, Tuple};
-use super::stage::{FlowView, Stage, StageError};
+use super::packet::{Endpoint, TCP};
+use super::stage::{Ends, FlowView, Stage, StageError};
 use super::{FlowCounts, Settings, VirtualId};
 use crate::plane::Mac;
 use std::fmt;
@@ -35,6 +36,8 @@ pub struct Flows {
     changes: Arc<Mutex<()>>,
     /// Ended flows that were not exported, because the writer had no room.
     blocked: Arc<AtomicU64>,
+    /// Health checks: good, bad, and those that could not be sent.
+    checks: Arc<[AtomicU64; 3]>,
 }
 
 impl fmt::Debug for Flows {
@@ -84,8 +87,23 @@ pub enum Change {
     Add(Server),
     /// It gets no new flows.
     Drain(Endpoint),
-    /// It gets no new flows, and is removed when its last flow ends.
-    Remove(Endpoint),
+    /// Its health check says whether it works.
+    Health {
+        /// The server.
+        server: Endpoint,
+        /// Whether it is down. Then it gets no new flows, and its flows that are no TCP connections end.
+        is_down: bool,
+        /// Whether its connections end, too.
+        ends_connections: bool,
+    },
+    /// It gets no new flows, and is removed when its last flow ends. Its flows that are no TCP connections end at once,
+    /// unless they are kept.
+    Remove {
+        /// The server.
+        server: Endpoint,
+        /// Whether it keeps all its flows.
+        keep: bool,
+    },
 }
 
 impl Flows {
@@ -96,7 +114,13 @@ impl Flows {
         let n = if settings.is_plain() { workers.max(1) } else { 1 };
         let stage = || Ok(Arc::new(Mutex::new(Stage::new(settings.clone())?)));
         let stages = (0..n).map(|_| stage()).collect::<Result<_, StageError>>()?;
-        Ok(Self { stages, settings: Arc::new(settings), changes: Arc::default(), blocked: Arc::default() })
+        Ok(Self {
+            stages,
+            settings: Arc::new(settings),
+            changes: Arc::default(),
+            blocked: Arc::default(),
+            checks: Arc::default(),
+        })
     }
 
     /// The stage of a worker.
@@ -152,6 +176,22 @@ impl Flows {
         self.blocked.fetch_add(n as u64, Ordering::Relaxed);
     }
 
+    /// Counts a health check.
+    pub fn count_check(&self, outcome: &Outcome) {
+        let index = match outcome {
+            Outcome::Good => 0,
+            Outcome::Bad(_) => 1,
+            Outcome::Unasked(_) => 2,
+        };
+        self.checks[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Health checks so far, by their result.
+    pub fn checks(&self) -> [(&'static str, u64); 3] {
+        let count = |index: usize| self.checks[index].load(Ordering::Relaxed);
+        [("good", count(0)), ("bad", count(1)), ("unasked", count(2))]
+    }
+
     /// How full all tables are together.
     pub fn occupancy(&self) -> Occupancy {
         let mut all = Occupancy::default();
@@ -177,8 +217,15 @@ impl Flows {
         })
     }
 
+    /// Ends the flows of a server. Returns their number.
+    pub fn flush_server(&self, service: Endpoint, protocol: u8, server: Endpoint) -> u64 {
+        self.flush(|ends| {
+            ends.original.protocol == protocol && ends.original.destination == service && ends.reply.source == server
+        })
+    }
+
     /// Ends the flows for which `which` returns true. Returns their number.
-    pub fn flush(&self, which: impl Fn(&Tuple) -> bool) -> u64 {
+    pub fn flush(&self, which: impl Fn(&Ends) -> bool) -> u64 {
         let before = self.counts().flushed;
         self.walk(Cursor::default(), |stage, place| (lock(stage).flush(place, STEP, &which), true));
         self.counts().flushed - before
@@ -228,13 +275,25 @@ impl Flows {
             match change {
                 Change::Add(server) => planned.add(server)?,
                 Change::Drain(server) => planned.drain(server, false)?,
-                Change::Remove(server) => planned.drain(server, true)?,
+                Change::Health { server, is_down, .. } => planned.set_down(server, is_down)?,
+                Change::Remove { server, .. } => planned.drain(server, true)?,
             }
             // This fails only if the last flow of a removed server ended meanwhile, which happens at most once for each
             // server.
             if lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.adopt(&before, &mut planned) {
-                return Ok(());
+                break;
             }
         }
+        let ends = match change {
+            Change::Remove { server, keep: false } if protocol != TCP => Some(server),
+            Change::Health { server, is_down: true, ends_connections } => {
+                Some(server).filter(|_| ends_connections || protocol != TCP)
+            }
+            _ => None,
+        };
+        if let Some(server) = ends {
+            self.flush_server(service, protocol, server);
+        }
+        Ok(())
     }
 }

@@ -38,6 +38,10 @@ counts! {
     expired,
     /// Flows that ended because their endpoints began a new one.
     reopened,
+    /// Flows that ended because an ICMP error said that nobody would answer.
+    unreachable,
+    /// Flows that nobody had answered, or that were over, and made room for others.
+    evicted,
     /// Flows that were flushed.
     flushed,
     /// New flows refused: no rule accepts them.
@@ -56,12 +60,16 @@ counts! {
     refused_server_taken,
     /// New flows refused: every port of the outside address is in use.
     refused_nat_exhausted,
+    /// New flows refused: their host has its share of the ports of the outside address.
+    refused_nat_share,
     /// New flows refused: their protocol has no ports, or no outside address has their version of IP.
     refused_nat_impossible,
     /// New flows refused: their answers could not be told from those of another flow.
     refused_nat_taken,
-    /// New flows refused: there are `max_flows` flows already.
+    /// New flows refused: there are `max_flows` flows already, and none makes room.
     refused_limit,
+    /// New flows refused: the port that they came in by has its share of the table.
+    refused_share,
     /// New flows refused: the table is full.
     refused_table_full,
     /// New flows refused: too many flows have the same buckets of the table.

@@ -26,6 +26,10 @@ pub enum Why {
     Expired,
     /// Its endpoints began a new flow.
     Reopened,
+    /// An ICMP error said that nobody would answer its packets.
+    Unreachable,
+    /// It was not answered or was over, and made room for another.
+    Evicted,
     /// It was flushed.
     Flushed,
 }
@@ -181,6 +185,8 @@ impl Export {
                 ended: match why {
                     Why::Expired => "expired",
                     Why::Reopened => "reopened",
+                    Why::Unreachable => "unreachable",
+                    Why::Evicted => "evicted",
                     Why::Flushed => "flushed",
                 },
                 began_unix_seconds: began.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()),

@@ -12,6 +12,7 @@
 //! | [`state`], [`tcp`] | states of a flow, and their timeouts |
 //! | [`rules`] | which flows may begin |
 //! | [`balance`] | virtual addresses and their servers |
+//! | [`check`] | when a server is down |
 //! | [`nat`] | outside addresses and ports |
 //! | [`rewrite`] | addresses and ports in packets, checksums |
 //! | [`stage`] | a burst, from the lookup to the last byte |
@@ -24,6 +25,7 @@
 //! design.
 
 pub mod balance;
+pub mod check;
 pub mod config;
 pub mod control;
 mod counters;
@@ -41,7 +43,7 @@ mod tests;
 
 pub use control::Flows;
 pub use counters::FlowCounts;
-pub use stage::{FlowView, Stage};
+pub use stage::{Ends, FlowView, Stage};
 pub(crate) use stage::{Route, Tracking};
 
 use crate::plane::Mac;
@@ -63,6 +65,8 @@ pub struct Virtual {
     pub mac: Mac,
     /// Its servers, in the order of the configuration; none has flows.
     pub balancer: Balancer,
+    /// How its servers are checked, if they are.
+    pub check: Option<check::Check>,
 }
 
 /// The settings of the stage.

@@ -3,7 +3,8 @@
 //! An inside address always gets the same outside address (RFC 4787, paired pooling). A flow gets its own port of the
 //! outside address and protocol: the port of the host if it is free, otherwise the next free one after a position that
 //! the digest of the flow gives, so that ports cannot be predicted (RFC 6056). The port is free again when the flow
-//! ends. A port is used for one flow at a time, whatever the destination. So there are at most as many flows as ports,
+//! ends. An inside host may have eight times as many ports of a protocol as its outside address has left, so that one
+//! host does not take them from the others (RFC 6888, REQ-4). A port is used for one flow at a time, whatever the destination. So there are at most as many flows as ports,
 //! an answer finds its flow by the port alone, and an answer to a free port belongs to no flow.
 //!
 //! Cost: 8 KiB for an address and protocol. A new flow reads one word for every 64 used ports after its position, at
@@ -11,8 +12,10 @@
 
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, Tuple, UDP};
 use super::rules::Prefix;
+use super::stage::SHARE;
 use crate::plane::Mac;
 use lookup::hash::mix64;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// The most outside addresses.
@@ -41,17 +44,23 @@ pub enum NatError {
     /// No outside address has the version of IP of the flow.
     #[error("no outside address has the IP version of the flow; add one to flow.nat.addresses")]
     Family,
-    /// All ports of the outside address are in use.
+    /// All ports of this outside address are in use.
     #[error("all ports of the outside address are in use; add addresses, or widen flow.nat.ports")]
-    Exhausted,
+    Exhausted(Address),
+    /// The host has eight times as many ports of this outside address as are left.
+    #[error("the host has its share of the ports of the outside address; add addresses, or widen flow.nat.ports")]
+    Share(Address),
 }
 
 /// The ports of one address and protocol. A bit is set if its port is in use.
-struct Ports(Box<[u64; 1024]>);
+struct Ports {
+    bits: Box<[u64; 1024]>,
+    n_used: u64,
+}
 
 impl Ports {
     fn new() -> Self {
-        Self(Box::new([0; 1024]))
+        Self { bits: Box::new([0; 1024]), n_used: 0 }
     }
 
     fn take(&mut self, range: &RangeInclusive<u16>, wanted: u16, start: u64) -> Option<u16> {
@@ -68,8 +77,9 @@ impl Ports {
 
     /// Takes a port if it is free.
     fn set(&mut self, port: u16) -> bool {
-        let (word, bit) = (&mut self.0[usize::from(port) / 64], 1 << (port % 64));
+        let (word, bit) = (&mut self.bits[usize::from(port) / 64], 1 << (port % 64));
         let free = *word & bit == 0;
+        self.n_used += u64::from(free);
         *word |= bit;
         free
     }
@@ -78,7 +88,7 @@ impl Ports {
     fn free_in(&self, first: u32, last: u32) -> Option<u16> {
         let mut port = first;
         while port <= last {
-            let free = !self.0[port as usize / 64] >> (port % 64);
+            let free = !self.bits[port as usize / 64] >> (port % 64);
             if free != 0 {
                 let found = port + free.trailing_zeros();
                 return (found <= last).then_some(found as u16);
@@ -89,11 +99,9 @@ impl Ports {
     }
 
     fn release(&mut self, port: u16) {
-        self.0[usize::from(port) / 64] &= !(1 << (port % 64));
-    }
-
-    fn in_use(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+        let (word, bit) = (&mut self.bits[usize::from(port) / 64], 1 << (port % 64));
+        self.n_used -= u64::from(*word & bit != 0);
+        *word &= !bit;
     }
 }
 
@@ -112,6 +120,8 @@ pub struct Nat {
     settings: NatSettings,
     /// An outside address and its ports, by protocol.
     addresses: Vec<(Address, [Ports; 3])>,
+    /// Ports that an inside host has, by protocol.
+    held: HashMap<(Address, usize), u64>,
 }
 
 impl Nat {
@@ -119,7 +129,7 @@ impl Nat {
     pub fn new(settings: NatSettings) -> Self {
         let ports = |&address: &Address| (address, std::array::from_fn(|_| Ports::new()));
         let addresses = settings.addresses.iter().map(ports).collect();
-        Self { settings, addresses }
+        Self { settings, addresses, held: HashMap::new() }
     }
 
     /// As configured.
@@ -147,21 +157,33 @@ impl Nat {
         let pick = (u128::from(mix64(source as u64 ^ (source >> 64) as u64)) * n as u128) >> 64;
         let mut ours = self.addresses.iter_mut().filter(|(address, _)| address.is_v4() == is_v4);
         let (address, ports) = ours.nth(pick as usize).ok_or(NatError::Family)?;
-        let port = ports[kind].take(&self.settings.ports, tuple.source.port, mix64(digest ^ 1));
-        port.map(|port| Endpoint { address: *address, port }).ok_or(NatError::Exhausted)
+        let (ports, held) = (&mut ports[kind], self.held.get(&(tuple.source.address, kind)).copied().unwrap_or(0));
+        let free = (self.settings.ports.len() as u64).saturating_sub(ports.n_used);
+        if free > 0 && held >= SHARE * free {
+            return Err(NatError::Share(*address));
+        }
+        let port = ports.take(&self.settings.ports, tuple.source.port, mix64(digest ^ 1));
+        let port = port.ok_or(NatError::Exhausted(*address))?;
+        *self.held.entry((tuple.source.address, kind)).or_default() += 1;
+        Ok(Endpoint { address: *address, port })
     }
 
-    /// Releases a port.
-    pub fn release(&mut self, protocol: u8, endpoint: Endpoint) {
+    /// Releases a port of an inside host.
+    pub fn release(&mut self, protocol: u8, endpoint: Endpoint, inside: Address) {
         let ours = self.addresses.iter_mut().find(|(address, _)| *address == endpoint.address);
-        if let (Some((_, ports)), Some(kind)) = (ours, kind(protocol)) {
-            ports[kind].release(endpoint.port);
+        let (Some((_, ports)), Some(kind)) = (ours, kind(protocol)) else { return };
+        ports[kind].release(endpoint.port);
+        if let Some(held) = self.held.get_mut(&(inside, kind)) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&(inside, kind));
+            }
         }
     }
 
     /// Ports in use.
     pub fn in_use(&self) -> u64 {
-        self.addresses.iter().flat_map(|(_, ports)| ports).map(Ports::in_use).sum()
+        self.addresses.iter().flat_map(|(_, ports)| ports).map(|ports| ports.n_used).sum()
     }
 }
 
@@ -189,30 +211,58 @@ mod tests {
     fn every_port_of_the_range_is_given_once_and_then_none() {
         let range = 1000..=1234;
         for start in [0, u64::MAX, 1 << 62] {
+            let mut owners = std::collections::HashMap::new();
             let mut nat = Nat::new(settings(range.clone()));
             let mut given = HashSet::new();
+            // Hosts that get the same address: one alone does not get all ports.
+            let address = |nat: &mut Nat, host| {
+                let got = nat.allocate(&flow(host, 7, TCP), 0).unwrap();
+                nat.release(TCP, got, flow(host, 7, TCP).source.address);
+                got.address
+            };
+            let first = address(&mut nat, 1);
+            let hosts: Vec<u8> = (1..=255).filter(|&host| address(&mut nat, host) == first).collect();
+            let host = |i: u64| hosts[i as usize % hosts.len()];
             for i in 0..235 {
-                let endpoint = nat.allocate(&flow(1, 7, TCP), start ^ (i << 50)).unwrap();
+                let endpoint = nat.allocate(&flow(host(i), 7, TCP), start ^ (i << 50)).unwrap();
+                owners.insert(endpoint, flow(host(i), 7, TCP).source.address);
                 assert!(range.contains(&endpoint.port) && given.insert(endpoint));
             }
             assert_eq!(given.iter().map(|endpoint| endpoint.address).collect::<HashSet<_>>().len(), 1);
-            assert_eq!(nat.allocate(&flow(1, 7, TCP), 3), Err(NatError::Exhausted));
+            assert_eq!(nat.allocate(&flow(1, 7, TCP), 3), Err(NatError::Exhausted(first)));
             assert_eq!(nat.in_use(), 235);
             // The other protocols have ports of their own.
             let other = nat.allocate(&flow(1, 7, UDP), 3).unwrap();
-            nat.release(UDP, other);
+            nat.release(UDP, other, flow(1, 7, UDP).source.address);
             let some = *given.iter().next().unwrap();
-            nat.release(TCP, some);
+            nat.release(TCP, some, owners[&some]);
             assert_eq!(nat.allocate(&flow(1, 7, TCP), 5), Ok(some));
         }
     }
 
     #[test]
     fn the_whole_range_of_numbers_can_be_used() {
-        let mut nat = Nat::new(settings(0..=65_535));
-        let given: HashSet<_> = (0..65_536).map(|i| nat.allocate(&flow(1, 7, ICMP), i).unwrap().port).collect();
+        let one = Address::v4([192, 0, 2, 1]);
+        let mut nat = Nat::new(NatSettings { addresses: vec![one], ..settings(0..=65_535) });
+        // Each by another host.
+        let host = |i: u64| Endpoint { address: Address::v4([10, 1, (i >> 8) as u8, i as u8]), port: 7 };
+        let mut port = |i: u64| nat.allocate(&Tuple { source: host(i), ..flow(1, 7, ICMP) }, i).unwrap().port;
+        let given: HashSet<_> = (0..65_536).map(&mut port).collect();
         assert_eq!(given.len(), 65_536);
-        assert_eq!(nat.allocate(&flow(1, 7, ICMP), 0), Err(NatError::Exhausted));
+        assert_eq!(nat.allocate(&flow(1, 7, ICMP), 0), Err(NatError::Exhausted(one)));
+    }
+
+    #[test]
+    fn a_host_gets_its_share_of_the_ports_and_leaves_the_rest() {
+        let one = Address::v4([192, 0, 2, 1]);
+        let mut nat = Nat::new(NatSettings { addresses: vec![one], ..settings(1000..=1089) });
+        let n = (0..90).take_while(|&i| nat.allocate(&flow(1, 7, UDP), i).is_ok()).count();
+        assert_eq!((n, nat.allocate(&flow(1, 7, UDP), 0)), (80, Err(NatError::Share(one))));
+        // Those of another protocol are others.
+        let kept = nat.allocate(&flow(1, 7, TCP), 0).unwrap();
+        assert!(nat.allocate(&flow(2, 7, UDP), 0).is_ok());
+        nat.release(TCP, kept, flow(1, 7, TCP).source.address);
+        assert_eq!(nat.held.len(), 2, "who has no port is not kept");
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMP: u8 = 1;
+/// The code of "unreachable" that says that a packet is too large.
+const FRAGMENTATION_NEEDED: u8 = 4;
 
 /// An IPv4 or IPv6 address as a number; IPv4 as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -112,7 +114,12 @@ pub enum Body {
         reply: bool,
     },
     /// An ICMP error. The tuple is that of the quoted packet, reversed: the direction in which the error goes.
-    Error,
+    Error {
+        /// It says that nobody takes such packets: the destination is unreachable, for another reason than the size.
+        is_final: bool,
+        /// The sequence number of the quoted TCP segment.
+        sequence: u32,
+    },
     /// Anything else over IP.
     Other,
 }
@@ -340,13 +347,13 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
         ICMP if is_v4 => match icmp_kind(packet, at)? {
             8 => echo(packet, at, false)?,
             0 => echo(packet, at, true)?,
-            3 | 4 | 5 | 11 | 12 => return error(packet, (ip, at), vlan, v4),
+            3 | 4 | 5 | 11 | 12 => return error(packet, (ip, at, ICMP), vlan, v4),
             _ => ((0, 0), Body::Other),
         },
         ICMPV6 if !is_v4 => match icmp_kind(packet, at)? {
             128 => echo(packet, at, false)?,
             129 => echo(packet, at, true)?,
-            1..=4 => return error(packet, (ip, at), vlan, v6),
+            1..=4 => return error(packet, (ip, at, ICMPV6), vlan, v6),
             130..=137 | 143 => return Err(Untracked::Pass),
             _ => ((0, 0), Body::Other),
         },
@@ -361,6 +368,20 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
     Ok(Headers { tuple, body, ip: ip as u16, transport: at as u16, end: packet.len() as u32 })
 }
 
+impl Body {
+    /// Whether it is a TCP segment that asks for a connection.
+    #[inline]
+    pub(super) fn is_syn(&self) -> bool {
+        matches!(self, Body::Tcp(segment) if segment.flags & 0x17 == 2)
+    }
+
+    /// Whether it is an ICMP error.
+    #[inline]
+    pub(super) fn is_error(&self) -> bool {
+        matches!(self, Body::Error { .. })
+    }
+}
+
 fn icmp_kind(packet: &[u8], at: usize) -> Parsed<u8> {
     packet.get(at..at + 8).map(|header| header[0]).ok_or(Untracked::Malformed)
 }
@@ -373,7 +394,7 @@ fn echo(packet: &[u8], at: usize, reply: bool) -> Parsed<((u16, u16), Body)> {
 /// An ICMP error belongs to the flow of the packet that it quotes.
 fn error(
     packet: &[u8],
-    (ip, at): (usize, usize),
+    (ip, at, protocol): (usize, usize, u8),
     vlan: u16,
     network: fn(&[u8], usize) -> Parsed<Network>,
 ) -> Parsed<Headers> {
@@ -382,13 +403,23 @@ fn error(
         return Err(Untracked::Fragment);
     }
     let ports = quoted_ports(packet, &quoted)?;
+    let (kind, code) = (packet[at], packet[at + 1]);
+    let is_final = if protocol == ICMP { kind == 3 && code != FRAGMENTATION_NEEDED } else { kind == 1 };
+    // Every error quotes eight bytes of the header.
+    let sequence = if quoted.protocol == TCP { be32(packet, quoted.transport + 4).unwrap_or_default() } else { 0 };
     let tuple = Tuple {
         source: Endpoint { address: quoted.destination, port: ports.1 },
         destination: Endpoint { address: quoted.source, port: ports.0 },
         protocol: quoted.protocol,
         vlan,
     };
-    Ok(Headers { tuple, body: Body::Error, ip: ip as u16, transport: at as u16, end: packet.len() as u32 })
+    Ok(Headers {
+        tuple,
+        body: Body::Error { is_final, sequence },
+        ip: ip as u16,
+        transport: at as u16,
+        end: packet.len() as u32,
+    })
 }
 
 fn quoted_ports(packet: &[u8], quoted: &Network) -> Parsed<(u16, u16)> {

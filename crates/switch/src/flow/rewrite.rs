@@ -4,7 +4,7 @@
 //! wrong, and the cost does not depend on the length of the packet. Only the checksum of an ICMP error is computed
 //! anew, because a packet inside it changes; it is verified before.
 
-use super::packet::{Address, Body, Headers, ICMP, ICMPV6, TCP, Tuple, UDP, addresses, quoted};
+use super::packet::{Address, Headers, ICMP, ICMPV6, TCP, Tuple, UDP, addresses, quoted};
 use netio::checksum::{fold, sum};
 
 /// A checksum and the changes of the words that it covers.
@@ -95,7 +95,7 @@ pub fn rewrite(frame: &mut [u8], headers: &Headers, new: &Tuple) {
 /// packet that the error quotes, and the error's own addresses if they are those of the flow (a router in between has
 /// its own). Returns false and changes nothing if the checksum was wrong or the quoted packet is incomplete.
 pub fn rewrite_error(frame: &mut [u8], headers: &Headers, new: &Tuple) -> bool {
-    debug_assert!(headers.body == Body::Error);
+    debug_assert!(headers.body.is_error());
     let (ip, at, end) = (usize::from(headers.ip), usize::from(headers.transport), headers.end as usize);
     let is_v4 = new.source.address.is_v4();
     let (Some((quoted_ip, quoted_at)), Some((source, destination))) =

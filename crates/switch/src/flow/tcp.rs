@@ -18,6 +18,12 @@
 //! valid segment after a reset reopens the connection: a host that still has the connection sends the challenge; a host
 //! that has lost it answers everything with another reset.
 //!
+//! Two hosts may begin another connection between the same ports while the old one is still known here, because one of
+//! them or both have forgotten it. A SYN alone proves nothing: it may be old, or forged, and a host that still has the
+//! connection answers it with a challenge. So it passes, and only [`LastSyn`] changes. A SYN-ACK that acknowledges it
+//! proves that both ends begin anew. The connection then starts again in `syn_received`, with the numbers of the new
+//! SYN and SYN-ACK, and nothing of the old one. A reset that acknowledges it proves that the old one is gone.
+//!
 //! Sources: RFC 9293 (section 3.3.2, simultaneous open, half-open connections), RFC 5961 (section 3, resets).
 
 use super::packet::Segment;
@@ -39,8 +45,8 @@ pub enum Judgement {
     Reopen,
 }
 
-/// What is known of a connection besides its state: 9 bytes, which the flow keeps. Sides are numbered as directions:
-/// side 0 opened the connection, side 1 answers.
+/// What is known of a connection besides its state: 10 bytes, which the flow keeps. Sides are numbered as directions:
+/// side 0 opened the flow, side 1 answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tcp {
     /// A mark for each side; that of side 0 is the lower half. Until a side sends its FIN, its mark is the number that
@@ -48,17 +54,58 @@ pub struct Tcp {
     /// the number after its FIN.
     pub(super) marks: u64,
     /// Bits, such as [`SAID`], for side 0, and shifted by one for side 1.
-    pub(super) bits: u8,
+    pub(super) bits: u16,
 }
 
+/// The bits of a [`Tcp`] that are in use.
+pub(super) const BITS: u32 = 9;
 /// The side has said which number it expects.
-const SAID: u8 = 1;
-const FIN_SENT: u8 = 1 << 2;
-const FIN_ACKNOWLEDGED: u8 = 1 << 4;
+const SAID: u16 = 1;
+const FIN_SENT: u16 = 1 << 2;
+const FIN_ACKNOWLEDGED: u16 = 1 << 4;
 /// Both sent a SYN of their own.
-const SIMULTANEOUS: u8 = 1 << 6;
+const SIMULTANEOUS: u16 = 1 << 6;
 /// The number of the reset that closed it was not the expected one.
-const DOUBTED: u8 = 1 << 7;
+const DOUBTED: u16 = 1 << 7;
+/// Side 1 opened the connection, on the ports of one that side 0 had opened.
+const INVERTED: u16 = 1 << 8;
+
+/// The last SYN without an acknowledgement. The flow keeps it beside its entry: only SYNs, their answers and resets
+/// read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastSyn {
+    /// The number after it, without its data.
+    next: u32,
+    /// Bytes of its data (RFC 7413).
+    payload: u16,
+    from: Direction,
+    /// It is not the one that opened the connection as it is known here.
+    is_new: bool,
+}
+
+impl LastSyn {
+    /// The SYN that opens a connection. Of other packets it is never read.
+    pub fn opening(segment: &Segment) -> Self {
+        Self::of(Direction::Original, segment, false)
+    }
+
+    fn of(from: Direction, segment: &Segment, is_new: bool) -> Self {
+        let payload = segment.payload.min(u16::MAX.into()) as u16;
+        Self { next: segment.sequence.wrapping_add(1), payload, from, is_new }
+    }
+
+    /// Whether a segment of `direction` acknowledges it, with all, some or none of its data.
+    fn is_taken_up(&self, direction: Direction, segment: &Segment) -> bool {
+        let beyond = segment.acknowledgement.wrapping_sub(self.next);
+        self.from != direction && segment.flags & ACK != 0 && beyond <= self.payload.into()
+    }
+}
+
+impl Default for LastSyn {
+    fn default() -> Self {
+        Self { next: 0, payload: 0, from: Direction::Original, is_new: false }
+    }
+}
 
 /// The largest window (RFC 7323, section 2.3).
 const WINDOW: u32 = 1 << 30;
@@ -94,7 +141,13 @@ impl Tcp {
 
     /// Updates the connection with a segment of `direction`.
     #[inline]
-    pub fn advance(&mut self, state: &mut State, direction: Direction, segment: &Segment) -> Judgement {
+    pub fn advance(
+        &mut self,
+        state: &mut State,
+        direction: Direction,
+        segment: &Segment,
+        last: &mut LastSyn,
+    ) -> Judgement {
         if *state == State::Established && self.advance_open(direction, segment) {
             return Judgement::Pass;
         }
@@ -103,11 +156,11 @@ impl Tcp {
         }
         let side = direction as usize;
         if segment.flags & RST != 0 {
-            return self.reset(state, side, segment);
+            return self.reset(state, direction, segment, last);
         }
         match segment.flags & (SYN | ACK) {
-            SYN => self.synchronise(state, side, segment),
-            0x12 => self.answer(state, side, segment),
+            SYN => self.synchronise(state, direction, segment, last),
+            0x12 => self.answer(state, direction, segment, last),
             _ => self.go_on(state, side, segment),
         }
     }
@@ -124,7 +177,7 @@ impl Tcp {
     }
 
     #[inline]
-    fn has(&self, what: u8, side: usize) -> bool {
+    fn has(&self, what: u16, side: usize) -> bool {
         self.bits & what << side != 0
     }
 
@@ -147,24 +200,46 @@ impl Tcp {
     }
 
     /// A SYN without an acknowledgement.
-    fn synchronise(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+    fn synchronise(
+        &mut self,
+        state: &mut State,
+        direction: Direction,
+        segment: &Segment,
+        last: &mut LastSyn,
+    ) -> Judgement {
+        let side = direction as usize;
+        let next = segment.sequence.wrapping_add(1);
         match *state {
-            // If the connection is still open, the other side answers with a challenge.
-            State::Closed if self.bits & DOUBTED != 0 => {}
-            State::TimeWait | State::Closed => return Judgement::Reopen,
-            State::SynSent => {
-                self.set_mark(1 - side, segment.sequence.wrapping_add(1));
-                if side == 0 {
-                    self.set_mark(0, segment.payload);
-                } else {
-                    self.bits |= SIMULTANEOUS;
-                    *state = State::SynReceived;
-                }
+            State::TimeWait => return Judgement::Reopen,
+            State::Closed if self.bits & DOUBTED == 0 => return Judgement::Reopen,
+            State::SynSent if side == 0 => {
+                self.set_mark(1, next);
+                self.set_mark(0, segment.payload);
+                *last = LastSyn::opening(segment);
             }
-            // On an open connection it is old, or a probe. The other side answers it.
-            _ => {}
+            State::SynSent => {
+                self.set_mark(0, next);
+                self.bits |= SIMULTANEOUS;
+                *state = State::SynReceived;
+                // If the first side has forgotten its own, it answers with another number.
+                *last = LastSyn::of(direction, segment, true);
+            }
+            // Of a handshake in which both sent a SYN, the other one again.
+            State::SynReceived if self.bits & SIMULTANEOUS != 0 && next == self.mark(1 - side) => {}
+            // The side that answers does not open as well.
+            State::SynReceived if side != self.opener() => return Judgement::Invalid,
+            // The same once more.
+            _ if last.from == direction && last.next == next => {}
+            // On an open connection it is old, or a probe, or the first of another connection. The other side knows.
+            _ => *last = LastSyn::of(direction, segment, true),
         }
         Judgement::Pass
+    }
+
+    /// The side that opened the connection.
+    #[inline]
+    fn opener(&self) -> usize {
+        usize::from(self.bits & INVERTED != 0)
     }
 
     /// Whether an answer acknowledges the SYN that was sent, with all, some or none of the data in it (RFC 7413). Until
@@ -174,18 +249,24 @@ impl Tcp {
     }
 
     /// A SYN with an acknowledgement.
-    fn answer(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+    fn answer(&mut self, state: &mut State, direction: Direction, segment: &Segment, last: &mut LastSyn) -> Judgement {
+        let side = direction as usize;
+        let begins_anew = last.is_new && last.is_taken_up(direction, segment);
         match *state {
-            State::SynSent if side == 1 && self.takes_up(segment) => {
-                self.bits |= SAID << 1;
-                self.set_mark(0, segment.sequence.wrapping_add(1));
-                self.set_mark(1, segment.acknowledgement);
-                *state = State::SynReceived;
+            _ if begins_anew => {
+                last.is_new = false;
+                let both_open = if *state == State::SynReceived { self.bits & SIMULTANEOUS } else { 0 };
+                self.bits = both_open | if side == 0 { INVERTED } else { 0 };
             }
+            State::SynSent if side == 1 && self.takes_up(segment) => {}
             State::SynSent | State::TimeWait | State::Closed => return Judgement::Invalid,
             // It is a retransmission.
-            _ => {}
+            _ => return Judgement::Pass,
         }
+        self.bits |= SAID << side;
+        self.set_mark(1 - side, segment.sequence.wrapping_add(1));
+        self.set_mark(side, segment.acknowledgement);
+        *state = State::SynReceived;
         Judgement::Pass
     }
 
@@ -196,7 +277,7 @@ impl Tcp {
             // The sender still has an old connection, which the first side then resets.
             State::SynSent if side == 1 && !fin => return Judgement::Pass,
             State::SynSent => return Judgement::Invalid,
-            State::SynReceived if side == 0 || self.bits & SIMULTANEOUS != 0 => {
+            State::SynReceived if side == self.opener() || self.bits & SIMULTANEOUS != 0 => {
                 // The segment that completes the handshake acknowledges at least the other side's SYN.
                 let beyond = segment.acknowledgement.wrapping_sub(self.mark(side));
                 if !self.has(SAID, side) && beyond >= 1 << 30 {
@@ -245,10 +326,13 @@ impl Tcp {
         both_said && fits
     }
 
-    fn reset(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+    fn reset(&mut self, state: &mut State, direction: Direction, segment: &Segment, last: &LastSyn) -> Judgement {
+        let side = direction as usize;
         let other = 1 - side;
         let ahead = segment.sequence.wrapping_sub(self.mark(other));
         match *state {
+            // The endpoint has forgotten the connection, and refuses the next.
+            _ if last.is_new && last.is_taken_up(direction, segment) => self.bits &= !DOUBTED,
             // The endpoint does not listen.
             State::SynSent if side == 1 => {
                 if segment.flags & ACK == 0 || !self.takes_up(segment) {
@@ -268,203 +352,6 @@ impl Tcp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Direction::{Original, Reply};
-
-    const SYN_ACK: u8 = SYN | ACK;
-
-    fn segment(flags: u8, sequence: u32, acknowledgement: u32, payload: u32) -> Segment {
-        Segment { flags, sequence, acknowledgement, payload }
-    }
-
-    /// One connection under test. The numbers of its first side begin at 999 and do not wrap; those of its second side
-    /// begin at the top and do.
-    struct Connection(Tcp, State);
-
-    const CLIENT: u32 = 999;
-    const SERVER: u32 = u32::MAX;
-
-    impl Connection {
-        fn new() -> Self {
-            let (tcp, state) = Tcp::open(&segment(SYN, CLIENT, 0, 0), false).unwrap();
-            Self(tcp, state)
-        }
-
-        fn established() -> Self {
-            let mut connection = Self::new();
-            connection.step(Reply, segment(SYN_ACK, SERVER, CLIENT + 1, 0), State::SynReceived);
-            connection.step(Original, segment(ACK, CLIENT + 1, 0, 0), State::Established);
-            connection.step(Reply, segment(ACK, 0, CLIENT + 1, 100), State::Established);
-            connection.step(Original, segment(ACK, CLIENT + 1, 100, 50), State::Established);
-            connection
-        }
-
-        #[track_caller]
-        fn step(&mut self, direction: Direction, segment: Segment, then: State) {
-            assert_eq!(self.judge(direction, segment), Judgement::Pass);
-            assert_eq!(self.1, then);
-        }
-
-        fn judge(&mut self, direction: Direction, segment: Segment) -> Judgement {
-            self.0.advance(&mut self.1, direction, &segment)
-        }
-
-        #[track_caller]
-        fn refuse(&mut self, direction: Direction, segment: Segment) {
-            let before = self.1;
-            assert_eq!(self.judge(direction, segment), Judgement::Invalid);
-            assert_eq!(self.1, before);
-        }
-    }
-
-    #[test]
-    fn data_with_the_first_segment_may_be_acknowledged_with_it() {
-        for (acknowledged, is_right) in [(0, true), (7, true), (100, true), (101, false), (u32::MAX, false)] {
-            let (tcp, state) = Tcp::open(&segment(SYN, CLIENT, 0, 100), false).unwrap();
-            let mut connection = Connection(tcp, state);
-            let answer = segment(SYN_ACK, SERVER, (CLIENT + 1).wrapping_add(acknowledged), 0);
-            if is_right {
-                connection.step(Reply, answer, State::SynReceived);
-                connection.step(Original, segment(ACK, CLIENT + 1 + acknowledged, 0, 0), State::Established);
-            } else {
-                connection.refuse(Reply, answer);
-                connection.refuse(Reply, segment(RST | ACK, 0, (CLIENT + 1).wrapping_add(acknowledged), 0));
-            }
-        }
-    }
-
-    #[test]
-    fn a_connection_is_opened_used_and_closed_by_either_side_first() {
-        for first in [Original, Reply] {
-            let mut connection = Connection::established();
-            let second = if first == Original { Reply } else { Original };
-            let at = |side| if side == Original { (CLIENT + 51, 100) } else { (100, CLIENT + 51) };
-            let (sequence, acknowledged) = at(first);
-            connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
-            // A retransmitted FIN is not the FIN of the other side.
-            connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
-            // It acknowledges data, but not the FIN yet.
-            connection.step(second, segment(ACK, acknowledged, sequence, 0), State::FinWait);
-            connection.step(second, segment(ACK, acknowledged, sequence + 1, 7), State::CloseWait);
-            connection.step(first, segment(ACK, sequence + 1, acknowledged + 7, 0), State::CloseWait);
-            connection.step(second, segment(FIN | ACK, acknowledged + 7, sequence + 1, 0), State::LastAck);
-            connection.step(first, segment(ACK, sequence + 1, acknowledged + 8, 0), State::TimeWait);
-            connection.step(second, segment(FIN | ACK, acknowledged + 7, sequence + 1, 0), State::TimeWait);
-            assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
-        }
-    }
-
-    #[test]
-    fn fins_that_cross_are_both_to_be_acknowledged() {
-        let mut connection = Connection::established();
-        connection.step(Original, segment(FIN | ACK, CLIENT + 51, 100, 0), State::FinWait);
-        connection.step(Reply, segment(FIN | ACK, 100, CLIENT + 51, 0), State::LastAck);
-        connection.step(Original, segment(ACK, CLIENT + 52, 101, 0), State::LastAck);
-        connection.step(Reply, segment(ACK, 101, CLIENT + 52, 0), State::TimeWait);
-    }
-
-    #[test]
-    fn both_sides_may_open_at_once() {
-        let mut connection = Connection::new();
-        connection.step(Reply, segment(SYN, SERVER, 0, 0), State::SynReceived);
-        connection.step(Original, segment(SYN_ACK, CLIENT, 0, 0), State::SynReceived);
-        connection.step(Reply, segment(SYN_ACK, SERVER, CLIENT + 1, 0), State::SynReceived);
-        connection.step(Original, segment(ACK, CLIENT + 1, 0, 0), State::Established);
-    }
-
-    #[test]
-    fn what_no_tcp_sends_is_invalid() {
-        for flags in [0, FIN, SYN | FIN, SYN | RST, FIN | RST, SYN_ACK | FIN, SYN_ACK | RST, FIN | RST | ACK, 8, 0x3f] {
-            Connection::established().refuse(Original, segment(flags, CLIENT + 51, 100, 0));
-            assert!(Tcp::open(&segment(flags, 1, 0, 0), true).is_none(), "{flags:#x}");
-        }
-        let mut connection = Connection::new();
-        connection.refuse(Original, segment(ACK, CLIENT + 1, 5, 0));
-        connection.refuse(Original, segment(SYN_ACK, CLIENT, 5, 0));
-        connection.refuse(Original, segment(FIN | ACK, CLIENT + 1, 5, 0));
-        connection.refuse(Reply, segment(SYN_ACK, SERVER, CLIENT + 2, 0));
-        connection.refuse(Reply, segment(FIN | ACK, SERVER, CLIENT + 1, 0));
-        connection.refuse(Reply, segment(RST | ACK, 0, CLIENT, 0));
-        connection.refuse(Reply, segment(RST, 0, 0, 0));
-    }
-
-    #[test]
-    fn only_a_syn_opens_unless_connections_are_picked_up() {
-        for flags in [ACK, SYN_ACK, FIN | ACK, RST, RST | ACK] {
-            assert!(Tcp::open(&segment(flags, 1, 2, 0), false).is_none());
-            let picked_up = Tcp::open(&segment(flags, 1, 2, 0), true);
-            assert_eq!(picked_up.map(|(_, state)| state), (flags == ACK).then_some(State::Established));
-        }
-    }
-
-    #[test]
-    fn a_reset_closes_where_it_fits_and_a_challenge_opens_again() {
-        let mut connection = Connection::established();
-        // The second side expects CLIENT + 1, the first side expects 100.
-        for outside in [CLIENT, CLIENT.wrapping_sub(5000), CLIENT + 1 + WINDOW, CLIENT ^ 0x8000_0000] {
-            connection.step(Original, segment(RST, outside, 0, 0), State::Established);
-        }
-        for outside in [99, u32::MAX, 100 + WINDOW] {
-            connection.step(Reply, segment(RST | ACK, outside, 0, 0), State::Established);
-        }
-        // The number is in the window, but not the expected one. The receiver will say so, and no new connection may
-        // begin before.
-        for guess in [CLIENT + 2, CLIENT + 50_000, CLIENT + WINDOW] {
-            connection.step(Original, segment(RST, guess, 0, 0), State::Closed);
-            connection.step(Original, segment(SYN, 5, 0, 0), State::Closed);
-            connection.step(Reply, segment(ACK, 100, CLIENT + 1, 0), State::Established);
-        }
-        // While data is under way the expected number is not known here. Segments that were sent before the reset
-        // arrived are answered with a reset.
-        connection.step(Reply, segment(ACK, 100, CLIENT + 51, 500), State::Established);
-        connection.step(Reply, segment(RST | ACK, 600, CLIENT + 51, 0), State::Closed);
-        connection.step(Original, segment(ACK, CLIENT + 51, 100, 40), State::Established);
-        connection.step(Reply, segment(RST, 100, 0, 0), State::Closed);
-        assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
-        // An invalid segment does not reopen it.
-        connection.step(Original, segment(ACK, CLIENT + 51, 99, 0), State::Closed);
-    }
-
-    #[test]
-    fn fins_and_acknowledgements_far_from_what_is_expected_change_nothing() {
-        for (sequence, acknowledged) in [(CLIENT - 70, 100), (CLIENT + 1 + WINDOW, 100), (CLIENT ^ 0x8000_0000, 100)] {
-            let mut connection = Connection::established();
-            connection.step(Original, segment(FIN | ACK, sequence, acknowledged, 0), State::Established);
-            connection.step(Original, segment(ACK, CLIENT + 51, 100 + WINDOW, 0), State::Established);
-            // The first side expects the same number as before.
-            connection.step(Reply, segment(RST, 100 + WINDOW, 0, 0), State::Established);
-            connection.step(Original, segment(FIN | ACK, CLIENT + 51, 100, 0), State::FinWait);
-            // Only its own number acknowledges a FIN.
-            connection.step(Reply, segment(ACK, 100, CLIENT + 53, 0), State::FinWait);
-            connection.step(Reply, segment(ACK, 100, CLIENT + 52, 0), State::CloseWait);
-        }
-    }
-
-    #[test]
-    fn a_refused_connection_is_closed_and_may_be_tried_again() {
-        let mut connection = Connection::new();
-        connection.step(Reply, segment(RST | ACK, 0, CLIENT + 1, 0), State::Closed);
-        connection.step(Reply, segment(ACK, 5, CLIENT + 1, 0), State::Closed);
-        assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
-    }
-
-    #[test]
-    fn a_side_that_forgot_an_open_connection_can_begin_anew() {
-        // RFC 9293, figure 9: the side that crashed answers the challenge of the other side with a reset.
-        let mut connection = Connection::established();
-        connection.step(Original, segment(SYN, 40_000, 0, 0), State::Established);
-        connection.step(Reply, segment(ACK, 100, CLIENT + 51, 0), State::Established);
-        connection.step(Original, segment(RST, CLIENT + 51, 0, 0), State::Closed);
-        assert_eq!(connection.judge(Original, segment(SYN, 40_000, 0, 0)), Judgement::Reopen);
-    }
-
-    #[test]
-    fn an_acknowledgement_of_nothing_does_not_complete_a_handshake() {
-        let mut connection = Connection::new();
-        connection.step(Reply, segment(SYN_ACK, 7000, CLIENT + 1, 0), State::SynReceived);
-        connection.step(Original, segment(ACK, CLIENT + 1, 7000, 0), State::SynReceived);
-        connection.step(Original, segment(ACK, CLIENT + 1, 9, 0), State::SynReceived);
-        connection.step(Original, segment(ACK, CLIENT + 1, 7001, 0), State::Established);
-    }
-}
+mod lives;
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The beginning of flows.
 
+use super::crowd::Loose;
 use super::record::{
     Cold, ColdSlot, DOWNWARDS, GENERATION_SHIFT, Hot, Place, TRANSLATED, Translation, Volume, hot, state_of,
 };
@@ -10,10 +11,10 @@ use crate::flow::balance::Server;
 use crate::flow::export::Why;
 use crate::flow::key::WORDS;
 use crate::flow::nat::NatError;
-use crate::flow::packet::{self, Body, Endpoint, Headers, Tuple};
+use crate::flow::packet::{self, Address, Body, Endpoint, Headers, Tuple};
 use crate::flow::rewrite::rewrite;
 use crate::flow::state::{self, State};
-use crate::flow::tcp::Tcp;
+use crate::flow::tcp::{LastSyn, Tcp};
 use crate::plane::Neighbours;
 use arrayvec::ArrayVec;
 use fib::action::PortId;
@@ -40,8 +41,12 @@ impl Stage {
         let (key, digest) = (tracking.keys[j], tracking.digests[j]);
         let old = self.table.lookup(&key, digest);
         if let Some(slot) = old {
-            match self.go_on(tracking, j, slot, frame) {
+            match self.go_on(tracking, j, slot, port, frame) {
                 Fate::Pass => return Ok(()),
+                Fate::End => {
+                    self.end_unanswered(slot);
+                    return Ok(());
+                }
                 Fate::Drop(reason) => return Err(reason),
                 Fate::Later => {}
             }
@@ -50,8 +55,8 @@ impl Stage {
         let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
-        let Headers { tuple, body, .. } = headers;
-        let Some((tcp, state)) = state::open(tuple.protocol, &body, self.settings.pick_up) else {
+        let Headers { tuple, ref body, .. } = headers;
+        let Some((tcp, state)) = state::open(tuple.protocol, body, self.settings.pick_up) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
         // A packet from an endpoint to itself has no other side.
@@ -68,8 +73,7 @@ impl Stage {
             self.table.remove_at(slot);
             self.end(&hot, Why::Reopened);
         }
-        if self.len() >= self.settings.max_flows as usize {
-            self.counts.refused_limit += 1;
+        if !self.make_room(port) {
             return Err(DropReason::FlowTable);
         }
         let (entries, capacity) = (self.table.len(), self.table.capacity());
@@ -80,7 +84,7 @@ impl Stage {
         let server = self.virtual_at.get(&(tuple.destination, tuple.protocol)).copied();
         let is_translated = server.is_some() || self.nat.as_ref().is_some_and(|nat| nat.applies(&tuple));
         if is_translated {
-            return self.begin_translated((&key, digest), &headers, server, (tcp, state), frame, neighbours);
+            return self.begin_translated((&key, digest), &headers, server, (tcp, state), frame, (port, neighbours));
         }
         let place = self.take_place();
         let flags = if tracking.is_downwards(j) { DOWNWARDS } else { 0 };
@@ -89,7 +93,7 @@ impl Stage {
             self.free.push(place.index);
             return Err(reason);
         }
-        self.settle(place, tuple, None);
+        self.settle(place, &headers, port, None);
         Ok(())
     }
 
@@ -100,7 +104,7 @@ impl Stage {
         to: Option<VirtualId>,
         (tcp, state): (Tcp, State),
         frame: &mut [u8],
-        neighbours: &Neighbours,
+        (port, neighbours): (PortId, &Neighbours),
     ) -> Result<(), DropReason> {
         let original = headers.tuple;
         let mut translation = Translation {
@@ -129,7 +133,7 @@ impl Stage {
             return Err(DropReason::FlowNoPort);
         } else {
             translation.macs[1] = frame.get(6..12).and_then(|mac| mac.try_into().ok());
-            self.allocate(&original, digest, &mut translation)?;
+            self.allocate(&original, digest, port, &mut translation)?;
         }
         let place = self.take_place();
         let reply_key = self.keys.key(&translation.reply).words;
@@ -142,7 +146,7 @@ impl Stage {
         });
         if let Err(reason) = inserted {
             if let Some(outside) = translation.outside {
-                self.release(original.protocol, outside);
+                self.release(original.protocol, outside, original.source.address);
             }
             self.free.push(place.index);
             return Err(reason);
@@ -156,7 +160,7 @@ impl Stage {
         }
         rewrite(frame, headers, &translation.reply.reversed());
         put_mac(frame, translation.macs[0]);
-        self.settle(place, original, Some(Box::new(translation)));
+        self.settle(place, headers, port, Some(Box::new(translation)));
         Ok(())
     }
 
@@ -195,12 +199,35 @@ impl Stage {
     }
 
     /// Finds a port whose answers belong to no other flow.
-    fn allocate(&mut self, original: &Tuple, digest: Digest, translation: &mut Translation) -> Result<(), DropReason> {
+    fn allocate(
+        &mut self,
+        original: &Tuple,
+        digest: Digest,
+        port: PortId,
+        translation: &mut Translation,
+    ) -> Result<(), DropReason> {
+        let inside = original.source.address;
         let mut taken: ArrayVec<Endpoint, { NAT_ATTEMPTS as usize }> = ArrayVec::new();
-        let mut result = Err(NatError::Exhausted);
+        let mut result = Err(NatError::Exhausted(inside));
         while !taken.is_full() {
             let Some(nat) = &mut self.nat else { break };
             result = nat.allocate(original, digest.0 ^ taken.len() as u64);
+            for _ in 0..NAT_ATTEMPTS {
+                let Err(NatError::Exhausted(address) | NatError::Share(address)) = result else { break };
+                // A host that has its share makes room itself.
+                let must_be_own = matches!(result, Err(NatError::Share(_)));
+                let makes_room = |cold: &Cold| {
+                    let outside = cold.translation.as_ref().and_then(|translation| translation.outside);
+                    cold.original.protocol == original.protocol
+                        && outside.is_some_and(|outside| outside.address == address)
+                        && (!must_be_own || cold.original.source.address == inside)
+                };
+                if !self.make_room_outside(port, makes_room) {
+                    break;
+                }
+                let Some(nat) = &mut self.nat else { break };
+                result = nat.allocate(original, digest.0 ^ taken.len() as u64);
+            }
             let Ok(outside) = result else { break };
             let reply = Tuple { destination: outside, ..original.reversed() };
             let key = self.keys.key(&reply).words;
@@ -212,21 +239,22 @@ impl Stage {
             taken.push(outside);
         }
         for endpoint in &taken {
-            self.release(original.protocol, *endpoint);
+            self.release(original.protocol, *endpoint, inside);
         }
         let counts = &mut self.counts;
         match result {
             Ok(_) if translation.outside.is_some() => return Ok(()),
             Ok(_) => counts.refused_nat_taken += 1,
-            Err(NatError::Exhausted) => counts.refused_nat_exhausted += 1,
+            Err(NatError::Exhausted(_)) => counts.refused_nat_exhausted += 1,
+            Err(NatError::Share(_)) => counts.refused_nat_share += 1,
             Err(NatError::Protocol | NatError::Family) => counts.refused_nat_impossible += 1,
         }
         Err(DropReason::FlowNoPort)
     }
 
-    pub(super) fn release(&mut self, protocol: u8, outside: Endpoint) {
+    pub(super) fn release(&mut self, protocol: u8, outside: Endpoint, inside: Address) {
         if let Some(nat) = &mut self.nat {
-            nat.release(protocol, outside);
+            nat.release(protocol, outside, inside);
         }
     }
 
@@ -240,9 +268,16 @@ impl Stage {
         Place { index, generation: slot.generation }
     }
 
-    fn settle(&mut self, place: Place, original: Tuple, translation: Option<Box<Translation>>) {
-        let cold = Cold { original, began: self.now as u32, volume: Volume::default(), translation };
+    fn settle(&mut self, place: Place, headers: &Headers, port: PortId, translation: Option<Box<Translation>>) {
+        let syn = match &headers.body {
+            Body::Tcp(segment) => LastSyn::opening(segment),
+            _ => LastSyn::default(),
+        };
+        let (original, began) = (headers.tuple, self.now as u32);
+        let loose = Loose::new(port);
+        let cold = Cold { original, began, syn, loose, volume: Volume::default(), translation };
         self.cold_slots[place.index as usize].cold = Some(cold);
+        self.crowd.enter(&mut self.cold_slots, place.index);
         self.counts.begun += 1;
     }
 

@@ -1,14 +1,24 @@
 //! The end of flows, and flows as operators see them.
 
 use super::Stage;
-use super::record::{Cold, Hot, Place, state_of};
+use super::record::{Cold, Hot, Place, TRANSLATED, is_unanswered, state_of};
 use crate::flow::FlowView;
 use crate::flow::export::{Ended, Why};
 use crate::flow::packet::Tuple;
+use lookup::flow::Slot;
 use std::time::Duration;
 
 /// The most ended flows that wait to be exported.
 const MAX_ENDED: usize = 1 << 16;
+
+/// The addresses of a flow's packets as they come in, in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// Of its first packet.
+    pub original: Tuple,
+    /// Of answers.
+    pub reply: Tuple,
+}
 
 impl Stage {
     /// Ends the flows of the entries that the table reported.
@@ -18,6 +28,25 @@ impl Stage {
         }
     }
 
+    /// Ends the flow of an entry whose packets nobody answers, if that is still so.
+    pub(super) fn end_unanswered(&mut self, slot: Slot) {
+        let hot = *self.table.value(slot);
+        if self.state_of(&hot).is_some_and(|state| is_unanswered(&state)) {
+            self.table.remove_at(slot);
+            self.end(&hot, Why::Unreachable);
+        }
+    }
+
+    /// The state of a flow: that of its entry, unless it is translated.
+    fn state_of(&self, hot: &Hot) -> Option<Hot> {
+        if hot[0] & TRANSLATED == 0 {
+            return Some(*hot);
+        }
+        let place = Place::of(hot);
+        let cold = self.cold_slots.get(place.index as usize).filter(|cold| cold.generation == place.generation)?;
+        cold.cold.as_ref()?.translation.as_ref().map(|translation| translation.shared)
+    }
+
     /// Ends the flow of an entry that the table has removed.
     pub(super) fn end(&mut self, hot: &Hot, why: Why) {
         let place = Place::of(hot);
@@ -25,6 +54,7 @@ impl Stage {
         let cold = self.cold_slots.get_mut(place.index as usize).filter(|cold| cold.generation == place.generation);
         let Some(cold) = cold.and_then(|slot| slot.cold.take()) else { return };
         self.free.push(place.index);
+        self.crowd.leave(&mut self.cold_slots, &cold);
         let mut last = *hot;
         let mut reply = cold.original.reversed();
         if let Some(translation) = &cold.translation {
@@ -40,12 +70,14 @@ impl Stage {
                 self.virtuals[usize::from(id.0)].end(server);
             }
             if let Some(outside) = translation.outside {
-                self.release(cold.original.protocol, outside);
+                self.release(cold.original.protocol, outside, cold.original.source.address);
             }
         }
         *match why {
             Why::Expired => &mut self.counts.expired,
             Why::Reopened => &mut self.counts.reopened,
+            Why::Unreachable => &mut self.counts.unreachable,
+            Why::Evicted => &mut self.counts.evicted,
             Why::Flushed => &mut self.counts.flushed,
         } += 1;
         if !self.settings.export {
@@ -99,21 +131,21 @@ impl Stage {
             let key = self.keys.key(&cold.original).words;
             let Some(slot) = self.table.lookup(&key, self.table.digest(&key)) else { continue };
             let remaining = u64::from(self.table.remaining(slot).unwrap_or(0));
-            let (hot, reply) = match &cold.translation {
-                Some(translation) => (translation.shared, translation.reply),
-                None => (*self.table.value(slot), cold.original.reversed()),
-            };
-            each(self.view(cold, &reply, &hot, remaining));
+            let hot = cold.translation.as_ref().map_or(*self.table.value(slot), |translation| translation.shared);
+            each(self.view(cold, &cold.reply(), &hot, remaining));
         }
         (end < self.cold_slots.len()).then_some(end)
     }
 
     /// Ends the flows of `n` places for which `which` returns true. Returns the next place, if there are more.
-    pub fn flush(&mut self, from: usize, n: usize, which: impl Fn(&Tuple) -> bool) -> Option<usize> {
+    pub fn flush(&mut self, from: usize, n: usize, which: impl Fn(&Ends) -> bool) -> Option<usize> {
         let end = self.cold_slots.len().min(from.saturating_add(n));
         for index in from..end {
-            let original = self.cold_slots[index].cold.as_ref().map(|cold| cold.original);
-            let Some(original) = original.filter(&which) else { continue };
+            let Some(cold) = &self.cold_slots[index].cold else { continue };
+            let (original, reply) = (cold.original, cold.reply());
+            if !which(&Ends { original, reply }) {
+                continue;
+            }
             let key = self.keys.key(&original).words;
             // The scan ends those that have timed out.
             if let Some(hot) = self.table.remove(&key, self.table.digest(&key)) {

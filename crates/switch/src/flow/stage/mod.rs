@@ -14,16 +14,21 @@
 //!
 //! The table keeps the timers. A packet renews the entry that it found, with the timeout of its state. For a translated
 //! flow it also renews the other entry, once a second and when the state changes. So both entries stay when all packets
-//! go in one direction.
+//! go in one direction. Packets that may begin a flow do not renew it while nobody has answered, and a SYN never does:
+//! they would keep the flow at a server that is gone. (Source NAT is excepted: RFC 4787, REQ-6, wants that packets from
+//! inside keep their outside port.)
 //!
 //! A new flow passes these steps in order: the packet may be the first of a flow; a rule accepts it; it gets a server;
 //! it gets a port; its entries are inserted. If a step fails, what the steps before took is released.
 
 mod begin;
+mod crowd;
 mod end;
 mod record;
 mod tracking;
 
+pub(in crate::flow) use crowd::SHARE;
+pub use end::Ends;
 pub use record::FlowView;
 pub(crate) use tracking::{Route, Tracking};
 
@@ -35,18 +40,19 @@ use super::nat::Nat;
 use super::packet::{self, Body, Brief, Endpoint, Headers, Untracked};
 use super::rewrite::{rewrite, rewrite_error};
 use super::state::{Direction, State, Timeouts};
-use super::tcp::Judgement;
+use super::tcp::{Judgement, LastSyn};
 use super::{Settings, VirtualId};
 use crate::counters::DropReason;
 use crate::parse::envelope;
 use crate::plane::{Mac, Neighbours};
 use crate::shim;
+use crowd::{Crowd, is_loose};
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use netio::Burst;
 use record::{
-    Cold, ColdSlot, DOWNWARDS, HOT, Hot, Place, TRANSLATED, advance, advance_open, is_full, route, set_route, state_of,
-    take_counts,
+    Cold, ColdSlot, DOWNWARDS, HOT, Hot, Place, TRANSLATED, advance, advance_open, after_syn, is_full, is_unanswered,
+    route, set_route, state_of, take_counts,
 };
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -70,6 +76,8 @@ pub enum StageError {
 enum Fate {
     Pass,
     Drop(DropReason),
+    /// It passes, and its flow ends: an ICMP error says that nobody will answer.
+    End,
     /// Handle it after the packets that change no entry but their own.
     Later,
 }
@@ -85,6 +93,7 @@ pub struct Stage {
     virtual_at: HashMap<(Endpoint, u8), VirtualId>,
     nat: Option<Nat>,
     counts: FlowCounts,
+    crowd: Crowd,
     ended: VecDeque<Ended>,
     epoch: (Instant, SystemTime),
     /// Seconds since the epoch, at the last burst.
@@ -119,6 +128,7 @@ impl Stage {
             virtual_at,
             nat: settings.nat.clone().map(Nat::new),
             counts: FlowCounts::default(),
+            crowd: Crowd::default(),
             ended: VecDeque::new(),
             epoch: (Instant::now(), api::clock::now()),
             now: 0,
@@ -199,16 +209,17 @@ impl Stage {
         }
         slots[..n].fill(None);
         self.table.finish_batch(&keys[..n], &digests[..n], in_flight, |j, slot, _| slots[j] = Some(slot));
-        let mut later = 0u32;
+        let (mut later, mut ending) = (0u32, 0u32);
         for j in 0..n {
             let owner = usize::from(tracking.owners[j]);
             let fate = match tracking.slots[j] {
-                Some(slot) => self.go_on(tracking, j, slot, burst[owner].frame_mut()),
+                Some(slot) => self.go_on(tracking, j, slot, port, burst[owner].frame_mut()),
                 None => Fate::Later,
             };
             match fate {
                 Fate::Pass => {}
                 Fate::Later => later |= 1 << j,
+                Fate::End => ending |= 1 << j,
                 Fate::Drop(reason) => tracking.refuse(owner, reason),
             }
         }
@@ -219,6 +230,13 @@ impl Stage {
             let owner = usize::from(tracking.owners[j]);
             if let Err(reason) = self.begin_or_go_on(tracking, j, port, burst[owner].frame_mut(), neighbours) {
                 tracking.refuse(owner, reason);
+            }
+        }
+        while ending != 0 {
+            let j = ending.trailing_zeros() as usize;
+            ending &= ending - 1;
+            if let Some(slot) = self.table.lookup(&tracking.keys[j], tracking.digests[j]) {
+                self.end_unanswered(slot);
             }
         }
     }
@@ -332,7 +350,7 @@ impl Stage {
 
     /// Handles a packet of a known flow.
     #[inline]
-    fn go_on(&mut self, tracking: &mut Tracking, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
+    fn go_on(&mut self, tracking: &mut Tracking, j: usize, slot: Slot, port: PortId, frame: &mut [u8]) -> Fate {
         let hot = self.table.value_mut(slot);
         let direction = direction_of(hot, tracking.is_downwards(j));
         let route = route(hot, direction, tracking.epoch);
@@ -341,8 +359,8 @@ impl Stage {
             let _ = self.table.refresh(slot, self.open_lifetime);
             self.counts.tracked += 1;
         } else {
-            let fate = self.go_on_otherwise(tracking, j, (slot, direction), frame);
-            if !matches!(fate, Fate::Pass) || tracking.briefs[j].body == Body::Error {
+            let fate = self.go_on_otherwise(tracking, j, (slot, direction), port, frame);
+            if !matches!(fate, Fate::Pass) || tracking.briefs[j].body.is_error() {
                 return fate;
             }
         }
@@ -355,45 +373,68 @@ impl Stage {
         tracking: &Tracking,
         j: usize,
         (slot, direction): (Slot, Direction),
+        port: PortId,
         frame: &mut [u8],
     ) -> Fate {
         let brief = &tracking.briefs[j];
-        let hot = self.table.value_mut(slot);
-        let place = Place::of(hot);
-        if hot[0] & TRANSLATED != 0 {
-            return self.go_on_translated(tracking, j, slot, place, frame);
+        let place = Place::of(self.table.value(slot));
+        if self.table.value(slot)[0] & TRANSLATED != 0 {
+            return self.go_on_translated(tracking, j, slot, port, frame);
         }
-        if brief.body == Body::Error {
+        if let Body::Error { is_final, sequence } = brief.body {
             self.counts.related += 1;
-            return Fate::Pass;
+            let ends = is_final && direction == Direction::Reply && is_about(self.table.value(slot), sequence);
+            return if ends { Fate::End } else { Fate::Pass };
         }
-        if is_full(hot, direction)
+        let is_syn = brief.body.is_syn();
+        let hot = self.table.value(slot);
+        if is_syn && direction == Direction::Reply && asks_rules(state_of(hot)) {
+            let rules = &self.settings.rules;
+            if !packet::parse(frame, tracking.type_at).is_ok_and(|headers| rules.accept(&headers.tuple, port)) {
+                self.counts.refused_rule += 1;
+                return Fate::Drop(DropReason::FlowRefused);
+            }
+        }
+        let hot = self.table.value_mut(slot);
+        let (before, was_loose) = (state_of(hot), is_loose(hot));
+        let mut unread = LastSyn::default();
+        let mut last = &mut unread;
+        if (is_full(hot, direction) || matches!(brief.body, Body::Tcp(_)))
             && let Some(ColdSlot { cold: Some(cold), .. }) = self.cold_slots.get_mut(place.index as usize)
         {
-            take_counts(hot, &mut cold.volume);
+            if is_full(hot, direction) {
+                take_counts(hot, &mut cold.volume);
+            }
+            last = &mut cold.syn;
         }
-        match advance(hot, direction, brief) {
+        match advance(hot, direction, brief, last) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,
         }
-        let lifetime = lifetime(&self.settings.timeouts, state_of(hot));
-        let _ = self.table.refresh(slot, lifetime);
+        let (state, is_loose) = (state_of(hot), is_loose(hot));
+        if state != before || !(is_syn || direction == Direction::Original && is_unanswered(hot)) {
+            let _ = self.table.refresh(slot, lifetime(&self.settings.timeouts, state));
+        }
+        if is_loose != was_loose {
+            self.crowd.set(&mut self.cold_slots, place.index, is_loose);
+        }
         self.counts.tracked += 1;
         Fate::Pass
     }
 
-    fn go_on_translated(&mut self, tracking: &Tracking, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
+    fn go_on_translated(&mut self, tracking: &Tracking, j: usize, slot: Slot, port: PortId, frame: &mut [u8]) -> Fate {
         // The packet was parsed before.
         let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let headers = &headers;
+        let place = Place::of(self.table.value(slot));
         let cold = self.cold_slots.get_mut(place.index as usize).filter(|cold| cold.generation == place.generation);
         let Some(ColdSlot { cold: Some(cold), .. }) = cold else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
-        let Cold { original, volume, translation: Some(translation), .. } = cold else {
+        let Cold { original, volume, syn, translation: Some(translation), .. } = cold else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let (direction, out) = match headers.tuple {
@@ -403,38 +444,70 @@ impl Stage {
             _ => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
         };
         let mac = translation.macs[direction as usize];
-        if headers.body == Body::Error {
+        if let Body::Error { is_final, sequence } = headers.body {
             if !rewrite_error(frame, headers, &out) {
                 return Fate::Drop(self.refuse(DropReason::FlowInvalid));
             }
             put_mac(frame, mac);
             self.counts.related += 1;
-            return Fate::Pass;
+            let ends = is_final && direction == Direction::Reply && is_about(&translation.shared, sequence);
+            return if ends { Fate::End } else { Fate::Pass };
+        }
+        let (before, is_syn) = (state_of(&translation.shared), headers.body.is_syn());
+        let was_loose = is_loose(&translation.shared);
+        if is_syn && direction == Direction::Reply && asks_rules(before) {
+            if !self.settings.rules.accept(&headers.tuple, port) {
+                self.counts.refused_rule += 1;
+                return Fate::Drop(DropReason::FlowRefused);
+            }
+        } else if is_syn
+            && let Some((id, server)) = translation.server
+            && !self.virtuals[usize::from(id.0)].takes_new_flows(server)
+        {
+            // It goes to another server.
+            return Fate::Later;
         }
         if is_full(&translation.shared, direction) {
             take_counts(&mut translation.shared, volume);
         }
-        let before = state_of(&translation.shared);
-        match advance(&mut translation.shared, direction, &tracking.briefs[j]) {
+        match advance(&mut translation.shared, direction, &tracking.briefs[j], syn) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,
         }
         let state = state_of(&translation.shared);
         let lifetime = lifetime(&self.settings.timeouts, state);
-        let _ = self.table.refresh(slot, lifetime);
-        if state != before || self.now != translation.renewed {
-            translation.renewed = self.now;
-            for tuple in [*original, translation.reply] {
-                let key = self.keys.key(&tuple).words;
-                let _ = self.table.lookup_refresh(&key, self.table.digest(&key), lifetime);
+        let is_unanswered = translation.outside.is_none() && is_unanswered(&translation.shared);
+        if state != before || !(is_syn || direction == Direction::Original && is_unanswered) {
+            let _ = self.table.refresh(slot, lifetime);
+            if state != before || self.now != translation.renewed {
+                translation.renewed = self.now;
+                for tuple in [*original, translation.reply] {
+                    let key = self.keys.key(&tuple).words;
+                    let _ = self.table.lookup_refresh(&key, self.table.digest(&key), lifetime);
+                }
             }
         }
         rewrite(frame, headers, &out);
         put_mac(frame, mac);
+        let is_loose = is_loose(&translation.shared);
+        if is_loose != was_loose {
+            self.crowd.set(&mut self.cold_slots, place.index, is_loose);
+        }
         self.counts.tracked += 1;
         Fate::Pass
     }
+}
+
+/// Whether an error about a packet with this sequence number ends a flow: nobody has answered it, and the packet is the
+/// SYN that was sent last. Others guess the addresses, but not the number (RFC 5927).
+fn is_about(hot: &Hot, sequence: u32) -> bool {
+    is_unanswered(hot) && (state_of(hot) != State::SynSent || sequence.wrapping_add(1) == after_syn(hot))
+}
+
+/// Whether a rule must accept a SYN of the side that answers: it may begin a connection that no rule has seen.
+fn asks_rules(state: State) -> bool {
+    !matches!(state, State::SynSent | State::SynReceived)
 }
 
 #[inline]

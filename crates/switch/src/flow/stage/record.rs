@@ -1,10 +1,11 @@
 //! A flow in the table, and its data beside the table.
 
+use super::crowd::Loose;
 use super::tracking::Route;
 use crate::flow::VirtualId;
 use crate::flow::packet::{Body, Brief, Endpoint, Tuple};
 use crate::flow::state::{self, Direction, State};
-use crate::flow::tcp::{Judgement, Tcp};
+use crate::flow::tcp::{BITS, Judgement, LastSyn, Tcp};
 use crate::plane::Mac;
 
 /// Words of a flow's state: see [`Hot`].
@@ -13,7 +14,7 @@ pub(super) const HOT: usize = 6;
 /// The state of a flow in its entry.
 ///
 /// ```text
-///  word 0     place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | generation of that place (14)
+///  word 0     place of its Cold (32 bits) | state (4) | bits of Tcp (12) | flags (2) | generation of that place (14)
 ///  word 1     marks of Tcp
 ///  word 2     packets of each direction (16, 16) | epoch of words 4 and 5 (32)
 ///  word 3     bytes of each direction (32, 32)
@@ -28,6 +29,9 @@ pub(super) const DOWNWARDS: u64 = 1 << 48;
 /// The flow is translated: its state is in the cold part.
 pub(super) const TRANSLATED: u64 = 1 << 49;
 pub(super) const GENERATION_SHIFT: u32 = 50;
+const STATE_SHIFT: u32 = 32;
+const TCP_SHIFT: u32 = 36;
+const _: () = assert!(State::ALL.len() <= 16 && BITS <= 12);
 
 const MOST_PACKETS: u64 = 0xffff;
 
@@ -52,7 +56,7 @@ impl Place {
 
 #[inline]
 pub(super) fn state_of(hot: &Hot) -> State {
-    State::ALL[usize::from((hot[0] >> 32) as u8).min(State::ALL.len() - 1)]
+    State::ALL[((hot[0] >> STATE_SHIFT) as usize & 0xf).min(State::ALL.len() - 1)]
 }
 
 /// The state of a flow after its first packet.
@@ -64,13 +68,13 @@ pub(super) fn hot(place: Place, flags: u64, tcp: Tcp, state: State, ip_bytes: u1
 
 #[inline]
 fn set(hot: &mut Hot, tcp: Tcp, state: State) {
-    hot[0] = hot[0] & !(0xffff << 32) | (state as u64) << 32 | u64::from(tcp.bits) << 40;
+    hot[0] = hot[0] & !(0xffff << STATE_SHIFT) | (state as u64) << STATE_SHIFT | u64::from(tcp.bits) << TCP_SHIFT;
     hot[1] = tcp.marks;
 }
 
 #[inline]
 fn tcp_of(hot: &Hot) -> Tcp {
-    Tcp { marks: hot[1], bits: (hot[0] >> 40) as u8 }
+    Tcp { marks: hot[1], bits: (hot[0] >> TCP_SHIFT) as u16 & 0xfff }
 }
 
 #[inline]
@@ -87,9 +91,9 @@ pub(super) fn is_full(hot: &Hot, direction: Direction) -> bool {
 
 /// Updates an entry with a packet. The entry is not [full](is_full).
 #[inline]
-pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Judgement {
+pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief, last: &mut LastSyn) -> Judgement {
     let (mut tcp, mut state) = (tcp_of(hot), state_of(hot));
-    let judgement = state::advance(&mut tcp, &mut state, direction, &packet.body);
+    let judgement = state::advance(&mut tcp, &mut state, direction, &packet.body, last);
     if judgement == Judgement::Pass {
         set(hot, tcp, state);
         count(hot, direction, packet);
@@ -101,9 +105,9 @@ pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Ju
 /// Returns false and changes nothing for all others.
 #[inline]
 pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) -> bool {
-    const OPEN: u64 = (State::Established as u64) << 32;
+    const OPEN: u64 = (State::Established as u64) << STATE_SHIFT;
     let Body::Tcp(segment) = &packet.body else { return false };
-    if hot[0] & (0xff << 32 | TRANSLATED) != OPEN || is_full(hot, direction) {
+    if hot[0] & (0xf << STATE_SHIFT | TRANSLATED) != OPEN || is_full(hot, direction) {
         return false;
     }
     let mut tcp = tcp_of(hot);
@@ -113,6 +117,17 @@ pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) 
         count(hot, direction, packet);
     }
     is_usual
+}
+
+/// Whether nobody has answered the packets of a flow yet.
+#[inline]
+pub(super) fn is_unanswered(hot: &Hot) -> bool {
+    state::is_unanswered(tcp_of(hot), state_of(hot))
+}
+
+/// The number after the SYN of a flow that is in `syn_sent`.
+pub(super) fn after_syn(hot: &Hot) -> u32 {
+    (hot[1] >> 32) as u32
 }
 
 /// The route of a direction, if it is still valid.
@@ -167,9 +182,20 @@ pub(super) struct Cold {
     pub(super) original: Tuple,
     /// The beginning, in seconds of the stage's clock.
     pub(super) began: u32,
+    /// See [`LastSyn`].
+    pub(super) syn: LastSyn,
+    /// See [`Loose`].
+    pub(super) loose: Loose,
     /// Counts that were moved here from its entry.
     pub(super) volume: Volume,
     pub(super) translation: Option<Box<Translation>>,
+}
+
+impl Cold {
+    /// The addresses of answers as they come in.
+    pub(super) fn reply(&self) -> Tuple {
+        self.translation.as_ref().map_or(self.original.reversed(), |translation| translation.reply)
+    }
 }
 
 /// How a flow is translated.

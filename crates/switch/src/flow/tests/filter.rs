@@ -100,11 +100,13 @@ fn errors_pass_only_about_flows_that_are_there() {
         let error = unreachable(router, client, &sent, 64);
         rig.refuse(&error, DropReason::FlowInvalid);
         rig.pass(&sent);
+        // With an answer the flow stays in spite of errors.
+        rig.pass(&udp(server, client, b"x"));
         rig.pass(&error);
         rig.pass(&unreachable(server, client, &sent, 64));
         let stranger = udp(&client.replace("5000", "5001"), server, b"x");
         rig.refuse(&unreachable(router, client, &stranger, 64), DropReason::FlowInvalid);
-        assert_eq!((rig.stage.counts().related, rig.views()[0].packets), (2, [1, 0]));
+        assert_eq!((rig.stage.counts().related, rig.views()[0].packets), (2, [1, 1]));
     }
 }
 
@@ -174,18 +176,20 @@ fn several_packets_of_a_new_flow_in_one_burst_are_one_flow() {
 #[test]
 fn flows_beyond_the_limit_are_refused_and_room_comes_back() {
     let mut rig = Rig::new(Settings { rules: to_port_80(), max_flows: 5, ..Settings::default() });
-    let from = |i: u32| udp(&format!("10.0.{}.{}:9", i / 256, i % 256), S, b"x");
+    let client = |i: u32| format!("10.0.{}.{}:9", i / 256, i % 256);
+    let from = |i: u32| udp(&client(i), S, b"x");
     for i in 0..5 {
         rig.pass(&from(i));
+        rig.pass(&udp(S, &client(i), b"x"));
     }
     rig.refuse(&from(5), DropReason::FlowTable);
     assert_eq!(rig.stage.counts().refused_limit, 1);
     rig.pass(&from(3));
-    rig.wait(32);
+    rig.wait(302);
     rig.pass(&from(5));
-    assert_eq!(rig.stage.flush(0, 100, |tuple| tuple.protocol == TCP), None);
+    assert_eq!(rig.stage.flush(0, 100, |ends| ends.original.protocol == TCP), None);
     assert_eq!(rig.stage.len(), 1);
-    rig.stage.flush(0, 100, |tuple| tuple.protocol == UDP);
+    rig.stage.flush(0, 100, |ends| ends.original.protocol == UDP);
     assert!(rig.stage.is_empty());
 }
 

@@ -1,8 +1,10 @@
 //! Packets in, packets out of one stage, at times that the test says.
 
+mod crowd;
 mod filter;
 mod in_flight;
 mod translation;
+mod unanswered;
 
 use super::packet::Endpoint;
 use super::rules::{Rule, Rules};
@@ -130,6 +132,8 @@ fn is_whole(frame: &[u8]) -> bool {
 struct Rig {
     stage: Stage,
     now: u64,
+    /// The port that frames come in by.
+    port: PortId,
     neighbours: Neighbours,
 }
 
@@ -137,7 +141,12 @@ impl Rig {
     fn new(settings: Settings) -> Self {
         let neighbours = HashMap::from([("10.0.0.12".parse().unwrap(), [2, 0, 0, 0, 0, 12])]);
         let settings = Settings { max_flows: settings.max_flows.max(1), export: true, ..settings };
-        Self { stage: Stage::new(settings).unwrap(), now: 0, neighbours: Neighbours::with_own(neighbours) }
+        Self {
+            stage: Stage::new(settings).unwrap(),
+            now: 0,
+            port: PortId(1),
+            neighbours: Neighbours::with_own(neighbours),
+        }
     }
 
     /// A stage that accepts flows to port 80 and echos.
@@ -149,7 +158,7 @@ impl Rig {
         let mut burst: Burst = frames.iter().map(|frame| Packet::from_frame(frame)).collect();
         let mut tracking = Tracking::default();
         self.stage.begin(&mut tracking, &burst, false, 1);
-        self.stage.finish(&mut tracking, &mut burst, PortId(1), self.now, &self.neighbours);
+        self.stage.finish(&mut tracking, &mut burst, self.port, self.now, &self.neighbours);
         fates(&burst, &tracking)
     }
 
