@@ -2,7 +2,7 @@
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::address::Address;
-use crate::gate::{Gate, Peer, admit_web};
+use crate::gate::{Gate, admit_web};
 use crate::v1::captures_server::{Captures, CapturesServer};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -15,17 +15,11 @@ use std::sync::Arc;
 pub async fn serve(address: &Address, gate: &Arc<Gate>, captures: impl Captures) -> std::io::Result<Address> {
     let listener = gate.listen(address, false).await?;
     let bound = listener.address().clone();
-    let address = bound.clone();
     let grpc = CapturesServer::new(captures).max_encoding_message_size(MAX_MESSAGE_BYTES);
     let router = Router::new()
         .route_service("/fibula.v1.Captures/{*method}", grpc)
         .layer(listener.limits())
-        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
-        .into_make_service_with_connect_info::<Peer>();
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%address, %error, "the control server ended; restart the switch");
-        }
-    });
+        .layer(from_fn_with_state(Arc::clone(gate), admit_web));
+    crate::serve::serve(listener, router, &gate.limits().limits());
     Ok(bound)
 }

@@ -9,6 +9,7 @@
 //! | `fibula://switch/NAME` | the switch that the controller knows as NAME |
 //! | `fibula://operator/NAME?role=ROLE` | an operator or a program; ROLE is `reader`, `writer` or `admin` |
 
+use fib::name::{clip, is_label};
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -18,8 +19,14 @@ use x509_parser::prelude::FromDer;
 
 const SCHEME: &str = "fibula://";
 
-/// Longest name of a switch, an operator or a controller.
-const MAX_NAME: usize = 63;
+/// What is said of somebody without a certificate, in the place of a name: no operator has one of these as a name.
+const NOBODY: [&str; 3] = [UNNAMED, LOOPBACK, ANYONE];
+/// Somebody whose certificate names nobody.
+pub(crate) const UNNAMED: &str = "unnamed";
+/// A process of this machine, where there are no certificates.
+pub(crate) const LOOPBACK: &str = "loopback";
+/// Anybody, where there are no certificates.
+pub(crate) const ANYONE: &str = "anyone";
 
 /// What an operator may do; each role may also do what the ones before it may.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -134,17 +141,24 @@ pub enum IdentityError {
         /// As given.
         got: String,
     },
+    /// The audit trail says this of those without a certificate.
+    #[error("`{got}` is what the audit trail calls somebody without a name; choose another name")]
+    Nobody {
+        /// As given.
+        got: String,
+    },
 }
 
 impl Identity {
     /// An identity with this name.
     /// # Errors
-    /// [`IdentityError::Name`].
+    /// [`IdentityError::Name`], [`IdentityError::Nobody`].
     pub fn new(kind: Kind, name: &str) -> Result<Self, IdentityError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let good = (1..=MAX_NAME).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
-        if !good {
+        if !is_label(name) {
             return Err(IdentityError::Name { got: clip(name) });
+        }
+        if NOBODY.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+            return Err(IdentityError::Nobody { got: name.to_owned() });
         }
         Ok(Self { kind, name: name.to_owned() })
     }
@@ -256,14 +270,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes[first..].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The start of a text that a peer sent.
-fn clip(text: &str) -> String {
-    text.chars().take(100).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Origin;
+    use crate::gate::{Peer, Who};
 
     #[test]
     fn uris_are_read_as_they_are_written() {
@@ -297,7 +308,22 @@ mod tests {
         ] {
             assert!(uri.parse::<Identity>().is_err(), "{uri}");
         }
+        assert!(Identity::new(Kind::Switch, &"s".repeat(63)).is_ok());
         assert!(Identity::new(Kind::Switch, &"s".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn nobody_is_called_what_the_audit_trail_calls_those_without_a_name() {
+        for name in ["loopback", "anyone", "unnamed", "Loopback", "ANYONE"] {
+            let refused = format!("fibula://operator/{name}?role=admin").parse::<Identity>();
+            assert_eq!(refused, Err(IdentityError::Nobody { got: name.to_owned() }));
+        }
+        // Peers without a name are called so.
+        let peers = [Who::Loopback, Who::Anyone, Who::Unnamed { reason: String::new() }, Who::user(0)];
+        for who in peers {
+            let peer = Peer::new(who, Origin::Tcp(([127, 0, 0, 1], 7).into()));
+            assert!(Identity::new(Kind::Operator(Role::Admin), peer.name()).is_err(), "{}", peer.name());
+        }
     }
 
     #[test]

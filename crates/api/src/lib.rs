@@ -28,6 +28,7 @@ pub mod memory;
 pub mod otlp;
 pub mod pki;
 pub mod seam;
+mod serve;
 mod socket;
 pub mod status;
 pub mod throttle;

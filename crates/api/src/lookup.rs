@@ -13,7 +13,7 @@
 //! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
 use crate::address::Address;
-use crate::gate::{Gate, Peer, admit_web};
+use crate::gate::{Gate, admit_web};
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
 use axum::Router;
@@ -51,7 +51,6 @@ pub trait LookupSource: Send + Sync + 'static {
 pub async fn serve(address: &Address, gate: &Arc<Gate>, source: Arc<dyn LookupSource>) -> std::io::Result<Address> {
     let listener = gate.listen(address, true).await?;
     let bound = listener.address().clone();
-    let address = bound.clone();
     let service = Service(source);
     let grpc = LookupServer::new(service.clone())
         .max_decoding_message_size(MAX_LOOKUP_BYTES)
@@ -62,13 +61,8 @@ pub async fn serve(address: &Address, gate: &Arc<Gate>, source: Arc<dyn LookupSo
         .with_state(service)
         .route_service("/fibula.v1.Lookup/{*method}", grpc)
         .layer(listener.limits())
-        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
-        .into_make_service_with_connect_info::<Peer>();
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%address, %error, "the look-up server ended");
-        }
-    });
+        .layer(from_fn_with_state(Arc::clone(gate), admit_web));
+    crate::serve::serve(listener, router, &gate.limits().limits());
     Ok(bound)
 }
 

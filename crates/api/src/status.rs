@@ -1,7 +1,7 @@
 //! `/metrics` (Prometheus text) and `/status` (JSON) of a daemon, over HTTP.
 
 use crate::address::Address;
-use crate::gate::{Gate, Peer, admit_web};
+use crate::gate::{Gate, admit_web};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
@@ -45,7 +45,6 @@ pub async fn serve_with(
 ) -> std::io::Result<Address> {
     let listener = gate.listen_for_pages(address, open).await?;
     let bound = listener.address().clone();
-    let address = bound.clone();
     let metrics = {
         let source = Arc::clone(&source);
         move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], source.metrics_text()) }
@@ -57,13 +56,8 @@ pub async fn serve_with(
         .merge(pages)
         .layer(listener.limits())
         // What is not there is not found, whoever asks.
-        .route_layer(from_fn_with_state(Arc::clone(gate), admit_web))
-        .into_make_service_with_connect_info::<Peer>();
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%address, %error, "the status server ended");
-        }
-    });
+        .route_layer(from_fn_with_state(Arc::clone(gate), admit_web));
+    crate::serve::serve(listener, router, &gate.limits().limits());
     Ok(bound)
 }
 

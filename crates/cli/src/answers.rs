@@ -31,7 +31,7 @@ pub(crate) fn answer_all<A: Serialize>(
         }
         let answer = answer(&asked, &format!("line {line}: "))?;
         // Line by line, so that questions may come from a pipe that stays open.
-        let text = if out.is_json() { serde_json::to_string(&answer)? } else { csv(&answer) };
+        let text = if out.is_json() { command::output::json(&answer)? } else { csv(&answer) };
         writeln!(stdout, "{text}").map_err(to_stdout)?;
     }
     stdout.flush().map_err(to_stdout)

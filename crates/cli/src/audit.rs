@@ -121,7 +121,10 @@ impl Args {
 
 impl From<Record> for Row {
     fn from(record: Record) -> Self {
-        let Record { time, who, role, from, what, detail, outcome, changed, reason, .. } = record;
+        let Record { time, who, role, from, what, detail, outcome, changed, mut reason, times, .. } = record;
+        if times > 1 {
+            reason = format!("{reason} ({times} times)");
+        }
         Row { time, who, role, from, what, detail, outcome, changed, reason }
     }
 }

@@ -269,7 +269,7 @@ fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Res
     let mut put = |texts: &mut Vec<(String, String)>| -> anyhow::Result<()> {
         for ((_, name), present) in texts.iter().zip(ask(texts)?) {
             if out.is_json() {
-                writeln!(stdout, "{}", serde_json::to_string(&Answer { name, present })?).map_err(to_stdout)?;
+                writeln!(stdout, "{}", command::output::json(&Answer { name, present })?).map_err(to_stdout)?;
             } else {
                 let answer = if present { "yes" } else { "no" };
                 writeln!(stdout, "{},{answer}", fib::list::quote(name)).map_err(to_stdout)?;

@@ -61,12 +61,61 @@ async fn messages_that_never_end_are_refused_and_take_no_memory() {
     eventually("bytes given back", async || metric(&status, "fibula_request_bytes") == Some(0)).await;
 }
 
+/// As somebody does who asks and never reads: what the answers may take is bounded, and changes wait for none of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_reads_take_bounded_memory_and_hold_up_no_change() {
+    let (site, status) = site("");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 1).await;
+    for batch in 0..4 {
+        let names = (0..2500).map(|i| record(2500 * batch + i, "h1")).collect();
+        client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    }
+    let before = metric(&status, "fibula_resident_bytes").unwrap();
+    let list = "/fibula.v1.Northbound/ListNames";
+    // The message {limit: 10000}, for whose answers, of which each has 0.5 MB in 3 MB of memory, there is no window.
+    let message = list_request(10_000);
+    let mut peers: Vec<Peer> = (0..30).map(|_| Peer::connect(&site)).collect();
+    for peer in &mut peers {
+        for i in 0..90 {
+            peer.0.write_all(&peer::whole(2 * i + 1, list, &message)).unwrap();
+        }
+    }
+    let refused = |limit: &str| metric(&status, &format!("fibula_refused_total{{limit=\"{limit}\"}}")).unwrap_or(0);
+    let n_refused = || refused("connection_bytes") + refused("peer_bytes");
+    let answers = || metric(&status, "fibula_answer_bytes").unwrap();
+    eventually("all but those that fit are refused", async || n_refused() + 24 >= 30 * 90).await;
+    assert!((1..=96 << 20).contains(&answers()), "{}", answers());
+    let added = site.fibula(&["name", "add", &mac(20_000), "h1"]);
+    assert_eq!(exit_code(&added), 0, "{}", stderr(&added));
+    let grown = metric(&status, "fibula_resident_bytes").unwrap().saturating_sub(before);
+    assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
+    drop(peers);
+    eventually("all is given back", async || answers() < 1 << 16).await;
+    let page = client.list_names(v1::ListNamesRequest { limit: 10_000, ..Default::default() }).await.unwrap();
+    assert_eq!(page.into_inner().names.len(), 10_000);
+}
+
+/// A request for so many names, encoded: field 2, a number.
+fn list_request(limit: u32) -> Vec<u8> {
+    let mut bytes = vec![2 << 3];
+    let mut rest = limit;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
 /// A daemon may often open 1,024 files until it asks for more, and a hundred here.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_connections_are_served_than_files_are_allowed_at_first() {
     let limits = "connections = 300\nconnections_per_peer = 300\nfirst_request_ms = 60000\n";
-    // With so many files all fit, and with so many what is left of them after the daemon's own.
-    for (most_files, served) in [(1000, 250), (200, 200 - 64)] {
+    // With so many files all fit, and with so many half of what is left of them after the daemon's own: each of its two listeners has
+    // connections for itself.
+    for (most_files, served) in [(1000, 250), (200, (200 - 64) / 2)] {
         let (site, status) = site(limits);
         let controller = site.start_with_files(100, most_files);
         add_full_mesh(&mut site.client().await, 1).await;

@@ -440,9 +440,19 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     let (status, answer) = network.act("X-Fibula: 1\r\n", &json!({"do": "switch.accept", "name": "s9"}));
     assert_eq!(status, 404, "{answer}");
     // A name that somebody else gave to this machine: another page's script would be let in by its browser.
-    let request = "GET /ui/network HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-    let (status, _, text) = network.ask(request);
-    assert!(status == 403 && text.contains("localhost"), "{text}");
+    let ask = |path: &str, host: &str| {
+        network.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
+    let refused = "fibula_turned_away_total{reason=\"host_name\"}";
+    let before = network.metric(refused);
+    for (n, path) in (1..).zip(["/ui/network", "/ui/names?q=02", "/", "/status", "/metrics"]) {
+        for host in ["localhost", "controller:4601", "127.0.0.1", "[::1]:4601"] {
+            assert_eq!(ask(path, host).0, 200, "{path} of {host}");
+        }
+        let (status, _, text) = ask(path, "evil.example");
+        assert!(status == 403 && text.contains("localhost"), "{text}");
+        assert_eq!(network.metric(refused) - before, n);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Certificates: whoever has none, or not the right one, gets nothing from a controller or a switch, and is told why.
 
+#[path = "trust/names.rs"]
+mod names;
 #[path = "trust/pages.rs"]
 mod pages;
 mod support;

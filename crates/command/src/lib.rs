@@ -10,7 +10,7 @@ pub mod prefix_list;
 pub mod program;
 pub mod text;
 pub mod tree;
-pub mod visible;
+pub use lookup::base::visible;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -2,7 +2,7 @@
 //! of failure.
 
 use crate::log::priority::StandardError;
-use crate::visible::{visible, visible_lines};
+use lookup::base::visible::{visible, visible_json, visible_lines};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::{Display, Write as _};
@@ -98,7 +98,7 @@ impl Output {
     /// When standard output is closed.
     pub fn done<T: Serialize>(self, value: &T, sentence: impl Display) -> anyhow::Result<()> {
         if self.json {
-            write_out(&format!("{}\n", serde_json::to_string(value)?))
+            write_out(&format!("{}\n", json(value)?))
         } else {
             write_out(&format!("{}\n", visible_lines(&sentence.to_string())))
         }
@@ -112,7 +112,7 @@ impl Output {
         let exit = exit_of(error);
         let message = message_of(error);
         let text = if self.json {
-            serde_json::json!({"error": message, "exit": exit as u8}).to_string()
+            visible_json(&serde_json::json!({"error": message, "exit": exit as u8}).to_string()).into_owned()
         } else {
             format!("fibula: {}", visible_lines(&message))
         };
@@ -156,10 +156,23 @@ pub fn write_out(text: &str) -> anyhow::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(to_stdout)
 }
 
+/// Says something on standard error besides the result, in which every character can be [seen](crate::visible).
+pub fn note(sentence: impl Display) {
+    // If standard error is closed, there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{}", visible_lines(&sentence.to_string()));
+}
+
+/// A value as JSON, in one line, in which every character can be [seen](crate::visible).
+/// # Errors
+/// When it does not serialise.
+pub fn json<T: Serialize>(value: &T) -> anyhow::Result<String> {
+    Ok(visible_json(&serde_json::to_string(value)?).into_owned())
+}
+
 fn json_lines(values: &[Value]) -> anyhow::Result<String> {
     let mut text = String::new();
     for value in values {
-        writeln!(text, "{value}")?;
+        writeln!(text, "{}", json(value)?)?;
     }
     Ok(text)
 }
@@ -231,10 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_be_shown_reversed_or_not_at_all_is_written_out_in_a_table_and_kept_in_json() {
+    fn a_name_that_would_be_shown_reversed_or_not_at_all_is_written_out_in_a_table_and_in_json_that_means_the_same() {
         let rows = [serde_json::to_value(Row { name: "a\u{202e}b\u{200b}", n_names: 1, up: true }).unwrap()];
         assert_eq!(table(&rows), "name            n names  up\na\\u202eb\\u200b        1  yes\n");
-        assert!(json_lines(&rows).unwrap().contains("a\u{202e}b\u{200b}"));
+        let lines = json_lines(&rows).unwrap();
+        assert!(lines.is_ascii(), "{lines}");
+        assert_eq!(serde_json::from_str::<Value>(&lines).unwrap(), rows[0]);
     }
 
     #[test]

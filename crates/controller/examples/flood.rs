@@ -220,7 +220,7 @@ async fn serve(config: &std::path::Path) -> Result<(), Failure> {
 
 /// Is so many strangers until the input ends; prints how many connections they made.
 async fn come(address: SocketAddr, number: u64) -> Result<(), Failure> {
-    api::limits::raise_descriptors(number as usize);
+    api::limits::raise_descriptors(number as usize, 1);
     let connections = Arc::new(AtomicU64::new(0));
     for number in 0..number {
         tokio::spawn(stranger(number, address, Arc::clone(&connections)));

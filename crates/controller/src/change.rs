@@ -7,7 +7,7 @@ use crate::hosts::{HostError, Hosts};
 use crate::store::RowChange;
 use fib::action::PortId;
 use fib::durable::Tenants;
-use fib::name::{Name, NameError, NameKind, clip};
+use fib::name::{Name, NameError, NameKind, clip, is_label};
 use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId, TopologyError, Wanted, check_weight};
@@ -602,9 +602,7 @@ fn check_batch(got: usize) -> Result<(), Refusal> {
 }
 
 pub(crate) fn check_label(name: &str) -> Result<(), Refusal> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let good = (1..=63).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
-    if good { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }
+    if is_label(name) { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }
 }
 
 #[cfg(test)]

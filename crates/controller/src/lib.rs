@@ -29,6 +29,7 @@ mod log;
 mod newcomers;
 mod north;
 mod push;
+mod reads;
 mod session;
 mod shared;
 mod south;
@@ -208,7 +209,7 @@ impl Controller {
             }
             Place::Etcd(_) => None,
         };
-        let connections = raise_descriptors(config.limits.connections);
+        let connections = raise_descriptors(config.limits.connections, 1 + usize::from(config.status.is_some()));
         let limits = Limits { connections, ..config.limits.clone() };
         let guard = Guard::new(limits.clone());
         let path = config.audit_path();

@@ -9,6 +9,7 @@ use api::gate::Peer;
 use api::log::LogError;
 use api::v1::{LogState, SetLogRequest};
 use fib::name::clip;
+use lookup::base::visible::{shell_word, visible};
 use std::time::Duration;
 use tonic::Status;
 
@@ -61,7 +62,7 @@ impl North {
             }
             Err(Failed::Unanswered(status)) => {
                 self.audit.unanswered(peer, "set_log", &detail, &format!("asked, not answered: {}", status.message()));
-                let (name, why) = (clip(&switch), status.message());
+                let (name, why) = (shell_word(&switch), status.message());
                 let look = format!("{why}. It may have changed what it logs: `fibula switch log {name}` shows it");
                 Err(Status::new(status.code(), look))
             }
@@ -115,7 +116,8 @@ impl North {
 
 /// A text of somebody else, as it is passed on.
 fn shown(text: &str) -> String {
-    text.chars().take(MAX_TEXT).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
+    visible(&text[..end]).into_owned()
 }
 
 fn status_of(error: &LogError) -> Status {

@@ -18,6 +18,7 @@ use crate::writer::Job;
 use api::audit::Audit;
 use api::crash::step;
 use api::gate::Peer;
+use api::limits::Answering;
 use api::seam::{Mistake, mistaken, now};
 use api::v1;
 use api::v1::northbound_server::Northbound;
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -40,6 +41,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 /// Most names of a page, and the default.
 const MAX_PAGE: usize = 10_000;
 const DEFAULT_PAGE: usize = 1_000;
+
+/// A row of an answer in memory, with its texts, and encoded.
+const ROW_BYTES: usize = 400;
 
 #[derive(Clone)]
 pub(crate) struct North {
@@ -90,7 +94,13 @@ impl North {
     ) -> Result<T, Status> {
         // While etcd does not answer, what is known here is better than nothing.
         let _ = self.shared.up_to_date(READ_PATIENCE).await;
-        Job::ask(&self.jobs, read).await.ok_or_else(|| status_of(&Refusal::Stopping))
+        self.shared.reads.ask(&self.jobs, read).await.ok_or_else(|| status_of(&Refusal::Stopping))
+    }
+
+    /// Reserves room for an answer of so many rows, of which there are as many as a size says, before it is made.
+    fn reserve<T>(&self, request: &Request<T>, rows: usize, size: &AtomicU64) -> Result<(), Status> {
+        let there = usize::try_from(size.load(Relaxed)).unwrap_or(usize::MAX);
+        Answering::reserve(request, rows.min(there).saturating_add(1).saturating_mul(ROW_BYTES))
     }
 
     async fn page(&self, after: String, limit: usize, learnt: bool) -> Result<v1::NamePage, Status> {
@@ -171,6 +181,8 @@ impl Northbound for North {
     }
 
     async fn list_names(&self, request: Request<v1::ListNamesRequest>) -> Answer<v1::NamePage> {
+        let asked = request.get_ref().limit as usize;
+        self.reserve(&request, if asked == 0 { DEFAULT_PAGE } else { asked.min(MAX_PAGE) }, &self.shared.sizes.names)?;
         let v1::ListNamesRequest { after, limit, learnt, prefix, host } = request.into_inner();
         let limit = if limit == 0 { DEFAULT_PAGE } else { (limit as usize).min(MAX_PAGE) };
         let page = match (&*prefix, &*host, learnt) {
@@ -271,7 +283,8 @@ impl Northbound for North {
 
     type ExportNamesStream = StreamOf<v1::NameBatch>;
 
-    async fn export_names(&self, _: Request<v1::ExportNamesRequest>) -> Answer<Self::ExportNamesStream> {
+    async fn export_names(&self, request: Request<v1::ExportNamesRequest>) -> Answer<Self::ExportNamesStream> {
+        self.reserve(&request, 4 * MAX_PAGE, &self.shared.sizes.names)?;
         let north = self.clone();
         let (pages, answers) = mpsc::channel(2);
         tokio::spawn(async move {
@@ -306,7 +319,8 @@ impl Northbound for North {
         self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
-    async fn list_switches(&self, _: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
+    async fn list_switches(&self, request: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
+        self.reserve(&request, usize::MAX, &self.shared.sizes.switches)?;
         let shared = Arc::clone(&self.shared);
         let (mut switches, pending) = self
             .read(move |state| {
@@ -332,6 +346,7 @@ impl Northbound for North {
     }
 
     async fn get_switch(&self, request: Request<v1::GetSwitchRequest>) -> Answer<v1::SwitchDetails> {
+        self.reserve(&request, usize::MAX, &self.shared.sizes.hosts)?;
         self.details(request.into_inner().name).await.map(Response::new)
     }
 
@@ -418,7 +433,8 @@ impl Northbound for North {
         self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
-    async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
+    async fn list_hosts(&self, request: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
+        self.reserve(&request, usize::MAX, &self.shared.sizes.hosts)?;
         let shared = Arc::clone(&self.shared);
         let list = self.read(move |state| {
             let latest = state.hosts.learnt.latest();
@@ -435,6 +451,7 @@ impl Northbound for North {
     }
 
     async fn list_groups(&self, request: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
+        self.reserve(&request, Asked::limit(request.get_ref(), MAX_PAGE), &self.shared.sizes.names)?;
         let ask = request.into_inner();
         let limit = Asked::limit(&ask, MAX_PAGE);
         let shared = Arc::clone(&self.shared);
@@ -529,7 +546,8 @@ impl Northbound for North {
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
-    async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
+    async fn list_links(&self, request: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
+        self.reserve(&request, usize::MAX, &self.shared.sizes.links)?;
         let (shared, north) = (Arc::clone(&self.shared), self.clone());
         let list = self.read(move |state| {
             let end = |end| {

@@ -6,6 +6,7 @@ use crate::events::{Events, Level};
 use crate::groups;
 use crate::learning::Learning;
 use crate::newcomers::Newcomers;
+use crate::reads::Reads;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::subscriptions::Subscriptions;
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     /// From a message to its acknowledgement, for one message of a switch at a time.
     pub(crate) update_times: Histogram,
+    /// Questions to the writer.
+    pub(crate) reads: Reads,
     /// Held while all names are looked at.
     pub(crate) scanning: tokio::sync::Mutex<()>,
     /// Held while something is drained.
@@ -137,6 +140,7 @@ impl Shared {
             trunks: Trunks::default(),
             learning: Learning::default(),
             subscriptions: Subscriptions::default(),
+            reads: Reads::default(),
             groups: OnceLock::new(),
             events: Events::default(),
             update_times: Histogram::default(),

@@ -20,7 +20,8 @@ use api::v1::{
     SeeTrunksRequest, ToSwitch,
 };
 use fib::messages::{Report, Uplink};
-use fib::name::clip;
+use fib::name::{LABELS, clip, is_label};
+use lookup::base::visible::shell_word;
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -129,8 +130,11 @@ impl Southbound for South {
             tracing::warn!(switch = clip(&switch), %peer, %error, "the switch is refused");
             let status = crate::north::status_of(&error);
             if matches!(error, Refusal::UnknownSwitch { .. }) && self.shared.newcomers.auto() != Auto::Off {
-                let name = clip(&switch);
-                let why = format!("nobody has added switch `{name}`; `fibula switch accept {name}` does so");
+                let (name, word) = (clip(&switch), shell_word(&switch));
+                let why = match is_label(&switch) {
+                    true => format!("nobody has added switch `{name}`; `fibula switch accept {word}` does so"),
+                    false => format!("no switch may have the name `{name}`; {LABELS}"),
+                };
                 return Status::new(status.code(), why);
             }
             status
@@ -284,7 +288,7 @@ impl South {
 
     /// Only the switch itself may speak for it.
     fn check(&self, peer: &Peer, switch: &str, what: &'static str) -> Result<(), Status> {
-        peer.may_attach_as(&clip(switch)).map_err(|reason| {
+        peer.may_attach_as(switch).map_err(|reason| {
             let from = peer.address();
             self.gate.turn_away(&Attempt { turned: Turned::Name, peer: Some(peer), from, what, reason: &reason });
             Status::permission_denied(reason)

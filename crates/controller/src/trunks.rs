@@ -13,7 +13,7 @@ use crate::change::State;
 use crate::config::Auto;
 use api::v1::{LinkEnd, SeenTrunk};
 use fib::action::PortId;
-use fib::name::clip;
+use fib::name::{clip, is_label};
 use fib::network::Network;
 use fib::topology::{End, Link, NodeId, Topology};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -180,10 +180,13 @@ impl Trunks {
                     ));
                 }
                 (!ids.contains_key(&*neighbour.switch)).then(|| {
-                    let other = clip(&neighbour.switch);
-                    format!(
-                        "{at} is joined to {there}, a switch that nobody added: `fibula switch accept {other}` if `fibula switch pending` lists it, or else `fibula switch add {other}`"
-                    )
+                    let other = &neighbour.switch;
+                    match is_label(other) {
+                        true => format!(
+                            "{at} is joined to {there}, a switch that nobody added: `fibula switch accept {other}` if `fibula switch pending` lists it, or else `fibula switch add {other}`"
+                        ),
+                        false => format!("{at} is joined to {there}, a switch with a name that none may have: give it another in its switch.toml"),
+                    }
                 })
             };
             let flaps = || {

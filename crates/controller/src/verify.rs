@@ -12,6 +12,7 @@ use api::v1::{VerifiedPart, VerifySwitchReply};
 use fib::messages::{Held, Report};
 use fib::name::clip;
 use fib::topology::NodeId;
+use lookup::base::visible::shell_word;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::oneshot::Receiver;
@@ -46,9 +47,9 @@ impl North {
             #[expect(clippy::disallowed_methods, reason = "the switch gets time to catch up")]
             tokio::time::sleep(PAUSE).await;
         }
-        let name = clip(name);
+        let (word, name) = (shell_word(name), clip(name));
         Err(Status::unavailable(format!(
-            "switch `{name}` is behind, or changes come faster than it can be compared; try again when `fibula switch show {name}` says that it is in step"
+            "switch `{name}` is behind, or changes come faster than it can be compared; try again when `fibula switch show {word}` says that it is in step"
         )))
     }
 
@@ -73,7 +74,13 @@ async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>)
         let name = clip(name);
         Status::unavailable(format!("switch `{name}` is being verified, or its stream has ended; try again"))
     })?;
-    let verified = answer_of(name, answer, PATIENCE).await?;
+    let verified = tokio::select! {
+        biased;
+        verified = answer_of(name, answer, PATIENCE) => verified?,
+        () = session.until_ended() => {
+            return Err(Status::unavailable(format!("the stream of switch `{}` ended before it answered; try again", clip(name))));
+        }
+    };
     damage.extend(verified.damage);
     let report = crate::south::decode(&verified.report)
         .map_err(|reason| Status::internal(format!("the report of switch `{}` is malformed: {reason}", clip(name))))?;

@@ -3,20 +3,21 @@
 //! It asks the northbound service what a command would ask, with the rights of whoever opened the page, and adds nothing that a
 //! command cannot ask. The answer about the whole network is made once a second at most, however many pages are open.
 //!
-//! A page without certificates is open to every page in a browser that reaches it. So a request must name its host by an address or as
-//! `localhost`, and a change needs a header that other pages cannot send. Changes are made only where the configuration says so: at a
+//! A page without certificates is open to every page in a browser that reaches it. So a request must name its host in a way that no other
+//! page can (`api::gate`), and a change needs a header that other pages cannot send. Changes are made only where the configuration says so: at a
 //! loopback address without certificates every process of the machine could make them.
 
 use crate::config::Dashboard;
 use crate::north::North;
 use api::gate::{Attempt, Gate, Needs, Peer, Turned, Who};
 use api::identity::Role;
+use api::limits::Answering;
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::request::Parts;
@@ -33,7 +34,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
@@ -143,14 +143,11 @@ impl Web {
     }
 
     /// Why a peer may not look.
-    fn refusal(&self, peer: &Peer, request: &axum::extract::Request) -> Option<&'static str> {
+    fn refusal(&self, peer: &Peer) -> Option<&'static str> {
         match peer.who() {
             Who::Anyone if !self.is_open => {
                 Some("`metrics_open` opens /metrics and /status only; ask for the dashboard with a certificate")
             }
-            Who::Loopback | Who::Anyone if !names_an_address(request) => Some(
-                "ask for the page by an address or as localhost: under another name it may be another page that asks",
-            ),
             Who::User { name } if !is_ours(name) => Some(
                 "of a Unix socket the dashboard is for root and the user of the controller; the others have /metrics and /status",
             ),
@@ -269,7 +266,7 @@ async fn guard(
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    let mut response = match web.refusal(&peer, &request) {
+    let mut response = match web.refusal(&peer) {
         Some(why) => Refused(StatusCode::FORBIDDEN, why.to_owned()).into_response(),
         None => next.run(request).await,
     };
@@ -284,20 +281,6 @@ async fn guard(
 fn is_ours(name: &str) -> bool {
     let own = std::fs::metadata("/proc/self").map(|process| std::os::unix::fs::MetadataExt::uid(&process));
     name == "uid:0" || own.is_ok_and(|own| name == format!("uid:{own}"))
-}
-
-/// Whether the host of a request is an address or `localhost`. A name that somebody else gave to this machine is neither.
-fn names_an_address(request: &axum::extract::Request) -> bool {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    host.or(request.uri().authority().map(|authority| authority.as_str())).is_some_and(is_address)
-}
-
-fn is_address(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
 fn file((path, kind, bytes): &File, headers: &HeaderMap) -> Response {
@@ -397,12 +380,16 @@ struct NamesQuery {
     limit: Option<usize>,
 }
 
-async fn names(State(web): State<Shown>, Asked(query): Asked<NamesQuery>) -> Result<Response, Refused> {
+async fn names(
+    State(web): State<Shown>,
+    room: Option<Extension<Answering>>,
+    Asked(query): Asked<NamesQuery>,
+) -> Result<Response, Refused> {
     let start = Instant::now();
     let NamesQuery { q, host, limit } = query;
     let (north, limit) = (web.north()?, limit.unwrap_or(50).clamp(1, MAX_NAMES) as u32);
     let ask = v1::ListNamesRequest { limit, prefix: q, host, ..v1::ListNamesRequest::default() };
-    let page = north.list_names(Request::new(ask)).await?.into_inner();
+    let page = north.list_names(with_room(room, ask)).await?.into_inner();
     let places = north.places(page.names.iter().map(|record| record.host.clone()).collect()).await?;
     let names = page.names.iter().zip(places).map(|(record, at)| {
         let (switch, port) = at.map_or((Value::Null, Value::Null), |(switch, port)| (switch.into(), port.into()));
@@ -415,15 +402,28 @@ async fn names(State(web): State<Shown>, Asked(query): Asked<NamesQuery>) -> Res
     Ok(answer(&json!({ "names": names, "more": page.more, "took_ms": start.elapsed().as_secs_f64() * 1e3 })))
 }
 
+/// A request for whose answer room is reserved as for one of gRPC.
+fn with_room<T>(room: Option<Extension<Answering>>, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(Extension(room)) = room {
+        request.extensions_mut().insert(room);
+    }
+    request
+}
+
 #[derive(Deserialize)]
 struct SwitchQuery {
     name: String,
 }
 
-async fn of_switch(State(web): State<Shown>, Asked(query): Asked<SwitchQuery>) -> Result<Response, Refused> {
+async fn of_switch(
+    State(web): State<Shown>,
+    room: Option<Extension<Answering>>,
+    Asked(query): Asked<SwitchQuery>,
+) -> Result<Response, Refused> {
     let ask = v1::GetSwitchRequest { name: query.name };
     let v1::SwitchDetails { switch: one, hosts, counters } =
-        web.north()?.get_switch(Request::new(ask)).await?.into_inner();
+        web.north()?.get_switch(with_room(room, ask)).await?.into_inner();
     let mut value = one.as_ref().map_or(Value::Null, switch);
     value["hosts"] = hosts.iter().map(host).collect();
     value["memory"] = one.and_then(|one| one.memory).map_or(Value::Null, |memory| {
@@ -623,14 +623,5 @@ mod tests {
         FILES.iter().for_each(|(_, _, bytes)| encoder.write_all(bytes).unwrap());
         let n_bytes = encoder.finish().unwrap().len();
         assert!(n_bytes < 150_000, "{n_bytes} bytes compressed");
-    }
-
-    #[test]
-    fn a_host_is_an_address_or_localhost_or_nothing_that_a_page_may_be_asked_for_by() {
-        assert!(
-            ["localhost", "localhost:4601", "127.0.0.1:4601", "[::1]:4601", "10.0.0.1"].into_iter().all(is_address)
-        );
-        let others = ["evil.example", "evil.example:4601", "127.0.0.1.evil.example", "localhost.evil", ""];
-        assert!(!others.into_iter().any(is_address));
     }
 }

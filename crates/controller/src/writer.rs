@@ -3,7 +3,7 @@
 //! It takes what waits in its queue as a group. Each change is applied in memory or refused, all rows are committed in
 //! one transaction, then requesters are answered and messages go to the pusher. So concurrent requests share the cost
 //! of an fsync, and nothing is acknowledged or pushed before it is durable. Reads run after the commit, so they see
-//! durable state only.
+//! durable state only; they have a queue of their own, so that they hold up no change: see [`reads`](crate::reads).
 //!
 //! **Bulk.** With a batch that changes most shards, every attached switch would be sent nearly its whole FIB, again and
 //! again while an import runs. So the switches are parked before such a batch: it costs the graph alone, is committed
@@ -26,6 +26,7 @@ use crate::change::{Change, Changed, Outcome, Refusal, State};
 use crate::config::Rates;
 use crate::events::Happened;
 use crate::push::Outgoing;
+use crate::reads::{Answers, TURN_READS};
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::south::Turn;
@@ -285,8 +286,10 @@ impl Writer {
     /// Runs until a [`Job::Stop`], or until all senders are gone.
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
+        let answers = Answers(Arc::clone(&self.shared));
         loop {
-            let first = if self.may_go_on() || self.may_rekey() || self.store.as_ref().is_some_and(Copied::may_go_on) {
+            let is_copied = self.store.as_ref().is_some_and(Copied::may_go_on);
+            let first = if self.may_go_on() || self.may_rekey() || is_copied || answers.0.reads.wait() {
                 jobs.try_recv()
             } else {
                 jobs.blocking_recv().ok_or(Disconnected)
@@ -332,6 +335,7 @@ impl Writer {
             api::memory::give_back();
             self.gave_back = Some(now());
         }
+        self.shared.reads.answer(&self.state, TURN_READS);
         self.answer_reports(n_names);
         self.go_on_with_copies(n_rows);
         self.release(urgent);
@@ -341,8 +345,9 @@ impl Writer {
         Ok(stop)
     }
 
-    /// A turn without a job: goes on with the answer to a report, with copies of the store and with a rekey.
+    /// A turn without a job: goes on with questions, with the answer to a report, with copies of the store and with a rekey.
     pub(crate) fn go_on_alone(&mut self) -> Result<(), StoreError> {
+        self.shared.reads.answer(&self.state, TURN_READS);
         self.answer_reports(self.turn_names);
         self.go_on_with_copies(TURN_ROWS);
         self.go_on_with_rekey(self.turn_names).inspect_err(|_| self.shared.end_sessions())

@@ -95,5 +95,16 @@ export function command(text) {
   return h("span", { class: "commands" }, code, button);
 }
 
-/** A word of a command line: quoted where a shell would read it otherwise. */
-export const word = (text) => (/^[A-Za-z0-9_.:@%+,/-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`);
+// What would turn, hide or break the text around it is written as its number.
+const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]|\udb40[\udc00-\udfff]/g;
+
+/** A text of others with every character to be seen. */
+export const visible = (text) => text.replace(unseen, (each) => each.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+
+/** A word of a command line: quoted where a shell would read it otherwise, and with what cannot be seen written out. */
+export const word = (text) => {
+  if (/^[A-Za-z0-9_.:@%+,/-]+$/.test(text) && !text.startsWith("-")) return text;
+  if (visible(text) === text) return `'${text.replaceAll("'", "'\\''")}'`;
+  const escaped = text.replace(/['\\]/g, "\\$&");
+  return `$'${escaped.replace(unseen, (each) => `\\U${each.codePointAt(0).toString(16).padStart(8, "0")}`)}'`;
+};

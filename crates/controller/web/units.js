@@ -1,5 +1,5 @@
 // Numbers as people read them: SI units for rates, binary ones for memory, times relative with the exact one as title.
-import { h, say } from "./dom.js";
+import { h, say, visible } from "./dom.js";
 
 const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
@@ -68,12 +68,9 @@ export function ticks() {
   for (const node of document.querySelectorAll("time[data-ms]")) say(node, ago(Number(node.dataset.ms)));
 }
 
-// What would turn, hide or break the text around it is written as its number.
-const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-
 /** Text of others, cut so that it can fill neither a page nor memory. */
 export const short = (text, most = 40) => {
   const all = String(text ?? "");
   const cut = all.length > most ? `${all.slice(0, most - 1)}…` : all;
-  return cut.replace(unseen, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return visible(cut);
 };

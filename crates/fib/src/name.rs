@@ -16,6 +16,7 @@
 //!
 //! Limits: [`MAX_FIXED`], [`MAX_TEXT`].
 
+use lookup::base::visible::visible;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -377,16 +378,31 @@ fn parse_hex(digits: &str) -> Result<Vec<u8>, &'static str> {
     Ok((0..digits.len()).step_by(2).filter_map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok()).collect())
 }
 
-/// The start of a piece of input, short enough for a message, and safe to print on a terminal.
+/// The start of a piece of input for a message: short enough, and with nothing that a terminal would obey or hide. It is for people:
+/// whatever decides takes the whole text.
 pub fn clip(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let mut clipped: String =
-        text.chars().take(SHOWN).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        clipped.push('…');
-    }
-    clipped
+    let (end, rest) = match text.char_indices().nth(CLIPPED_CHARS) {
+        Some((end, _)) => (end, "…"),
+        None => (text.len(), ""),
+    };
+    format!("{}{rest}", visible(&text[..end]))
 }
+
+/// Characters that [`clip`] keeps: every [label](is_label) is shown whole.
+const CLIPPED_CHARS: usize = MAX_LABEL;
+
+/// Whether a text can be the name of a switch, a host, a controller or an operator: 1 to [`MAX_LABEL`] of letters, digits, `-`, `_`
+/// and `.`, not `-` or `.` first. So it is one word in a command, a file name and a part of a host's name in DNS.
+pub fn is_label(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=MAX_LABEL).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.'])
+}
+
+/// What a [label](is_label) is, for a message.
+pub const LABELS: &str = "a name is 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first";
+
+/// Longest name of a switch or a host, in bytes.
+pub const MAX_LABEL: usize = 63;
 
 /// Why text or bytes are not a name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

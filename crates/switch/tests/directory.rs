@@ -324,6 +324,11 @@ fn a_switch_without_a_table_says_so() {
     let status = site.grpc(&switch, &["a"]).unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(status.message().contains("no table yet"), "{}", status.message());
-    assert_eq!(get(switch.lookup_address().unwrap().tcp().unwrap(), "/lookup?name=a").0, 503);
+    let address = switch.lookup_address().unwrap().tcp().unwrap();
+    assert_eq!(get(address, "/lookup?name=a").0, 503);
+    // A name that somebody else gave to this machine: it may be a page of elsewhere that asks.
+    let of_a_page = "GET /lookup?name=a HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let (status, answer) = http(address, of_a_page);
+    assert!(status == 403 && answer["error"].as_str().unwrap().contains("localhost"), "{answer}");
     site.runtime.block_on(switch.stop());
 }

@@ -1,6 +1,6 @@
 //! What each request needs, and the layer in front of the services that asks for it.
 
-use super::{Attempt, Gate, Peer, Turned, refusal};
+use super::{Attempt, Gate, Peer, Turned, host, refusal};
 use crate::identity::Role;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -97,6 +97,18 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Lets a request in that no page of elsewhere can have made, or counts it and says why not.
+    fn admit_host<B>(&self, peer: &Peer, request: &http::Request<B>) -> Result<(), Status> {
+        if !host::is_foreign(peer, request.uri(), request.headers()) {
+            return Ok(());
+        }
+        let (from, what, reason) = (peer.address(), request.uri().path(), host::WHY);
+        self.turn_away(&Attempt { turned: Turned::Host, peer: Some(peer), from, what, reason });
+        Err(Status::permission_denied(reason))
+    }
+}
+
 /// Puts [`Gated`] in front of gRPC services.
 #[derive(Clone, Debug)]
 pub struct GateLayer(pub Arc<Gate>);
@@ -132,7 +144,9 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        match self.gate.admit(request.extensions().get::<Peer>(), request.uri().path()) {
+        let peer = request.extensions().get::<Peer>();
+        let admitted = peer.map_or(Ok(()), |peer| self.gate.admit_host(peer, &request));
+        match admitted.and_then(|()| self.gate.admit(peer, request.uri().path())) {
             Ok(()) => Box::pin(self.inner.call(request)),
             Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
         }
@@ -147,7 +161,8 @@ pub async fn admit_web(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gate.admit(Some(&peer), request.uri().path()) {
+    let admitted = gate.admit_host(&peer, &request).and_then(|()| gate.admit(Some(&peer), request.uri().path()));
+    match admitted {
         Ok(()) => {
             request.extensions_mut().insert(peer);
             next.run(request).await

@@ -2,23 +2,19 @@
 
 use super::{Attempt, Gate, Peer, Turned, Who};
 use crate::address::{Address, Origin};
-use crate::limits::{self, Guarded, RequestLayer};
+use crate::limits::{self, Guarded, Kind, RequestLayer};
 use crate::socket::Socket;
 use crate::tls::{Connection, Spoken, Tls, explain_client};
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
 
 /// A handshake may take this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Handshakes under way at the same time; others wait to be accepted.
-const MAX_HANDSHAKES: usize = 512;
 /// Connections that wait for the server to take them.
 const READY: usize = 64;
 
@@ -43,8 +39,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(super) async fn bind(address: &Address, wire: Wire, gate: &Arc<Gate>) -> io::Result<Self> {
-        let listener = limits::Listener::bind(address, gate.limits()).await?;
+    pub(super) async fn bind(address: &Address, wire: Wire, gate: &Arc<Gate>, for_pages: bool) -> io::Result<Self> {
+        let has_certificates = matches!(wire, Wire::Tls { .. });
+        let kind = Kind { has_certificates, for_pages };
+        let listener = limits::Listener::bind(address, gate.limits(), kind).await?;
         let (address, layer) = (listener.local_addr()?, listener.layer());
         let (ready, connections) = mpsc::channel(READY);
         tokio::spawn(accept(listener, wire, Arc::downgrade(gate), ready));
@@ -64,7 +62,6 @@ impl Listener {
 
 /// Accepts until the listener is dropped.
 async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, ready: mpsc::Sender<Connection>) {
-    let room = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     loop {
         let (stream, from) = tokio::select! {
             () = ready.closed() => return,
@@ -83,11 +80,10 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
                 }
             }
             Wire::Tls { tls, spoken } => {
-                let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+                // As many as the limits admit: whoever only connects is closed for others, and none waits to be accepted.
                 let (tls, spoken, gate, ready) = (Arc::clone(tls), *spoken, gate.clone(), ready.clone());
                 tokio::spawn(async move {
                     if let Some(connection) = shake_hands(&tls, stream, from, spoken, &gate).await {
-                        drop(permit);
                         let _ = ready.send(connection).await;
                     }
                 });
@@ -122,29 +118,9 @@ impl Stream for Listener {
     }
 }
 
-/// For routers.
-impl axum::serve::Listener for Listener {
-    type Io = Connection;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Connection, Peer) {
-        match self.connections.recv().await {
-            Some(connection) => {
-                let peer = connection.peer().clone();
-                (connection, peer)
-            }
-            // The runtime is ending.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Peer> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl Connected<IncomingStream<'_, Listener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
-        stream.remote_addr().clone()
+impl Listener {
+    /// The next connection; none when the runtime ends.
+    pub(crate) async fn accept(&mut self) -> Option<Connection> {
+        self.connections.recv().await
     }
 }

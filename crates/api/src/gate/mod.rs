@@ -6,6 +6,7 @@
 //! addresses to everybody, and the log says so again and again.
 
 mod access;
+mod host;
 mod listener;
 
 pub use access::{GateLayer, Gated};
@@ -13,11 +14,12 @@ pub use access::{Needs, admit_web, needs};
 pub use listener::Listener;
 
 use crate::address::{Address, Origin};
-use crate::identity::{Identity, Kind};
+use crate::identity::{ANYONE, Identity, Kind, LOOPBACK, UNNAMED};
 use crate::limits::Guard;
 use crate::status::{MetricsText, plain};
 use crate::throttle::Throttle;
 use crate::tls::{Spoken, Tls};
+use fib::name::{clip, is_label};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -124,10 +126,10 @@ impl Peer {
     pub fn name(&self) -> &str {
         match self.who() {
             Who::Certificate { identity, .. } => identity.name(),
-            Who::Unnamed { .. } => "unnamed",
+            Who::Unnamed { .. } => UNNAMED,
             Who::User { name } => name,
-            Who::Loopback => "loopback",
-            Who::Anyone => "anyone",
+            Who::Loopback => LOOPBACK,
+            Who::Anyone => ANYONE,
         }
     }
 
@@ -148,10 +150,13 @@ impl Peer {
         match self.who() {
             Who::User { .. } | Who::Loopback | Who::Anyone => Ok(()),
             Who::Certificate { identity, .. } if identity.kind() == Kind::Switch && identity.name() == switch => Ok(()),
-            _ => Err(format!(
-                "{} may not attach as switch `{switch}`: it takes a certificate of that name (`fibula pki issue switch {switch}`)",
-                self.title()
-            )),
+            _ => {
+                let help = match is_label(switch) {
+                    true => format!("it takes a certificate of that name (`fibula pki issue switch {switch}`)"),
+                    false => "no switch may have such a name".to_owned(),
+                };
+                Err(format!("{} may not attach as switch `{}`: {help}", self.title(), clip(switch)))
+            }
         }
     }
 
@@ -182,11 +187,17 @@ pub enum Turned {
     Role,
     /// A switch under another name than that of its certificate.
     Name,
+    /// Without a certificate, under the name of a host that may be anybody's.
+    Host,
 }
 
 impl Turned {
-    const ALL: [(Turned, &str); 3] =
-        [(Turned::Handshake, "handshake"), (Turned::Role, "role"), (Turned::Name, "switch_name")];
+    const ALL: [(Turned, &str); 4] = [
+        (Turned::Handshake, "handshake"),
+        (Turned::Role, "role"),
+        (Turned::Name, "switch_name"),
+        (Turned::Host, "host_name"),
+    ];
 }
 
 /// An attempt that was refused.
@@ -204,7 +215,7 @@ pub struct Attempt<'a> {
     pub reason: &'a str,
 }
 
-/// Gets the refused attempts that the log has a line for.
+/// Gets the refused attempts.
 pub type Witness = Box<dyn Fn(&Attempt<'_>) + Send + Sync>;
 
 /// What all listeners of a daemon have in common: its certificates, and what becomes of those who are turned away.
@@ -224,7 +235,7 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate with these certificates, or without, under these limits. `witness` gets the refused attempts that the log has a line for.
+    /// A gate with these certificates, or without, under these limits. `witness` gets the refused attempts.
     pub fn new(tls: Option<Arc<Tls>>, insecure: bool, limits: Arc<Guard>, witness: Option<Witness>) -> Arc<Self> {
         if let Some(tls) = &tls {
             Tls::watch(tls);
@@ -252,7 +263,7 @@ impl Gate {
             }
             _ => self.plain_wire(address),
         };
-        Listener::bind(address, wire, self).await
+        Listener::bind(address, wire, self, false).await
     }
 
     /// A listener for pages. With certificates it asks for one, unless other machines cannot reach the address, or `open`. One
@@ -267,7 +278,7 @@ impl Gate {
             Some(_) if address.is_remote() => listener::Wire::Plain(Who::Anyone),
             _ => self.plain_wire(address),
         };
-        Listener::bind(address, wire, self).await
+        Listener::bind(address, wire, self, true).await
     }
 
     fn plain_wire(&self, address: &Address) -> listener::Wire {
@@ -296,19 +307,19 @@ impl Gate {
         if let Some(count) = self.turned.get(*turned as usize) {
             count.fetch_add(1, Relaxed);
         }
+        if let Some(witness) = &self.witness {
+            witness(attempt);
+        }
         let Some(unsaid) = self.throttle.pass() else { return };
         let who = peer.map_or_else(|| "somebody".to_owned(), Peer::title);
         tracing::warn!(who, %from, what, reason, "turned away");
         if unsaid > 0 {
             tracing::warn!(unsaid, "others were turned away without a line each");
         }
-        if let Some(witness) = &self.witness {
-            witness(attempt);
-        }
     }
 
     /// How many were turned away so far, by reason.
-    pub fn turned_away(&self) -> [(&'static str, u64); 3] {
+    pub fn turned_away(&self) -> [(&'static str, u64); 4] {
         let mut counts = Turned::ALL.map(|(_, name)| (name, 0));
         for (count, turned) in counts.iter_mut().zip(&self.turned) {
             count.1 = turned.load(Relaxed);

@@ -5,8 +5,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// Descriptors that a daemon needs besides its connections: files, devices, timers of the runtime.
 const OTHERS: u64 = 64;
 
-/// Raises the limit of this process to what the system allows, and returns how many connections fit into it.
-pub fn raise_descriptors(connections: usize) -> usize {
+/// Raises the limit of this process to what the system allows, and returns how many connections of each of so many listeners fit into
+/// it.
+pub fn raise_descriptors(connections: usize, n_listeners: usize) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
@@ -16,13 +17,14 @@ pub fn raise_descriptors(connections: usize) -> usize {
         }
     }
     let Some(files) = limit.current else { return connections };
-    let fit = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(1);
+    let n_listeners = n_listeners.max(1);
+    let fit = (usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX) / n_listeners).max(1);
     if fit < connections {
-        let needed = connections as u64 + OTHERS;
+        let needed = (connections * n_listeners) as u64 + OTHERS;
         tracing::warn!(
             files,
             connections = fit,
-            "fewer open files are allowed than limits.connections = {connections} needs; allow {needed} (ulimit -n, or LimitNOFILE of systemd)"
+            "fewer open files are allowed than limits.connections = {connections} at each of {n_listeners} listeners needs; allow {needed} (ulimit -n, or LimitNOFILE of systemd)"
         );
     }
     fit.min(connections)

@@ -1,7 +1,9 @@
 //! Accepting connections within the limits, and closing those that do nothing.
 
-use super::connections::{Connection, Guard, Limit};
+use super::connections::{Connection, Guard, Limit, Listening};
+use super::table::Kind;
 use crate::address::{Address, Origin};
+use crate::identity::Identity;
 use crate::socket::{Bound, Socket};
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -20,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Listener {
     listener: Bound,
     guard: Arc<Guard>,
-    number: u32,
+    listening: Arc<Listening>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -28,12 +30,9 @@ impl Listener {
     /// Listens on `address` under the limits of `guard`.
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn bind(address: &Address, guard: &Arc<Guard>) -> io::Result<Self> {
-        Ok(Self::new(Bound::bind(address).await?, guard))
-    }
-
-    fn new(listener: Bound, guard: &Arc<Guard>) -> Self {
-        Self { listener, guard: Arc::clone(guard), number: guard.new_listener(), pause: None }
+    pub(crate) async fn bind(address: &Address, guard: &Arc<Guard>, kind: Kind) -> io::Result<Self> {
+        let listener = Bound::bind(address).await?;
+        Ok(Self { listener, guard: Arc::clone(guard), listening: guard.new_listener(kind), pause: None })
     }
 
     /// Where it listens.
@@ -45,7 +44,7 @@ impl Listener {
 
     /// The layer for the requests of its connections.
     pub fn layer(&self) -> super::RequestLayer {
-        super::RequestLayer::new(Arc::clone(&self.guard), self.number)
+        super::RequestLayer::new(Arc::clone(&self.guard), self.listening.number)
     }
 
     /// The next connection.
@@ -57,7 +56,7 @@ impl Listener {
             }
             match ready!(self.listener.poll_accept(cx)) {
                 Ok((stream, origin)) => {
-                    if let Some(connection) = self.guard.admit(self.number, origin) {
+                    if let Some(connection) = self.guard.admit(&self.listening, origin) {
                         return Poll::Ready((Guarded::new(stream, Arc::clone(&self.guard), connection), origin));
                     }
                 }
@@ -70,7 +69,7 @@ impl Listener {
                 Err(error) => {
                     self.guard.refuse(Limit::Descriptors, None);
                     tracing::debug!(%error, "a connection cannot be accepted");
-                    self.guard.replace_one();
+                    self.guard.replace_one(&self.listening);
                     self.pause = Some(Box::pin(pause()));
                 }
             }
@@ -96,6 +95,20 @@ impl<Io> Guarded<Io> {
     fn new(io: Io, guard: Arc<Guard>, connection: Arc<Connection>) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(connection.quiet_since().0 + guard.limits().first_request()));
         Self { io, guard, connection, timer }
+    }
+
+    /// The peer has shown the certificate of this holder.
+    /// # Errors
+    /// When the holder has as many connections as one may have, and all of them have requests in progress; or when this one was closed.
+    pub(crate) fn prove(&self, holder: &Identity) -> io::Result<()> {
+        if self.guard.prove(&self.connection, holder) {
+            return Ok(());
+        }
+        let most = self.guard.limits().connections_per_peer;
+        let why = format!(
+            "{holder} has {most} connections, and all of them have requests in progress; end some, or raise limits.connections_per_peer"
+        );
+        Err(io::Error::new(ErrorKind::ConnectionAborted, why))
     }
 
     /// Fails when the connection has to end.

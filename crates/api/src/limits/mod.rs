@@ -4,28 +4,37 @@
 //!  listener ── accepts ──► Guarded ── HTTP ──► Layer ── counts bytes of requests ──► service
 //!      └──────────────── Guard: connections, peers, bytes in all, counters ─────────────┘
 //! ```
-//! A [`Guard`] is shared by the listeners of a daemon. [`Listener`] accepts connections within the limits, and closes
-//! those that do nothing. [`RequestLayer`] counts the bytes of requests that are not answered yet. A message is counted
-//! whole when it begins, so messages never wait for each other's bytes, and none that is refused is read.
+//! A [`Guard`] is shared by the listeners of a daemon, each of which has the limits for itself: whoever floods one does not keep others
+//! from another. [`Listener`] accepts connections within the limits, and closes those that do nothing. [`RequestLayer`] counts the bytes
+//! of requests that are not answered yet, and of answers that nobody has read yet. A message is counted whole when it begins, so messages
+//! never wait for each other's bytes, and none that is refused is read. A service reserves room for a large answer before it makes it.
 //!
-//! **Newcomers.** When all connections are taken, the one that has had no request in progress for the longest time is
-//! closed for the new one, so peers that only hold connections lock nobody out. Clients of gRPC connect again by
-//! themselves. If every connection has a request in progress, the newcomer is closed.
+//! **Peers.** What one peer may have holds for an address at a listener, and for the holder of a certificate wherever it connects from.
 //!
-//! **The sum.** [`Limits::most_bytes`]: bytes of requests in all, and a window of unread bytes for every connection. Each
+//! **Newcomers.** When all connections of a listener are taken, one is closed for the new one. First come those of strangers, of the
+//! address that has most of them, then those that have had no request in progress for the longest time, and at a listener for pages those
+//! with the oldest requests, since streams of events go on as long as somebody wants them. So peers that only hold connections lock
+//! nobody out. Clients of gRPC connect again by themselves. If every connection has a request in progress, the newcomer is closed. Where
+//! certificates are shown, half of the connections are for those that have shown one.
+//!
+//! **The sum.** [`Limits::most_bytes`]: bytes of requests and of answers, and a window of unread bytes for every connection. Each
 //! item of a message counts as 96 bytes more, so that empty records, which grow forty times when they are decoded, take
 //! what they cost. The texts of an item come on top once decoded: some twice their bytes.
 
 mod connections;
 mod descriptors;
+mod held;
 mod items;
 mod listener;
 mod requests;
+mod table;
 
 pub use connections::{Guard, Limit};
 pub use descriptors::raise_descriptors;
+pub use held::Answering;
 pub use listener::{Guarded, Listener};
 pub use requests::{RequestLayer, WrapBody};
+pub(crate) use table::{Kind, peer_text};
 
 use serde::Deserialize;
 use std::time::Duration;
@@ -34,9 +43,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections in all.
+    /// Connections of one listener.
     pub connections: usize,
-    /// Connections from one address; IPv6 addresses of one /64 count as one.
+    /// Connections from one address, or of the holder of one certificate. IPv6 addresses of one /64 count as one, and so do those of this
+    /// machine itself.
     pub connections_per_peer: usize,
     /// Requests in progress on one connection.
     pub streams: u32,
@@ -44,11 +54,11 @@ pub struct Limits {
     pub window_bytes: u32,
     /// Bytes of one message.
     pub message_bytes: usize,
-    /// Bytes of requests of one connection that are not answered yet.
+    /// Bytes of requests of one connection that are not answered yet, and as many of answers that are not read yet.
     pub connection_bytes: usize,
-    /// The same for all connections from one address.
+    /// The same for all connections from one address, or of the holder of one certificate.
     pub peer_bytes: usize,
-    /// The same in all.
+    /// The same for all of one listener.
     pub total_bytes: usize,
     /// Requests a second from one address, on average; twice as many at once. 0: any number.
     pub requests_per_second: u32,
@@ -112,9 +122,9 @@ impl Limits {
         Ok(())
     }
 
-    /// The most bytes that requests can hold before they are decoded.
+    /// The most bytes that requests at one listener can hold before they are decoded, and answers to them.
     pub fn most_bytes(&self) -> u64 {
-        self.total_bytes as u64 + self.connections as u64 * u64::from(self.window_bytes)
+        2 * self.total_bytes as u64 + self.connections as u64 * u64::from(self.window_bytes)
     }
 
     fn first_request(&self) -> Duration {

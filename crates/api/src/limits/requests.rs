@@ -1,16 +1,20 @@
-//! Counting the bytes of requests.
+//! Counting the bytes of requests and of answers.
 //!
 //! A gRPC message begins with a byte of flags and its length in four bytes. Its bytes are reserved when this has come, then
 //! what its [items](super::items) cost once decoded, as they come. Both are given back when the next message of the stream begins, or when the request is answered. Of other requests every
 //! byte is reserved as it comes, until the answer.
+//!
+//! An answer whose length is known is reserved when it is made, and that of a service that reserves [room](Answering) before. Of others each
+//! piece counts from when the connection takes it until it takes the next one. An answer is in progress until the peer has read it.
 
-use super::connections::{Guard, Held, Limit};
+use super::connections::{Guard, Limit};
+use super::held::{Answering, Held, Use};
 use super::items::{ITEM_BYTES, Items};
 use crate::address::Origin;
 use crate::gate::Peer;
 use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
@@ -96,7 +100,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let held = remote(&request).and_then(|remote| self.layer.guard.begin((self.layer.listener, remote)));
         let Some(held) = held.map(Arc::new) else { return Box::pin(self.inner.call(request)) };
         let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC));
@@ -108,11 +112,19 @@ where
         if request.body().is_end_stream() {
             held.came_whole();
         }
+        request.extensions_mut().insert(Answering(Arc::clone(&held)));
         let request = request.map(|body| B::wrap(Limited::new(body, is_grpc, Arc::clone(&held))));
         let answer = self.inner.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            Ok(response.map(|body| B::wrap(Answer { body, _held: held })))
+            let len = response.body().size_hint().exact().map_or(0, |len| usize::try_from(len).unwrap_or(usize::MAX));
+            let more = len.saturating_sub(held.bytes(Use::Answer));
+            if more > 0
+                && let Err(status) = held.reserve(Use::Answer, more)
+            {
+                return Ok(refused(&status, is_grpc));
+            }
+            Ok(response.map(|body| B::wrap(Answer::new(body, held))))
         })
     }
 }
@@ -127,14 +139,21 @@ fn remote<B>(request: &Request<B>) -> Option<Origin> {
     }
 }
 
-fn too_many_requests<B: Default>(max: u32, is_grpc: bool) -> Response<B> {
+fn too_many_requests<B: WrapBody>(max: u32, is_grpc: bool) -> Response<B> {
     let message =
         format!("more than {max} requests a second from your address; slow down, or raise limits.requests_per_second");
+    refused(&Status::resource_exhausted(message), is_grpc)
+}
+
+/// A refusal by a limit in the form that the peer reads.
+fn refused<B: WrapBody>(status: &Status, is_grpc: bool) -> Response<B> {
     if is_grpc {
-        return Status::resource_exhausted(message).into_http();
+        return status.clone().into_http();
     }
-    let mut response = Response::new(B::default());
+    let text = serde_json::json!({ "error": status.message() }).to_string();
+    let mut response = Response::new(B::wrap(axum::body::Body::from(text)));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -205,7 +224,7 @@ impl<B> Limited<B> {
                 }
                 let [_, a, b, c, d] = self.header;
                 let len = u32::from_be_bytes([a, b, c, d]) as usize;
-                self.held.release(std::mem::replace(&mut self.reserved, 0));
+                self.held.release(Use::Request, std::mem::replace(&mut self.reserved, 0));
                 let max = self.held.limits().message_bytes;
                 if len > max {
                     self.held.refuse(Limit::Message);
@@ -225,17 +244,7 @@ impl<B> Limited<B> {
     }
 
     fn reserve(&self, n: usize) -> Result<(), Status> {
-        self.held.reserve(n).map_err(|(limit, now, max)| {
-            let whose = match limit {
-                Limit::ConnectionBytes => "on this connection",
-                Limit::PeerBytes => "from your address",
-                _ => "in all",
-            };
-            Status::resource_exhausted(format!(
-                "{now} bytes of requests are unanswered {whose}, and {n} more would be over {max}; wait for answers and try again, or raise limits.{}",
-                limit.name()
-            ))
-        })
+        self.held.reserve(Use::Request, n)
     }
 }
 
@@ -284,25 +293,73 @@ where
     }
 }
 
+/// Bytes of an answer that are handed over at a time. The connection takes the next ones when the peer has room for them; what it has
+/// taken is out of our hands.
+const PIECE: usize = 32 << 10;
+
 /// The body of an answer: its request ends with it.
 struct Answer<B> {
     body: B,
-    _held: Arc<Held>,
+    held: Arc<Held>,
+    /// Whether its pieces count as they come: nobody has reserved anything for it.
+    counts: bool,
+    /// Bytes of the last piece.
+    counted: usize,
+    /// What is left of the last data of the body.
+    rest: Bytes,
+    /// Whether a piece was handed over. Then the end is not told with it, but when there is room for more: until then it is not read.
+    has_begun: bool,
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
+impl<B: Body<Data = Bytes> + Unpin> Answer<B> {
+    fn new(body: B, held: Arc<Held>) -> Self {
+        let counts = held.bytes(Use::Answer) == 0;
+        Self { body, held, counts, counted: 0, rest: Bytes::new(), has_begun: false }
+    }
+
+    fn piece(&mut self) -> Frame<Bytes> {
+        self.has_begun = true;
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        if self.counts {
+            self.held.release(Use::Answer, self.counted);
+            self.counted = piece.len() + self.rest.len();
+            self.held.add(Use::Answer, self.counted);
+        }
+        Frame::data(piece)
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
     type Data = B::Data;
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.piece())));
+        }
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(match frame.into_data() {
+                Ok(data) => {
+                    self.rest = data;
+                    self.piece()
+                }
+                Err(trailers) => trailers,
+            }))),
+            polled => polled,
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        !self.has_begun && self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest + body.lower());
+        if let Some(upper) = body.upper() {
+            hint.set_upper(rest + upper);
+        }
+        hint
     }
 }

@@ -13,6 +13,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::Service;
 
+mod floods;
+
 struct Nothing;
 
 impl crate::lookup::LookupSource for Nothing {

@@ -121,6 +121,9 @@ impl Tls {
             Some(Err(error)) => Who::Unnamed { reason: error.to_string() },
             None => Who::Unnamed { reason: "it showed no certificate".to_owned() },
         };
+        if let Who::Certificate { identity, .. } = &who {
+            stream.get_ref().0.prove(identity)?;
+        }
         let peer = Peer::new(who, from);
         let ended = self.enlist(&loaded, |end| Live { chain, server: None, peer: peer.clone(), end });
         let farewell = (spoken == Spoken::Pages).then_some(FAREWELL);

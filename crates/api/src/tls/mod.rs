@@ -13,6 +13,7 @@ mod advice;
 mod connection;
 #[cfg(feature = "kit")]
 mod kit;
+mod revocation;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
@@ -25,19 +26,19 @@ use crate::config::Stamp;
 use crate::identity::{Certificate, Identity, IdentityError, Kind};
 use arc_swap::ArcSwap;
 use connection::Live;
+use revocation::Lists;
 use serde::Deserialize;
 use std::fmt::{self, Debug, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::server::NoServerSessionStorage;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{
     self, CertRevocationListError, CertificateError, ClientConfig, RootCertStore, ServerConfig,
@@ -66,7 +67,8 @@ pub struct Files {
     pub key: Option<PathBuf>,
     /// The certificates of the authorities that sign those of others, in PEM.
     pub ca: Option<PathBuf>,
-    /// What these authorities have revoked, in PEM; nothing is revoked without it.
+    /// What these authorities have revoked, in PEM; nothing is revoked without it. Once there was one, it stays in use until a newer one
+    /// comes.
     pub crl: Option<PathBuf>,
 }
 
@@ -177,6 +179,7 @@ pub(crate) struct Loaded {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) clients: Arc<dyn ClientCertVerifier>,
     pub(crate) servers: Arc<dyn ServerCertVerifier>,
+    lists: Lists,
 }
 
 /// Whom the certificate of this process has to name.
@@ -188,9 +191,9 @@ enum Holder {
 }
 
 impl Holder {
-    /// Reads files that this holder can use.
-    fn read(&self, paths: &Paths) -> Result<Loaded, TlsError> {
-        let loaded = Loaded::read(paths)?;
+    /// Reads files that this holder can use. Lists of revoked certificates that are in use stay so as long as none is newer.
+    fn read(&self, paths: &Paths, lists: &Lists) -> Result<Loaded, TlsError> {
+        let loaded = Loaded::read(paths, lists)?;
         let got = &loaded.certificate.identity;
         let (is_ours, expected, command) = match self {
             Holder::Anybody => return Ok(loaded),
@@ -248,7 +251,7 @@ impl Tls {
     fn load_as(files: &Files, holder: Holder) -> Result<Arc<Self>, TlsError> {
         let paths = files.paths().map_err(TlsError::Unnamed)?;
         let seen = paths.stamps();
-        let loaded = holder.read(&paths)?;
+        let loaded = holder.read(&paths, &Lists::default())?;
         Ok(Arc::new(Self {
             paths,
             holder,
@@ -284,20 +287,33 @@ impl Tls {
     /// [`TlsError`]; what was read before stays in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let now = self.paths.stamps();
-        if std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), now.clone()) == now {
+        if *self.seen.lock().unwrap_or_else(PoisonError::into_inner) == now {
             return Ok(false);
         }
-        let read = self.holder.read(&self.paths);
-        self.is_refused.store(read.is_err(), Relaxed);
-        self.current.store(Arc::new(read?));
+        self.read_again().map(|()| true)
+    }
+
+    /// As [`Tls::reload`], whether a file has changed or not.
+    /// # Errors
+    /// As there.
+    pub fn read_again(&self) -> Result<(), TlsError> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = self.paths.stamps();
+        let read = self.holder.read(&self.paths, &self.current().lists);
+        self.is_refused.store(read.as_ref().map_or(true, |loaded| !loaded.lists.refused.is_empty()), Relaxed);
+        let loaded = read?;
+        loaded.lists.refused.iter().for_each(|why| tracing::error!("{why}"));
+        self.current.store(Arc::new(loaded));
         self.check_connections();
-        Ok(true)
+        Ok(())
     }
 
     /// Keeps the files read and the connections checked as long as somebody holds `tls`.
     pub fn watch(tls: &Arc<Self>) {
         let tls = Arc::downgrade(tls);
         tokio::spawn(async move {
+            if let Some(tls) = tls.upgrade() {
+                tls.say_lists();
+            }
             let mut tick = tokio::time::interval(LOOK_EVERY);
             tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let (mut unchecked, mut unwarned) = (Duration::ZERO, DAY);
@@ -325,6 +341,19 @@ impl Tls {
         });
     }
 
+    /// Says at the start what is revoked: an older list than before the start lets in what was revoked since.
+    fn say_lists(&self) {
+        let lists = &self.current().lists;
+        if lists.is_empty() {
+            let path = self.paths.crl.as_ref().map(|path| path.display().to_string());
+            tracing::warn!(
+                path,
+                "there is no revocation list: certificates that were revoked are let in; copy the crl.pem of the authority there"
+            );
+        }
+        lists.titles().for_each(|title| tracing::info!("certificates are checked against {title}"));
+    }
+
     fn warn_of_expiry(&self) {
         let Certificate { identity, not_after, .. } = &self.current.load().certificate;
         let left = not_after - unix_seconds();
@@ -348,7 +377,7 @@ impl Paths {
 }
 
 impl Loaded {
-    fn read(paths: &Paths) -> Result<Self, TlsError> {
+    fn read(paths: &Paths, before: &Lists) -> Result<Self, TlsError> {
         let unusable = |e: &dyn fmt::Display| TlsError::Unusable { path: paths.cert.clone(), reason: e.to_string() };
         let chain: Vec<CertificateDer<'static>> = all("certificate", &paths.cert)?;
         let certificate =
@@ -358,23 +387,17 @@ impl Loaded {
         for root in all::<CertificateDer<'static>>("authority's certificate", &paths.ca)? {
             roots.add(root).map_err(|e| file("authority's certificate", &paths.ca, &e))?;
         }
-        let crls = match &paths.crl {
-            Some(path) if !paths.crl_is_optional || path.exists() => {
+        let found = match &paths.crl {
+            // One that was there before is in use still.
+            Some(path) if !paths.crl_is_optional && before.is_empty() || path.exists() => {
                 all::<CertificateRevocationListDer<'static>>("revocation list", path)?
             }
             _ => Vec::new(),
         };
+        let lists = Lists::read(paths.crl.as_deref(), found, before, &roots)?;
         let (roots, provider) = (Arc::new(roots), Arc::new(default_provider()));
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-            .with_crls(crls.iter().cloned())
-            .only_check_end_entity_revocation()
-            .build()
-            .map_err(|e| unusable(&e))?;
-        let servers = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .with_crls(crls)
-            .only_check_end_entity_revocation()
-            .build()
-            .map_err(|e| unusable(&e))?;
+        let clients = lists.clients(&roots, &provider).map_err(|e| unusable(&e))?;
+        let servers = lists.servers(&roots, &provider).map_err(|e| unusable(&e))?;
 
         // Nobody would accept one with a wrong signature, and it may name somebody else. One that has expired can be renewed
         // while we run: so this is asked of the time when it began.
@@ -405,12 +428,14 @@ impl Loaded {
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(|e| unusable(&e))?
-            .with_webpki_verifier(Arc::clone(&servers))
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&servers))
             .with_client_auth_cert(chain, key)
             .map_err(|e| unusable(&e))?;
         client.resumption = rustls::client::Resumption::disabled();
         client.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Self { certificate, grpc: Arc::new(grpc), web: Arc::new(web), client: Arc::new(client), clients, servers })
+        let (grpc, web, client) = (Arc::new(grpc), Arc::new(web), Arc::new(client));
+        Ok(Self { certificate, grpc, web, client, clients, servers, lists })
     }
 }
 

@@ -4,6 +4,7 @@ use super::Session;
 use ::switch::tap::Ends;
 use api::v1;
 use command::output::{Output, to_stdout};
+use command::visible::visible;
 use serde::Serialize;
 use std::io::{BufWriter, Stdout, Write};
 use time::format_description::well_known::Rfc3339;
@@ -89,7 +90,7 @@ impl Lines {
     /// When standard output is closed.
     pub(super) fn frame(&mut self, frame: &v1::CapturedFrame, session: &Session) -> anyhow::Result<()> {
         let row = Row::new(frame, session);
-        let text = if self.out.is_json() { serde_json::to_string(&row)? } else { row.line() };
+        let text = if self.out.is_json() { command::output::json(&row)? } else { visible(&row.line()).into_owned() };
         writeln!(self.stdout, "{text}").map_err(to_stdout)
     }
 

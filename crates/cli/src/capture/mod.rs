@@ -9,7 +9,7 @@ use api::client::ConnectError;
 use api::identity::Kind;
 use api::v1;
 use api::words::counted;
-use command::output::{Exit, Failure, Output};
+use command::output::{Exit, Failure, Output, note};
 use fib::name::NameKind;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -126,9 +126,9 @@ impl Session {
         let lost: u64 = self.lost.values().sum();
         let missing =
             if lost > 0 { format!(", {lost} more were not captured: they came too fast") } else { String::new() };
-        eprintln!("{}{missing}", counted(self.n_seen(), "frame", "frames"));
+        note(format!("{}{missing}", counted(self.n_seen(), "frame", "frames")));
         for (reason, n) in &self.dropped {
-            eprintln!("{n} {}", dropped(reason));
+            note(format!("{n} {}", dropped(reason)));
         }
     }
 }
@@ -174,7 +174,7 @@ impl Args {
             None => Sink::Lines(lines::Lines::new(*out)),
         };
         if let Some(limits) = session.limits() {
-            eprintln!("{limits}");
+            note(limits);
         }
         let until = self.at_most.map(|at_most| Instant::now() + at_most);
         let mut ended = Ok(());

@@ -115,7 +115,7 @@ fn line(event: &v1::Event, json: bool) -> anyhow::Result<String> {
     let v1::Event { sequence, at_ms, kind, level, subject, text, missed } = event;
     if json {
         let row = EventRow { sequence: *sequence, at_ms: *at_ms, kind, level, subject, text, missed: *missed };
-        return Ok(serde_json::to_string(&row)? + "\n");
+        return Ok(command::output::json(&row)? + "\n");
     }
     if *missed > 0 {
         return Ok(format!("{text}\n"));

@@ -6,6 +6,7 @@ use super::plain;
 use crate::remote::{Client, Remote, answer};
 use api::v1;
 use command::output::{Exit, Failure, Output, write_out};
+use command::visible::visible_lines;
 use fib::name::{Name, NameKind};
 use serde::Serialize;
 use std::fmt::Write;
@@ -142,7 +143,7 @@ fn print(
         return Ok(());
     }
     let not_looked_at = not_looked_at.map(|what| format!("not looked at: {what}\n")).unwrap_or_default();
-    write_out(&format!("{}{}{not_looked_at}", about.unwrap_or_default(), text(paths, is_one)))
+    write_out(&visible_lines(&format!("{}{}{not_looked_at}", about.unwrap_or_default(), text(paths, is_one))))
 }
 
 /// A name that gets a copy of a frame to everybody.
@@ -179,7 +180,7 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
     }
     let (names, sentence) = audience(frame, record.tenant, &groups);
     if !out.is_json() {
-        write_out(&format!("{}, tenant {}: {sentence}\n", plain(&record.name), record.tenant))?;
+        write_out(&visible_lines(&format!("{}, tenant {}: {sentence}\n", record.name, record.tenant)))?;
     }
     let is_heard = !names.is_empty();
     out.rows(&names)?;

@@ -3,7 +3,8 @@
 use crate::remote::{Client, answer};
 use crate::rib::Verbs;
 use api::v1;
-use command::output::Output;
+use command::output::{Output, note};
+use command::visible::shell_word;
 use serde::Serialize;
 
 /// The verbs of `fibula group`.
@@ -79,7 +80,7 @@ impl Verbs for Verb {
         };
         out.rows(&list.subscribed.into_iter().map(row).collect::<Vec<_>>())?;
         if let Some(next) = next {
-            eprintln!("there are more; go on with --after '{next}'");
+            note(format!("there are more; go on with --after {}", shell_word(&next)));
         }
         for tenant in list.crowded {
             eprintln!(

@@ -3,7 +3,7 @@
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, moment, print_changed, records};
 use api::v1;
-use command::output::Output;
+use command::output::{Output, note};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -127,7 +127,7 @@ impl Verbs for Verb {
                     HostRow { host: name, switch, port, learnt, latest, since }
                 };
                 out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())?;
-                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+                troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 Ok(())
             }
             Verb::Seen { limit } => seen(client, limit, out).await,
@@ -208,7 +208,7 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
     if more {
         eprintln!("there are more learnt names; raise --limit, or see `fibula name list`");
     }
-    troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+    troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
     Ok(())
 }
 

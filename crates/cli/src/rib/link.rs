@@ -4,7 +4,7 @@ use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, print_changed, records};
 use api::v1;
 use api::words::counted;
-use command::output::Output;
+use command::output::{Output, note};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ impl Verbs for Verb {
                 let declared = links.into_iter().map(|link| (state(&link), link));
                 let all = declared.chain(found.into_iter().map(|link| ("found", link)));
                 out.rows(&all.map(row).collect::<Vec<_>>())?;
-                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+                troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 Ok(())
             }
         }

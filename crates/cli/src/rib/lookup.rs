@@ -61,7 +61,7 @@ impl Args {
                 let AnswerRow { name, outcome, port } = &row;
                 let port = port.map(|port| port.to_string()).unwrap_or_default();
                 if out.is_json() {
-                    writeln!(stdout, "{}", serde_json::to_string(&row)?).map_err(to_stdout)?;
+                    writeln!(stdout, "{}", command::output::json(&row)?).map_err(to_stdout)?;
                 } else {
                     writeln!(stdout, "{},{outcome},{port}", fib::list::quote(name)).map_err(to_stdout)?;
                 }

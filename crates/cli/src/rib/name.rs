@@ -4,10 +4,9 @@ use crate::atomic_file::{AtomicFile, cannot_write};
 use crate::remote::{Client, answer};
 use crate::rib::{Verbs, import, print_changed};
 use api::v1;
-use command::output::{Output, to_stdout};
-use command::visible::visible;
+use command::output::{Output, note, to_stdout};
+use command::visible::shell_word;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -132,13 +131,7 @@ impl Verbs for Verb {
                 if page.more && !goes_on {
                     eprintln!("there are more names, or may be; give a longer --prefix");
                 } else if let Some(next) = next {
-                    match visible(&next) {
-                        Cow::Owned(next) => eprintln!(
-                            "there are more names; go on with --after and the last name, which has characters that cannot be seen \
-                             ({next}): take it from --json"
-                        ),
-                        Cow::Borrowed(next) => eprintln!("there are more names; go on with --after '{next}'"),
-                    }
+                    note(format!("there are more names; go on with --after {}", shell_word(&next)));
                 }
                 Ok(())
             }

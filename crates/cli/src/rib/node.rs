@@ -5,7 +5,7 @@ use crate::remote::{Client, Remote, answer};
 use crate::rib::{lookup, moment, print_changed, records};
 use api::words::counted;
 use api::{memory, v1};
-use command::output::{Exit, Failure, Output};
+use command::output::{Exit, Failure, Output, note};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -174,7 +174,7 @@ impl Verb {
             Verb::List { remote } => remote.run(|client| async move {
                 let v1::SwitchList { switches, pending, troubles } = list(client).await?;
                 out.rows(&switches.into_iter().map(SwitchRow::from).collect::<Vec<_>>())?;
-                troubles.iter().for_each(|trouble| eprintln!("fibula: {trouble}"));
+                troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 if !pending.is_empty() {
                     let n = pending.len();
                     eprintln!("fibula: {n} more wait to be accepted; `fibula switch pending` lists them");

@@ -12,6 +12,21 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 
 /// A request of gRPC on `stream` whose message has `len` bytes, of which only a few come.
 pub(crate) fn unfinished(stream: u32, path: &str, len: u32) -> Vec<u8> {
+    let mut data = vec![0];
+    data.extend(len.to_be_bytes());
+    data.extend([0; 1000]);
+    request(stream, path, &data, 0)
+}
+
+/// A whole request of gRPC on `stream`.
+pub(crate) fn whole(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
+    let mut data = vec![0];
+    data.extend((message.len() as u32).to_be_bytes());
+    data.extend(message);
+    request(stream, path, &data, 1)
+}
+
+fn request(stream: u32, path: &str, data: &[u8], flags: u8) -> Vec<u8> {
     let mut headers = Vec::new();
     for (name, value) in [
         (":method", "POST"),
@@ -30,9 +45,6 @@ pub(crate) fn unfinished(stream: u32, path: &str, len: u32) -> Vec<u8> {
     }
     let mut out = Vec::new();
     frame(&mut out, 1, 4, stream, &headers);
-    let mut data = vec![0];
-    data.extend(len.to_be_bytes());
-    data.extend([0; 1000]);
-    frame(&mut out, 0, 0, stream, &data);
+    frame(&mut out, 0, flags, stream, data);
     out
 }

@@ -2,8 +2,10 @@
 //!
 //! The journal takes a line of a service for one of priority 6 unless it begins with `<N>`, which it takes away (sd-daemon(3)). So
 //! `journalctl -p warning` finds warnings only if they say so. `JOURNAL_STREAM` has the device and the inode of the stream that leads to
-//! the journal; a standard error that is anything else, a terminal or a file, gets the lines as they are.
+//! the journal; a standard error that is anything else, a terminal or a file, gets the lines as they are. In all of them what
+//! [cannot be seen](crate::visible) is written out.
 
+use lookup::base::visible::visible_letters;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -52,7 +54,8 @@ impl<'a> MakeWriter<'a> for StandardError {
 impl Write for Lines {
     /// Writes all of it, in one call: lines of several threads do not mix.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(&with_prefix(self.prefix, text))?;
+        let text_seen = String::from_utf8_lossy(text);
+        io::stderr().write_all(&with_prefix(self.prefix, visible_letters(&text_seen).as_bytes()))?;
         Ok(text.len())
     }
 

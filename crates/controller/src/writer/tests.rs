@@ -554,4 +554,5 @@ fn parts_that_were_made_anew_stay_counted_when_the_network_is_replaced() {
     }
 }
 
+mod reads;
 mod rekey;

@@ -13,7 +13,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
-pub(crate) const TESTS: [(&str, fn()); 4] = [
+pub(crate) const TESTS: [(&str, fn()); 5] = [
+    ("rows_whose_seal_is_gone_are_no_new_store", seal_gone),
     ("certificates_that_are_wrong_are_refused_with_a_reason_and_renewed_ones_are_read", certificates),
     ("user_who_may_only_read_reads_and_is_told_what_he_lacks", rights),
     ("whoever_follows_notices_that_etcd_was_compacted_and_reads_again", compacted),
@@ -227,4 +228,22 @@ fn set_back() {
     drop(store);
     let next = open(&address);
     assert!(all(&next) == model.rows());
+}
+
+fn seal_gone() {
+    let cluster = Cluster::start(1, &[]);
+    let address = cluster.address("gone");
+    let mut store = open(&address);
+    store.commit(&[put(1, b"a", b"1")]).unwrap();
+    store.close().unwrap();
+    drop(store);
+    // The key `gone/seal`.
+    let deleted = ask(&cluster, "kv/deleterange", &json!({ "key": "Z29uZS9zZWFs" }));
+    assert_eq!(deleted["deleted"], "1", "{deleted}");
+    let candidate = crate::candidate(&address, "here:1");
+    let error = candidate.lead_within(PATIENCE).unwrap_err();
+    assert!(
+        matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("gone/seal is missing"),
+        "{error}"
+    );
 }

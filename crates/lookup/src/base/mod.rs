@@ -19,6 +19,7 @@
 //! | [`bits`] | sets of the names of a burst |
 //! | [`marked`] | tables of keys with marks, in lines that are compared at once; the exact check of a gateway |
 //! | [`touched`] | the parts of a skeleton that a store must be told of |
+//! | [`visible`] | texts from elsewhere, as they may be shown |
 //! | [`touches`] | which bytes a lookup reads, for models of caches |
 
 pub mod arena;
@@ -45,4 +46,5 @@ pub mod touches;
 pub(crate) mod undivided;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vectors;
+pub mod visible;
 pub mod words;

@@ -27,6 +27,7 @@ use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
 use fib::action::PortId;
+use fib::name::{LABELS, clip, is_label};
 pub use links::{Links, Lldp};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -255,6 +256,10 @@ impl Config {
         super::bundles::check(&mut config)?;
         if config.name.is_empty() {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());
+        }
+        if !is_label(&config.name) {
+            let name = clip(&config.name);
+            return Err(format!("name = {name:?} is no name of a switch; {LABELS}"));
         }
         if config.state_dir.as_os_str().is_empty() {
             return Err(
@@ -544,6 +549,12 @@ impl Config {
             Some("http" | "https") => Ok(()),
             _ => not_a_url(),
         }
+    }
+
+    /// How many addresses it listens at.
+    pub(super) fn n_listeners(&self) -> usize {
+        let control = self.flow.as_ref().and_then(|flow| flow.control.as_ref());
+        [&self.lookup, &self.status, &self.control].into_iter().flatten().chain(control).count()
     }
 
     /// Whether others are reached and let in with certificates, where that matters.

@@ -162,7 +162,7 @@ impl Switch {
         let audit = Audit::open(&config.audit, &path).map_err(|source| StartError::Audit { path, source })?;
         Audit::keep_synced(&audit);
         let witness = Arc::clone(&audit);
-        let connections = raise_descriptors(config.limits.connections);
+        let connections = raise_descriptors(config.limits.connections, config.n_listeners());
         let guard = Guard::new(limits::Limits { connections, ..config.limits.clone() });
         let gate =
             Gate::new(tls.clone(), config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));

@@ -209,7 +209,16 @@ pub(super) async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Resul
                 || client.failed(Fault::Other, format!("{} is no seal of this version of fibula", keys.shown("seal")));
             Seal::decode(bytes).ok_or_else(damaged)?
         }
-        None => Seal::default(),
+        None => {
+            // Rows without a seal are none of a new store: begun anew, it would take their changes for none.
+            let (key, range_end) = keys.rows();
+            let rows = client.range(RangeRequest { key, range_end, limit: 1, ..RangeRequest::default() }).await?;
+            if !rows.kvs.is_empty() {
+                let what = format!("{} is missing, and there are rows", keys.shown("seal"));
+                return Err(StoreError::Damaged { path: client.address.to_string().into(), what });
+            }
+            Seal::default()
+        }
     };
     let lease = client.grant(TTL).await?;
     let seal = Seal { term: seal.term + 1, n_commits: seal.n_commits + 1, ..seal };

@@ -1,29 +1,37 @@
 //! The audit trail of a daemon: every change and every refused attempt, one JSON object a line.
 //!
+//! Changes are in one file, and what was refused or turned away in another, `FILE.refused`: so whoever is refused as often as they like
+//! pushes no change out. Of each source the first ten in a minute have lines; the others are summed up in one.
 //! A line is appended with one write before the change is answered, so it survives a crash of the process. It is on the
 //! disk a second later at most: a power cut may lose the lines of the last second, of changes that are in the store.
 //! The log says changes too, at most ten a second; `unsaid` counts the others.
-//! When the file has reached its size it is renamed to `FILE.1`, that one to `FILE.2`, and so on; the oldest is removed.
+//! When a file has reached its size it is renamed to `FILE.1`, that one to `FILE.2`, and so on; the oldest is removed.
+//! A line has a bounded length, as one that is read has.
 //! A line ends with a checksum of what is before it, so that nobody is shown what was not written. It does not keep who may
 //! write the file from changing it.
 //! If a line cannot be written, the daemon goes on; the log says so, and the metric `fibula_audit_failures_total` counts.
 
+mod read;
+mod sums;
+mod trail;
+
+pub use read::{LineError, records};
+
 use crate::clock;
-use crate::crash::step;
 use crate::gate::{Attempt, Peer};
+use crate::seam;
 use crate::status::{MetricsText, plain};
 use crate::throttle::Throttle;
-use fib::replica::Checksum;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use sums::{Source, Sums};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use trail::Trail;
 
 /// Written lines are on the disk after this.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -36,9 +44,9 @@ const MAX_TEXT: usize = 300;
 pub struct Settings {
     /// The file; beside the daemon's state if absent.
     pub file: Option<PathBuf>,
-    /// Bytes after which another file is begun.
+    /// Bytes after which another file is begun, of changes as of refusals.
     pub max_bytes: u64,
-    /// Full files that are kept.
+    /// Full files of each that are kept.
     pub keep: u32,
 }
 
@@ -97,25 +105,24 @@ pub struct Record {
     pub unchanged: u64,
     /// Why not, if so.
     pub reason: String,
+    /// How often: more than once in a sum of what one source was refused, of which this is the last.
+    #[serde(default = "once")]
+    pub times: u64,
 }
 
-/// The file that lines go to.
+fn once() -> u64 {
+    1
+}
+
+/// The files that lines go to.
 #[derive(Debug)]
 pub struct Audit {
-    path: PathBuf,
-    settings: Settings,
-    file: Mutex<Open>,
+    changes: Trail,
+    refusals: Trail,
+    sums: Sums,
     lines: AtomicU64,
     failures: AtomicU64,
     throttle: Throttle,
-}
-
-#[derive(Debug)]
-struct Open {
-    file: File,
-    bytes: u64,
-    unsynced: bool,
-    failing: bool,
 }
 
 impl Audit {
@@ -124,10 +131,11 @@ impl Audit {
     /// When it cannot be opened or created.
     pub fn open(settings: &Settings, default: &Path) -> io::Result<Arc<Self>> {
         let path = settings.file.clone().unwrap_or_else(|| default.to_owned());
-        let file = Mutex::new(Open::new(&path)?);
+        let refusals = Trail::open(trail::of_refusals(&path), settings)?;
+        let changes = Trail::open(path, settings)?;
         let (lines, failures) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (settings, throttle) = (settings.clone(), Throttle::default());
-        Ok(Arc::new(Self { path, settings, file, lines, failures, throttle }))
+        let (sums, throttle) = (Sums::default(), Throttle::default());
+        Ok(Arc::new(Self { changes, refusals, sums, lines, failures, throttle }))
     }
 
     /// Keeps what is written synced as long as somebody holds `audit`. Needs a runtime.
@@ -138,39 +146,51 @@ impl Audit {
             loop {
                 tick.tick().await;
                 let Some(audit) = audit.upgrade() else { return };
-                let _ = tokio::task::spawn_blocking(move || audit.sync()).await;
+                let synced = move || {
+                    audit.sum_up(Some(seam::now()));
+                    audit.sync();
+                };
+                let _ = tokio::task::spawn_blocking(synced).await;
             }
         });
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Goes on in the files that have their names now: others, if they were renamed. Those before are synced and let go.
+    /// # Errors
+    /// When a file cannot be opened or created; then it goes on in the one before.
+    pub fn reopen(&self) -> io::Result<()> {
+        self.sync();
+        self.changes.reopen()?;
+        self.refusals.reopen()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where changes are.
+    pub fn path(&self) -> &Path {
+        self.changes.path()
     }
 
     /// Waits until every line so far is on the disk.
     pub fn sync(&self) {
-        let file = {
-            let mut open = self.lock();
-            if !std::mem::take(&mut open.unsynced) {
-                return;
+        for trail in [&self.changes, &self.refusals] {
+            if let Err(error) = trail.sync() {
+                self.fail(trail, &error);
             }
-            open.file.try_clone()
-        };
-        if let Err(error) = file.and_then(|file| step("audit.sync", || file.sync_data())) {
-            self.fail(&error);
         }
     }
 
-    fn fail(&self, error: &io::Error) {
+    fn fail(&self, trail: &Trail, error: &io::Error) {
         self.failures.fetch_add(1, Relaxed);
         // Once, until a line is written again.
-        if !std::mem::replace(&mut self.lock().failing, true) {
-            tracing::error!(path = %self.path.display(), %error, "the audit trail cannot be written; changes are not recorded until it can");
+        if trail.fails() {
+            let path = trail.path().display();
+            tracing::error!(%path, %error, "the audit trail cannot be written; changes are not recorded until it can");
+        }
+    }
+
+    /// Writes the sums that are complete: a minute old, or without a time all.
+    fn sum_up(&self, now: Option<Instant>) {
+        for record in self.sums.take(now) {
+            self.append(&self.refusals, &Record { time: time(), ..record });
         }
     }
 
@@ -192,8 +212,8 @@ impl Audit {
         if let Some(unsaid) = self.throttle.pass() {
             tracing::info!(who = peer.name(), from = %peer.address(), what, detail, changed, reason, unsaid, "change");
         }
-        self.append(&Record {
-            time: now(),
+        let record = Record {
+            time: time(),
             who: peer.name().to_owned(),
             role: peer.role(),
             from: peer.address().to_string(),
@@ -203,13 +223,22 @@ impl Audit {
             changed,
             unchanged,
             reason: clip(reason),
-        });
+            times: 1,
+        };
+        match outcome {
+            Outcome::Refused => self.refuse(Source::new(&record.who, peer.address()), record, seam::now()),
+            _ => self.append(&self.changes, &record),
+        }
     }
 
     /// Appends an attempt that was turned away.
     pub fn attempt(&self, attempt: &Attempt<'_>) {
-        self.append(&Record {
-            time: now(),
+        self.attempt_at(attempt, seam::now());
+    }
+
+    fn attempt_at(&self, attempt: &Attempt<'_>, now: Instant) {
+        let record = Record {
+            time: time(),
             who: attempt.peer.map_or("-", Peer::name).to_owned(),
             role: attempt.peer.map_or_else(|| "none".to_owned(), Peer::role),
             from: attempt.from.to_string(),
@@ -219,37 +248,24 @@ impl Audit {
             changed: 0,
             unchanged: 0,
             reason: clip(attempt.reason),
-        });
+            times: 1,
+        };
+        self.refuse(Source::new(&record.who, attempt.from), record, now);
     }
 
-    fn append(&self, record: &Record) {
-        let written = sealed(record).and_then(|line| {
-            let mut open = self.lock();
-            if open.bytes > 0 && open.bytes + line.len() as u64 > self.settings.max_bytes {
-                self.rotate(&mut open)?;
-            }
-            step("audit.append", || open.file.write_all(&line))?;
-            open.bytes += line.len() as u64;
-            (open.unsynced, open.failing) = (true, false);
-            Ok(())
-        });
-        match written {
+    /// Appends a refusal, or adds it to the sum of its source.
+    fn refuse(&self, source: Source, record: Record, now: Instant) {
+        self.sum_up(Some(now));
+        if let Some(record) = self.sums.add(source, record, now) {
+            self.append(&self.refusals, &record);
+        }
+    }
+
+    fn append(&self, trail: &Trail, record: &Record) {
+        match trail::sealed(record).and_then(|line| trail.append(&line)) {
             Ok(()) => _ = self.lines.fetch_add(1, Relaxed),
-            Err(error) => self.fail(&error),
+            Err(error) => self.fail(trail, &error),
         }
-    }
-
-    fn rotate(&self, open: &mut Open) -> io::Result<()> {
-        step("audit.rotate.sync", || open.file.sync_data())?;
-        for n in (1..self.settings.keep).rev() {
-            match step("audit.rotate.rename", || fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1))) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        step("audit.rotate.rename", || fs::rename(&self.path, numbered(&self.path, 1)))?;
-        *open = Open::new(&self.path)?;
-        Ok(())
     }
 
     /// Metrics of it.
@@ -262,110 +278,13 @@ impl Audit {
 
 impl Drop for Audit {
     fn drop(&mut self) {
+        self.sum_up(None);
         self.sync();
     }
 }
 
-impl Open {
-    fn new(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
-        let mut bytes = file.metadata()?.len();
-        // A crash may have cut the last line short; the next one must not continue it.
-        if bytes > 0 {
-            let mut last = [0];
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-            if last != *b"\n" {
-                file.write_all(b"\n")?;
-                bytes += 1;
-            }
-        }
-        Ok(Self { file, bytes, unsynced: false, failing: false })
-    }
-}
-
-/// Why a line is not shown.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LineError {
-    /// It is not what was written, or not all of it.
-    #[error("line {line} of {path} is damaged, or a crash cut it short")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Its number, from 1.
-        line: usize,
-    },
-    /// The file cannot be read.
-    #[error("{path} cannot be read: {error}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-}
-
-/// The records at `path` and in the full files beside it, the oldest first.
-/// # Errors
-/// When a file is there and cannot be opened, or none is there.
-pub fn records(path: &Path) -> io::Result<impl Iterator<Item = Result<Record, LineError>>> {
-    let mut files = vec![(path.to_owned(), BufReader::new(File::open(path)?))];
-    for n in 1.. {
-        let path = numbered(path, n);
-        match File::open(&path) {
-            Ok(file) => files.push((path, BufReader::new(file))),
-            Err(error) if error.kind() == ErrorKind::NotFound => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(files.into_iter().rev().flat_map(|(path, file)| {
-        let read = move |(at, line): (usize, io::Result<Vec<u8>>)| match line {
-            Ok(line) => unsealed(&line).ok_or_else(|| LineError::Damaged { path: path.clone(), line: at + 1 }),
-            Err(error) => Err(LineError::Io { path: path.clone(), error }),
-        };
-        file.split(b'\n').enumerate().map(read)
-    }))
-}
-
-/// What stands between a record and its checksum.
-const SUM: &[u8] = b",\"sum\":\"";
-
-/// The line of a record.
-fn sealed(record: &Record) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(record)?;
-    let sum = sum_of(&line);
-    line.pop();
-    line.extend_from_slice(SUM);
-    line.extend_from_slice(sum.as_bytes());
-    line.extend_from_slice(b"\"}\n");
-    Ok(line)
-}
-
-/// The record of a line without its end; none if that is not what was written.
-fn unsealed(line: &[u8]) -> Option<Record> {
-    let rest = line.strip_suffix(b"\"}")?;
-    let (rest, sum) = rest.split_at_checked(rest.len().checked_sub(16)?)?;
-    let record = [rest.strip_suffix(SUM)?, b"}"].concat();
-    if sum_of(&record).as_bytes() != sum {
-        return None;
-    }
-    serde_json::from_slice(&record).ok()
-}
-
-fn sum_of(record: &[u8]) -> String {
-    let mut checksum = Checksum::new(record.len() as u64);
-    checksum.push(record);
-    checksum.finish().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn numbered(path: &Path, n: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{n}"));
-    name.into()
-}
-
-fn now() -> String {
+/// This moment, as a record has it.
+fn time() -> String {
     let now = OffsetDateTime::from(clock::now());
     // To a microsecond: enough to tell changes apart.
     let now = now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now);
@@ -381,9 +300,11 @@ fn clip(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::trail::{numbered, of_refusals};
     use super::*;
     use crate::address::Origin;
-    use crate::gate::Who;
+    use crate::gate::{Turned, Who};
+    use std::fs::{self, OpenOptions};
 
     fn peer() -> Peer {
         Peer::new(Who::Loopback, Origin::Tcp("127.0.0.1:7".parse().unwrap()))
@@ -453,5 +374,105 @@ mod tests {
         let audit = Audit::open(&Settings::default(), &path).unwrap();
         audit.change(&peer(), "put_names", &"ü".repeat(100_000), Ok((1, 0)));
         assert_eq!(details(&path)[0].chars().count(), MAX_TEXT + 4);
+    }
+
+    fn attempt(from: Origin, what: &str) -> Attempt<'_> {
+        Attempt { turned: Turned::Role, peer: None, from, what, reason: "no" }
+    }
+
+    #[test]
+    fn whoever_is_refused_as_often_as_they_like_pushes_no_change_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let settings = Settings { max_bytes: 4096, keep: 2, ..Settings::default() };
+        let audit = Audit::open(&settings, &path).unwrap();
+        audit.change(&peer(), "drain_switch", "what an admin did", Ok((1, 0)));
+        let start = Instant::now();
+        // A day of attempts, from one address after another, and of changes that are refused.
+        for minute in 0..24 * 60 {
+            let now = start + Duration::from_secs(60 * minute);
+            for address in 0..3 {
+                let from = Origin::Tcp(([10, 0, minute as u8, address], 7).into());
+                (0..20).for_each(|i| audit.attempt_at(&attempt(from, &"x".repeat(i)), now));
+            }
+        }
+        (0..1000).for_each(|i| audit.change(&peer(), "remove_names", &format!("{i}"), Err("there is no such name")));
+        assert!(details(&path).iter().any(|detail| detail == "what an admin did"));
+        let of_refusals = of_refusals(&path);
+        assert!(numbered(&of_refusals, 2).exists() && !numbered(&of_refusals, 3).exists());
+        assert!(!numbered(&path, 1).exists(), "no refusal is among the changes");
+    }
+
+    #[test]
+    fn of_one_source_ten_refusals_a_minute_have_lines_and_the_others_are_summed_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let audit = Audit::open(&Settings::default(), &path).unwrap();
+        let start = Instant::now();
+        let [noisy, other] = [1, 2].map(|host| Origin::Tcp(([10, 0, 0, host], 7).into()));
+        for i in 0..500 {
+            // Another port each time.
+            let from = Origin::Tcp(([10, 0, 0, 1], 1000 + i).into());
+            audit.attempt_at(&attempt(from, &format!("{i}")), start);
+        }
+        audit.attempt_at(&attempt(other, "once"), start);
+        let lines = || records(&path).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+        assert_eq!(lines().len(), 11, "the sum is not complete");
+        audit.sum_up(Some(start + Duration::from_secs(61)));
+        let sums: Vec<Record> = lines().into_iter().filter(|record| record.times > 1).collect();
+        let [sum] = &sums[..] else { panic!("{sums:?}") };
+        assert_eq!((sum.times, &sum.what[..], &sum.from[..9]), (490, "499", &noisy.to_string()[..9]));
+        assert_eq!(lines().iter().map(|record| record.times).sum::<u64>(), 501, "each is counted");
+        // What is not complete at the end is written then.
+        (0..20).for_each(|_| audit.attempt_at(&attempt(noisy, "again"), start + Duration::from_secs(62)));
+        drop(audit);
+        assert_eq!(lines().iter().map(|record| record.times).sum::<u64>(), 521);
+    }
+
+    #[test]
+    fn a_crowd_of_sources_is_summed_up_as_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let audit = Audit::open(&Settings::default(), &path).unwrap();
+        let start = Instant::now();
+        for source in 0..20_000_u32 {
+            audit.attempt_at(&attempt(Origin::Tcp((source.to_be_bytes(), 7).into()), "x"), start);
+        }
+        audit.sum_up(None);
+        let lines: Vec<Record> = records(&path).unwrap().map(Result::unwrap).collect();
+        assert!(lines.len() < 300, "{} lines", lines.len());
+        assert_eq!(lines.iter().map(|record| record.times).sum::<u64>(), 20_000);
+        assert!(lines.iter().any(|record| record.from == "others"));
+    }
+
+    #[test]
+    fn changes_and_refusals_are_shown_in_the_order_of_their_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let audit = Audit::open(&Settings::default(), &path).unwrap();
+        for i in 0..9 {
+            let end = if i % 2 == 0 { Ok((1, 0)) } else { Err("no") };
+            audit.change(&peer(), "put_names", &format!("{i}"), end);
+        }
+        assert_eq!(details(&path), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+    }
+
+    #[test]
+    fn no_line_is_longer_than_one_that_is_read() {
+        let text = "\u{1}".repeat(100_000);
+        let record = Record {
+            time: time(),
+            who: "x".repeat(63),
+            role: "controller".to_owned(),
+            from: "x".repeat(100),
+            what: clip(&text),
+            detail: clip(&text),
+            outcome: Outcome::TurnedAway,
+            changed: u64::MAX,
+            unchanged: u64::MAX,
+            reason: clip(&text),
+            times: u64::MAX,
+        };
+        assert!(trail::sealed(&record).unwrap().len() < read::MAX_LINE);
     }
 }
