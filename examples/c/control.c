@@ -2,6 +2,7 @@
  * PATH is where the table is shared, best in /dev/shm. Prints what it found.
  * Build: cc -O2 examples/c/control.c -o control -pthread $(pkg-config --cflags --libs fibula) */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,13 +51,14 @@ static void *look_up(void *argument)
 	return NULL;
 }
 
-/* A change waits as long as a thread looks up in old parts of the table. */
+/* How often a change is tried that waits for a thread in the middle of a lookup. */
+#define N_TRIES 1000
+
 static void set(struct fibula_table *table, const struct name *name, uint32_t port)
 {
 	int code = fibula_table_set(table, name->mac, 6, port);
-	while (code == FIBULA_EAGAIN) {
-		while (fibula_table_sync(table) == FIBULA_EAGAIN)
-			;
+	for (int i = 0; code == FIBULA_EAGAIN && i < N_TRIES; i++) {
+		sched_yield();
 		code = fibula_table_set(table, name->mac, 6, port);
 	}
 	done(code, "a change");

@@ -21,7 +21,8 @@ pub enum Code {
     FIBULA_EFULL = -3,
     /// The name finds no place under this hash key: make the table anew, with another key.
     FIBULA_EPLACE = -4,
-    /// Readers keep old memory from being used again. The change waits: fibula_table_sync carries it out later.
+    /// A thread in the middle of a lookup keeps old memory from being used again. The change waits: fibula_table_sync carries it
+    /// out later.
     FIBULA_EAGAIN = -5,
     /// No memory.
     FIBULA_ENOMEM = -6,

@@ -19,6 +19,8 @@ const MARK: u32 = 0xF1BA_0002;
 const FREE: u8 = 0;
 const IN_USE: u8 = 1;
 const POISONED: u8 = 2;
+/// A thread that changes the table takes the reader offline: for a few instructions.
+const RESTING: u8 = 3;
 
 /// A thread's access to a table. The mark is first, as in a table: one is not taken for the other.
 // Not as a plain attribute: cbindgen would show the fields in the header.
@@ -59,7 +61,13 @@ impl<'a> Turn<'a> {
         if mark.load(Ordering::Relaxed) != MARK {
             return Err(Error::argument("this is no reader: give one of fibula_reader_new that is not freed"));
         }
-        match state.compare_exchange(FREE, IN_USE, Ordering::Acquire, Ordering::Relaxed) {
+        let taken = loop {
+            match state.compare_exchange(FREE, IN_USE, Ordering::Acquire, Ordering::Relaxed) {
+                Err(RESTING) => std::thread::yield_now(),
+                taken => break taken,
+            }
+        };
+        match taken {
             Ok(_) => {}
             Err(IN_USE) => {
                 let text = "another thread uses this reader: make one for each thread by fibula_reader_new";
@@ -77,6 +85,26 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let state = if std::thread::panicking() { POISONED } else { FREE };
         self.state.store(state, Ordering::Release);
+    }
+}
+
+/// A reader that is not freed, for whoever has the list of them.
+pub(crate) struct Known(*mut Reader);
+
+// SAFETY: what it leads to is touched only by whoever changes its state, as between threads that call with one reader.
+unsafe impl Send for Known {}
+
+impl Known {
+    /// Takes the reader offline, unless a thread looks up by it right now. So a thread that sleeps, or that ended without
+    /// freeing its reader, keeps no memory.
+    pub(crate) fn rest(&self) {
+        // SAFETY: a reader leaves the list before it is freed, and the caller has the list.
+        let state = unsafe { &(*self.0).state };
+        if state.compare_exchange(FREE, RESTING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // SAFETY: whoever changes the state from FREE has the body alone, until it is FREE again.
+            unsafe { (*self.0).body.lookups.offline() };
+            state.store(FREE, Ordering::Release);
+        }
     }
 }
 
@@ -165,7 +193,11 @@ pub unsafe extern "C" fn fibula_reader_new(table: *mut Table, reader: *mut *mut 
             })?
         };
         let reader = Reader { mark: AtomicU32::new(MARK), state: AtomicU8::new(FREE), body };
-        out[0] = Box::into_raw(Box::new(reader));
+        let reader = Box::into_raw(Box::new(reader));
+        // SAFETY: nobody else has it yet.
+        let body = unsafe { &(*reader).body };
+        body.shared.know(&body.id, Known(reader));
+        out[0] = reader;
         Ok(())
     })
 }
@@ -182,6 +214,10 @@ pub unsafe extern "C" fn fibula_reader_free(reader: *mut Reader) -> c_int {
             Err(error) if error.code != Code::FIBULA_EPANIC => return Err(error),
             _ => {}
         }
+        // SAFETY: the caller's.
+        let body = unsafe { &(*reader).body };
+        // From here on nobody takes it offline.
+        body.shared.leave(&body.id);
         // SAFETY: made by fibula_reader_new, and freed once by the caller's promise.
         let reader = unsafe { Box::from_raw(reader) };
         reader.mark.store(0, Ordering::Relaxed);
@@ -234,7 +270,8 @@ pub unsafe extern "C" fn fibula_reader_lookup_burst(
 }
 
 /// Says that the thread will not look up for a while. Call it before the thread sleeps or waits: the memory of old
-/// parts of the table is kept until every reader has looked up again, or is offline. The next lookup ends it.
+/// parts of the table is kept until every reader has looked up again, or is offline. A change that needs the memory takes
+/// readers offline that no thread looks up by. The next lookup ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fibula_reader_offline(reader: *mut Reader) -> c_int {
     guard::call(|| {
@@ -274,6 +311,58 @@ mod tests {
             drop(turn);
             assert_eq!((fibula_reader_lookup(reader, name, 4, &mut value), value), (0, 7));
             assert_eq!(fibula_reader_free(reader), 0);
+            assert_eq!(fibula_table_free(table), 0);
+        }
+    }
+
+    /// Gives all names another value, in one call; the code.
+    fn change_all(table: *mut crate::table::Table, names: &[[u8; 4]], value: u32) -> c_int {
+        let values = vec![value; names.len()];
+        // SAFETY: as many names, 4 bytes apart, as values; the table is not freed.
+        unsafe {
+            crate::table::fibula_table_set_batch(table, names.as_ptr().cast(), 4, 4, values.as_ptr(), names.len())
+        }
+    }
+
+    #[test]
+    fn a_change_waits_for_a_lookup_and_for_no_reader_that_sleeps_or_whose_thread_ended() {
+        const MOST: u32 = 20_000;
+        let options = Options::of(c"teid", 16, 100_000);
+        let names: Vec<[u8; 4]> = (0..100_000u32).map(u32::to_be_bytes).collect();
+        let (mut table, mut sleeper, mut value) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let again = Code::FIBULA_EAGAIN as c_int;
+        let name = names[7].as_ptr().cast();
+        // SAFETY: the pointers are to variables of this test and to handles that it has not freed.
+        unsafe {
+            assert_eq!(fibula_table_new(&options, &mut table), 0);
+            assert_eq!(change_all(table, &names, 1), 0);
+            let of_another = table as usize;
+            // A thread that looks up and ends.
+            let ended = std::thread::spawn(move || {
+                let (mut reader, mut value) = (ptr::null_mut(), 0);
+                assert_eq!(fibula_reader_new(of_another as *mut _, &mut reader), 0);
+                assert_eq!(
+                    (fibula_reader_lookup(reader, 7u32.to_be_bytes().as_ptr().cast(), 4, &mut value), value),
+                    (0, 1)
+                );
+                reader as usize
+            });
+            let ended = ended.join().expect("it looks up") as *mut Reader;
+            assert_eq!(fibula_reader_new(table, &mut sleeper), 0);
+            assert_eq!(fibula_reader_lookup(sleeper, name, 4, &mut value), 0);
+            // In the middle of a lookup, it keeps what it reads: so many changes later there is no memory.
+            let turn = Turn::of(sleeper).expect("nobody else's");
+            let n = (2..MOST).find(|&n| change_all(table, &names, n % 60_000) != 0).expect("it waits at some point");
+            assert_eq!(change_all(table, &names, 5), again);
+            drop(turn);
+            assert_eq!(crate::table::fibula_table_sync(table), 0);
+            // Twice as many changes beside readers that sleep.
+            for change in 0..2 * n {
+                assert_eq!(change_all(table, &names, change % 60_000), 0, "change {change}, {n} beside a lookup");
+            }
+            assert_eq!((fibula_reader_lookup(sleeper, name, 4, &mut value), value), (0, (2 * n - 1) % 60_000));
+            assert_eq!(fibula_reader_free(sleeper), 0);
+            assert_eq!(fibula_reader_free(ended), 0);
             assert_eq!(fibula_table_free(table), 0);
         }
     }

@@ -2,6 +2,7 @@
 //! readers look up in.
 
 use crate::error::{Code, Error, Result};
+use crate::table::Shared;
 use fib::action::Action;
 use fib::codec::actions_in_memory;
 use fib::designs::Spec;
@@ -16,6 +17,7 @@ use lookup::traits::{
 };
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A thread's access to a table.
 pub(crate) type Lookups = dyn BatchReader<[Digest]>;
@@ -50,6 +52,9 @@ pub(crate) trait Store: Send {
 
     /// Carries out what waits for readers.
     fn sync(&mut self) -> Result<()>;
+
+    /// The readers that there will be: those that no thread looks up by are taken offline when memory is needed.
+    fn know_readers(&mut self, readers: Arc<Shared>);
 
     /// The whole table, as readers see it.
     fn image(&self) -> Vec<u8>;
@@ -120,7 +125,7 @@ fn made<S: Skeleton<Key = Digest, Payload = u64>>(
             (None, query)
         }
     };
-    Ok(Box::new(Held::<S> { control, query, waiting: Vec::new(), record: None, is_shared: false }))
+    Ok(Box::new(Held::<S> { control, query, waiting: Vec::new(), record: None, is_shared: false, readers: None }))
 }
 
 fn not_whole() -> Error {
@@ -134,9 +139,26 @@ struct Held<S: Skeleton<Payload = u64>> {
     waiting: Vec<UpdateOf<S>>,
     record: Option<Vec<u8>>,
     is_shared: bool,
+    readers: Option<Arc<Shared>>,
 }
 
 impl<S: Skeleton<Key = Digest, Payload = u64>> Held<S> {
+    /// Does what readers may refuse. If they do, those that no thread looks up by are taken offline, and it is tried once
+    /// more.
+    fn beside_readers<R>(
+        &mut self,
+        mut carry_out: impl FnMut(&mut Self) -> std::result::Result<R, ApplyError>,
+    ) -> std::result::Result<R, ApplyError> {
+        let done = carry_out(self);
+        if let (Err(ApplyError::ReadersStalled { .. } | ApplyError::ArenaFull { .. }), Some(readers)) =
+            (&done, &self.readers)
+        {
+            readers.rest();
+            return carry_out(self);
+        }
+        done
+    }
+
     fn change<R>(
         &mut self,
         make: impl FnOnce(&mut Single<S>, &mut Vec<UpdateOf<S>>) -> std::result::Result<R, InsertError>,
@@ -199,8 +221,11 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
     }
 
     fn sync(&mut self) -> Result<()> {
-        let (n_applied, applied) = self.query.apply_batch(&self.waiting);
-        self.waiting.drain(..n_applied);
+        let applied = self.beside_readers(|held| {
+            let (n_applied, applied) = held.query.apply_batch(&held.waiting);
+            held.waiting.drain(..n_applied);
+            applied
+        });
         match applied {
             Ok(()) => {
                 self.waiting.clear();
@@ -209,6 +234,10 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
             Err(error @ (ApplyError::ReadersStalled { .. } | ApplyError::ArenaFull { .. })) => Err(error.into()),
             Err(error) => panic!("the halves of a table disagree: {error}"),
         }
+    }
+
+    fn know_readers(&mut self, readers: Arc<Shared>) {
+        self.readers = Some(readers);
     }
 
     fn image(&self) -> Vec<u8> {
@@ -223,7 +252,8 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
 
     fn overwrite(&mut self, image: &[u8]) -> Result<()> {
         let update = S::Query::decode_update(&self.query.settings(), image)?;
-        Ok(self.query.overwrite(S::Query::images_of(&update).ok_or_else(not_whole)?)?)
+        let images = S::Query::images_of(&update).ok_or_else(not_whole)?;
+        Ok(self.beside_readers(|held| held.query.overwrite(images))?)
     }
 
     fn apply(&mut self, updates: &[&[u8]]) -> Result<()> {
@@ -231,8 +261,9 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
         // All are read before the first is carried out.
         let updates: std::result::Result<Vec<_>, _> =
             updates.iter().map(|bytes| S::Query::decode_update(&settings, bytes)).collect();
-        self.query.apply_batch(&updates?).1?;
-        Ok(())
+        // Those that took effect are ignored when they come again.
+        let updates = updates?;
+        Ok(self.beside_readers(|held| held.query.apply_batch(&updates).1)?)
     }
 
     fn record(&mut self, record: Option<Vec<u8>>) {

@@ -7,7 +7,7 @@ use crate::error::{Code, Error, Result};
 use crate::guard;
 use crate::options::{DESIGNS, Options};
 use crate::pointers;
-use crate::reader::check_len;
+use crate::reader::{Known, check_len};
 use crate::store::{self, Lookups, Place, Store};
 use fib::designs::Spec;
 use fib::file::{self, Content};
@@ -52,11 +52,20 @@ pub(crate) struct Shared {
     readers: Mutex<Readers>,
 }
 
-/// The readers that are not freed, by number, and what waits for those that have not looked up since the table moved.
+/// The readers that are not freed, by number.
 #[derive(Default)]
 struct Readers {
     next: u64,
-    waiting: HashMap<u64, Option<Box<Lookups>>>,
+    entered: HashMap<u64, Entered>,
+}
+
+/// A reader that is not freed.
+#[derive(Default)]
+struct Entered {
+    /// What waits for it, if it has not looked up since the table moved.
+    waiting: Option<Box<Lookups>>,
+    /// Where it is, as soon as it is made.
+    known: Option<Known>,
 }
 
 /// The number of a reader.
@@ -76,12 +85,24 @@ impl Shared {
         let mut readers = self.readers();
         let id = readers.next;
         readers.next += 1;
-        readers.waiting.insert(id, None);
+        readers.entered.insert(id, Entered::default());
         ReaderId { id, moves: self.moves.load(Ordering::Relaxed) }
     }
 
+    /// Where a reader is that has entered.
+    pub(crate) fn know(&self, reader: &ReaderId, known: Known) {
+        if let Some(entered) = self.readers().entered.get_mut(&reader.id) {
+            entered.known = Some(known);
+        }
+    }
+
     pub(crate) fn leave(&self, reader: &ReaderId) {
-        self.readers().waiting.remove(&reader.id);
+        self.readers().entered.remove(&reader.id);
+    }
+
+    /// Takes all readers offline that no thread looks up by.
+    pub(crate) fn rest(&self) {
+        self.readers().entered.values().filter_map(|entered| entered.known.as_ref()).for_each(Known::rest);
     }
 
     /// Access to the table where it is, if it has moved since the reader asked.
@@ -94,17 +115,17 @@ impl Shared {
     fn take(&self, reader: &mut ReaderId) -> Option<Box<Lookups>> {
         let mut readers = self.readers();
         reader.moves = self.moves.load(Ordering::Relaxed);
-        readers.waiting.get_mut(&reader.id)?.take()
+        readers.entered.get_mut(&reader.id)?.waiting.take()
     }
 
     /// The table has moved: every reader finds access to it. The caller has the table's lock, so nothing changes before.
     fn hand_over(&self, store: &dyn Store) {
         let mut readers = self.readers();
-        for waiting in readers.waiting.values_mut() {
+        for entered in readers.entered.values_mut() {
             let mut lookups = store.reader();
             // One that sleeps keeps no memory from being used again.
             lookups.offline();
-            *waiting = Some(lookups);
+            entered.waiting = Some(lookups);
         }
         self.moves.fetch_add(1, Ordering::Release);
     }
@@ -173,8 +194,9 @@ pub(crate) unsafe fn in_locked<T>(
 }
 
 impl Table {
-    fn new(spec: Spec, store: Box<dyn Store>, n_told: u64, meanings: Meanings) -> *mut Table {
-        let shared = Arc::default();
+    fn new(spec: Spec, mut store: Box<dyn Store>, n_told: u64, meanings: Meanings) -> *mut Table {
+        let shared = Arc::<Shared>::default();
+        store.know_readers(shared.clone());
         let state = Mutex::new(State { store, n_told, is_whole_due: false, meanings, lent: 0..0 });
         let hasher = spec.hasher();
         Box::into_raw(Box::new(Table { mark: AtomicU32::new(MARK), spec, hasher, shared, state }))
@@ -416,7 +438,8 @@ pub unsafe extern "C" fn fibula_table_count(table: *mut Table, n: *mut u64) -> c
     })
 }
 
-/// Carries out changes that wait for readers. FIBULA_EAGAIN while they still do.
+/// Carries out changes that wait for readers. FIBULA_EAGAIN while a thread is in the middle of a lookup with old memory: try
+/// again. Readers that sleep, or whose thread ended, are not waited for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fibula_table_sync(table: *mut Table) -> c_int {
     // SAFETY: the caller's.

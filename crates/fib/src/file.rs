@@ -156,9 +156,9 @@ impl Fib {
         &self.spec
     }
 
-    /// What a lookup of an alien name gives at most.
+    /// What a lookup of an alien name gives: of the table as it is where its words say so, and else at most.
     pub fn aliens(&self) -> Aliens {
-        self.spec.aliens_of(self.actions.len() as u32 - 1)
+        self.spec.aliens_in(&*self.table, self.actions.len() as u32 - 1)
     }
 
     /// Family of the digests.

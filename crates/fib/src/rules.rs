@@ -41,6 +41,13 @@ pub struct ListedRule {
     pub had_flags: bool,
 }
 
+impl ListedRule {
+    /// The rule as it is for a version of IP; none if it applies to the other one alone.
+    pub fn for_version(&self, is_v4: bool) -> Option<Rule> {
+        self.is_v4.is_none_or(|version| version == is_v4).then(|| self.rule.clone())
+    }
+}
+
 /// What is wrong with a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]

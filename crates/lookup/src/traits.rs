@@ -74,6 +74,12 @@ pub trait Query {
         (n_applied, Ok(()))
     }
 
+    /// The share of aliens that get a value from the table as it is, if its words say so; none where it is a matter of widths
+    /// alone.
+    fn alien_rate(&self) -> Option<f64> {
+        None
+    }
+
     /// Memory that lookups need, in bits: cells, directory and headers, not the writer's bookkeeping.
     fn size_bits(&self) -> u64;
 

@@ -27,6 +27,15 @@ pub fn may_make_namespaces() -> bool {
     std::thread::spawn(enter_namespace).join().is_ok_and(|entered| entered.is_ok())
 }
 
+/// Says that a test, or a part of one, cannot run here for want of something.
+/// # Panics
+/// When `FIBULA_COMPLETE` is set, as by `make test`, which installs what tests need: there, a test that does not run has
+/// failed.
+pub fn missing(what: &str) {
+    assert!(std::env::var_os("FIBULA_COMPLETE").is_none(), "this test needs {what}");
+    eprintln!("not run, for want of {what}");
+}
+
 /// A test and its name.
 pub type Test = (&'static str, fn());
 

@@ -6,7 +6,7 @@ use common::{PATIENCE, all_sizes_arrive, frame, ip, numbered_frames_arrive, rece
 use fibula_netio::backend::af_packet::{self, AfPacket};
 use fibula_netio::backend::af_xdp::{AfXdp, Options};
 use fibula_netio::takers::Takers;
-use fibula_netio::testkit::in_namespace;
+use fibula_netio::testkit::{in_namespace, missing};
 use fibula_netio::{Burst, Device, NetError, Packet, Pool};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -54,8 +54,7 @@ fn a_veth_takes_redirected_frames_while_its_other_end_has_a_program() {
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let index = |name: &str| name_to_index(&socket, name).unwrap();
         let Some(mut takers) = Takers::open().unwrap() else {
-            println!("this kernel does not say; Linux 6.3 does");
-            return;
+            return missing("a kernel that says it, Linux 6.3 or later");
         };
         assert!(!takers.takes(index("west")).unwrap());
         let other_end = open("east");

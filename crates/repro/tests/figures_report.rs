@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fibula_repro::figures::catalogue::{papers, parse};
 use fibula_repro::figures::report;
 use fibula_repro::figures::runner::steps;
-use fibula_repro::figures::store::{Mode, Record, StepRecord, Store, Stored};
+use fibula_repro::figures::store::{Mode, Record, Source, StepRecord, Store, Stored};
 use fibula_repro::figures::verdict::{Explanation, Outcome, Status};
 use fibula_repro::figures::{Paper, Point, X};
 use fibula_repro::machine::Machine;
@@ -16,23 +16,53 @@ fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What was compared with the papers, as `paper number-of-values fingerprint`, a line each. The papers are not ours to
+/// include, so elsewhere the values must be those that were compared where the papers were.
+const COMPARED: &str = "../../repro/compared-with-papers.txt";
+
+fn compared(paper: &Paper) -> String {
+    let values: Vec<String> = paper.values.iter().map(|value| format!("{}\t{}\n", value.figure, value.quote)).collect();
+    format!("{} {} {:016x}", paper.id, values.len(), fib::messages::fingerprint(values.concat().as_bytes()))
+}
+
 #[test]
 fn transcribed_values_stand_in_the_papers() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/papers");
-    let folder = std::env::var_os("FIBULA_PAPERS").map_or(beside, PathBuf::from);
-    for paper in papers().expect("a sound catalogue") {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let given = std::env::var_os("FIBULA_PAPERS").map(PathBuf::from);
+    let folder = given.clone().unwrap_or_else(|| here.join("../../../shared/papers"));
+    let papers = papers().expect("a sound catalogue");
+    assert!(papers.iter().any(|paper| !paper.values.is_empty()), "no value to compare");
+    let mut lines = Vec::new();
+    for paper in &papers {
+        lines.push(compared(paper));
+        for value in &paper.values {
+            assert!(value.quote.chars().any(|c| c.is_ascii_digit()), "{}: no number in `{}`", paper.id, value.quote);
+        }
         let text = match std::fs::read_to_string(folder.join(&paper.text)) {
             Ok(text) => folded(&text),
             Err(error) => {
-                println!("{} is not checked: {}: {error}", paper.id, folder.join(&paper.text).display());
+                let path = folder.join(&paper.text);
+                assert!(given.is_none(), "FIBULA_PAPERS: {}: {error}", path.display());
+                println!("{} is not here, so its values are held against {COMPARED}", path.display());
                 continue;
             }
         };
         for value in &paper.values {
             assert!(text.contains(&folded(&value.quote)), "{}/{}: no `{}`", paper.id, value.figure, value.quote);
-            assert!(value.quote.chars().any(|c| c.is_ascii_digit()), "{}: no number in `{}`", paper.id, value.quote);
         }
     }
+    let path = here.join(COMPARED);
+    // Only after all of them were found.
+    if given.is_some() && std::env::var_os("FIBULA_WRITE_COMPARED").is_some() {
+        std::fs::write(&path, lines.join("\n") + "\n").expect("the list is written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept.lines().eq(&lines),
+        "{} is not of these values: compare them where the papers are, by FIBULA_PAPERS=FOLDER FIBULA_WRITE_COMPARED=1 cargo test \
+         -p fibula-repro --test figures_report transcribed",
+        path.display()
+    );
 }
 
 #[test]
@@ -43,6 +73,9 @@ fn pages_say_what_the_records_say() {
     std::os::unix::fs::symlink(root.join("records").canonicalize().expect("records"), folder.path().join("records"))
         .expect("a link");
     report::write_readmes(&papers, folder.path()).expect("pages");
+    if std::env::var_os("FIBULA_WRITE_PAGES").is_some() {
+        report::write_readmes(&papers, &root).expect("pages");
+    }
     for paper in &papers {
         let page = |root: &Path| {
             let path = root.join(&paper.id).join("README.md");
@@ -54,6 +87,21 @@ fn pages_say_what_the_records_say() {
             let row = format!("| {} (`{}`) |", figure.place, figure.id);
             assert!(kept.contains(&row), "no row of {}/{}", paper.id, figure.id);
         }
+    }
+}
+
+#[test]
+fn every_record_says_which_commit_measured_it_or_that_nobody_knows_and_since_when_it_is_kept() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro");
+    let records = report::records(&papers().expect("a sound catalogue"), &root).expect("readable");
+    let stored = || records.iter().flat_map(|(_, entries)| entries).filter_map(|entry| entry.stored.as_ref());
+    assert!(stored().count() > 100, "{} results", stored().count());
+    for Stored { record, .. } in stored() {
+        let sources = record.steps.iter().map(|step| step.source.as_ref().or(record.kept.as_ref()));
+        let says = |source: Option<&Source>| {
+            source.is_some_and(|source| source.commit.len() >= 7 && source.date.len() == "2026-11-27".len())
+        };
+        assert!(sources.clone().all(says), "{} in {:?} mode: {:?}", record.figure, record.mode, record.machine.cpu);
     }
 }
 
@@ -73,7 +121,7 @@ fn every_claim_that_fails_in_a_record_has_a_cause_that_was_checked_or_says_that_
             for verdict in entry.finding.verdicts.iter().filter(|verdict| verdict.is_unmet()) {
                 match verdict.explanation() {
                     Some(Explanation::Shown(_)) => shown += 1,
-                    Some(Explanation::Open(_)) => open += 1,
+                    Some(Explanation::Open(_) | Explanation::NotLookedFor) => open += 1,
                     // Another record has the experiment.
                     Some(Explanation::Unchecked(figures))
                         if figures.iter().all(|f| is_recorded(&entry.paper.id, f)) =>
@@ -160,7 +208,9 @@ fn stored(y: [[f64; 2]; 2]) -> Stored {
             seed: 1,
             version: "0".into(),
             machine: Machine::read(),
+            kept: None,
             steps: vec![StepRecord {
+                source: Some(Source { commit: "abc1234".into(), date: "2026-11-30".into() }),
                 digest: "0".into(),
                 label: String::new(),
                 seconds: 0.0,
@@ -249,7 +299,13 @@ fn machines_that_disagree_stand_beside_each_other_the_worse_first() {
     );
     // Claims are judged anew by the same numbers.
     papers[0].figures[0].claims[0].at_least = Some(1.4);
-    assert!(page(&papers).contains("met: 1.5×"));
+    let met = page(&papers);
+    assert!(
+        met.contains("met: 1.5× at names = 2000 (at least 1.4) [2]; met: 2.1× at names = 2000"),
+        "the worse first: {met}"
+    );
+    let made = "; commit abc1234, 2026-11-30.";
+    assert!(met.contains(made), "{met}");
     // Numbers of other parameters say nothing.
     papers[0].figures[0].common.insert("runs".into(), 2.into());
     assert!(page(&papers).contains("not measured") && !page(&papers).contains("Measured ["));
@@ -281,7 +337,8 @@ fn a_cause_stands_under_its_outcome_and_only_if_its_experiment_was_run() {
         n = [1000, 2000]
         runs = 1
     "#;
-    let claim = "at_least = 2.0\n    because = [\"cold\"]\n    open = \"warm tables were tried\"";
+    let claim =
+        "at_least = 2.0\n    because = [\"cold\"]\n    open = \"warm tables were tried\"\n    open_on = \"2026-11-30\"";
     let text = TEXT.replace("at_least = 2.0", claim) + experiment;
     let papers = [parse(&text, "figure,series,x,y,unit,quote\n").expect("a sound catalogue")];
     let (folder, pages) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
@@ -314,6 +371,14 @@ fn a_cause_stands_under_its_outcome_and_only_if_its_experiment_was_run() {
     let shows_a_cause = |page: &String| page.contains("<b>Why") || page.contains("*Why:");
     assert!(!alone.iter().chain(&warm).chain(&met).any(shows_a_cause), "a cause that nothing shows");
     assert!(!met.iter().any(|page| page.contains("Cause not")), "a cause of a claim that holds");
+    // What was written before says nothing of what was measured since.
+    let older =
+        parse(&text.replace("2026-11-30", "2026-11-29"), "figure,series,x,y,unit,quote\n").expect("a sound catalogue");
+    show("figure-1", failing);
+    show("figure-9", [[60.0, 1.0], [60.0, 1.0]]);
+    let readme = report::write_readmes(&[older], pages.path()).expect("pages").remove(0);
+    let readme = std::fs::read_to_string(readme).expect("readable");
+    assert!(readme.contains("*Cause not looked for:*") && !readme.contains("warm tables"), "{readme}");
     let unused = parse(&(TEXT.to_owned() + experiment), "figure,series,x,y,unit,quote\n");
     assert!(unused.is_err(), "nothing names the explanation");
 }

@@ -86,6 +86,70 @@ fn no_measured_figure_is_typed_by_hand() {
     assert_eq!(measured("some 94 M/s, at most 1.3 µs. And 4M names"), ["94 M/s", "1.3 µs."]);
 }
 
+/// Pages whose numbers with units are settings, limits or sizes, and nothing that was measured.
+const SETTINGS: [&str; 6] = [
+    "docs/decisions/0028-flows-over-several-ways.md",
+    "docs/decisions/0031-bundles.md",
+    "docs/derivations/line.md",
+    "docs/formats/link-hellos.md",
+    "docs/how-to/bundle-links.md",
+    "docs/how-to/connect-guests.md",
+];
+
+/// The Markdown below a folder, and its path.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("a file").path());
+    let mut all: Vec<PathBuf> = paths
+        .flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Whether a text says of which commit and machine the figures are that were typed.
+fn says_of_what(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("Typed figures on this page are of commit `") else { return false };
+    let Some((commit, rest)) = rest.split_once('`') else { return false };
+    commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.contains("machine")
+}
+
+#[test]
+fn a_figure_that_is_typed_says_of_which_commit_and_machine_it_is() {
+    let root = root();
+    let mut texts: Vec<(PathBuf, String)> = pages(&root.join("docs"))
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read_to_string(&path).expect("a page")))
+        .collect();
+    for folder in std::fs::read_dir(root.join("crates")).expect("crates") {
+        let path = folder.expect("a crate").path().join("src/lib.rs");
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            let docs: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("//!")).collect();
+            texts.push((path, docs.join("\n")));
+        }
+    }
+    assert!(texts.len() > 60, "{} pages", texts.len());
+    let mut without = Vec::new();
+    for (path, text) in &texts {
+        let name = path.strip_prefix(&root).expect("below it").display().to_string();
+        let found = measured(&prose(text));
+        let is_settings = SETTINGS.contains(&name.as_str());
+        assert!(!is_settings || !found.is_empty(), "{name} has no figure: take it off the list");
+        if !found.is_empty() && !is_settings && !says_of_what(text) {
+            without.push(format!("{name}: {}", found.join(", ")));
+        }
+    }
+    assert!(
+        without.is_empty(),
+        "figures without their commit and machine; quote them as <!--=table/row/column--><!--/-->, or end the page with `Typed \
+         figures on this page are of commit ... on machine ...`:\n{}",
+        without.join("\n")
+    );
+    assert!(says_of_what("Typed figures on this page are of commit `a19d5e03` (2026-11-23), on the machines named."));
+    assert!(!says_of_what("Typed figures on this page are of commit `unknown`, on the machines named."));
+}
+
 /// A source tree with two commands to record, and a program that prints a row for one and fails for the other.
 fn tree() -> (tempfile::TempDir, Plan) {
     let folder = tempfile::tempdir().expect("a folder");

@@ -10,10 +10,15 @@
 //! | to a group | enters: it is answered, dropped, or copied ([`groups`](crate::groups)), and each copy is judged |
 //! | anything else, more than two VLAN tags, too many extension headers | dropped |
 //!
-//! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes, and replaced whole: a
-//! burst is judged by one list, before or after. A list that is wrong leaves the one before it in use.
+//! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes. Then the table is changed
+//! by the rules that differ, and replaced whole ([`table`]): a burst is judged by one list, before or after. A list that is wrong
+//! leaves the one before it in use.
 //! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; nothing at ports without a list.
 //! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
+
+mod table;
+
+pub use table::{AclTableError, Difference};
 
 use crate::counters::DropReason;
 use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, SERVICE_VLAN, VLAN, ether_type, network};
@@ -21,8 +26,8 @@ use crate::shim;
 use api::clock;
 use api::config::Stamp;
 use arc_swap::ArcSwap;
-use fib::rules::{self, AnyFlow, RuleTable, RuleTableError};
-use lookup::rules::{ALL_PORTS, Flow};
+use fib::rules::{self, AnyFlow, ListedRule};
+use lookup::rules::Flow;
 use lookup::traits::Query;
 use netio::{BURST, Counter, Packet};
 use std::fs::File;
@@ -30,6 +35,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+use table::{InUse, PERMIT, Writer};
 
 /// The most bytes of a list.
 const MAX_BYTES: u64 = 256 << 20;
@@ -65,27 +71,19 @@ pub enum AclError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: RuleTableError,
+        source: AclTableError,
     },
-}
-
-/// Rules that are in use.
-struct Rules {
-    table: RuleTable,
-    /// Whether the rule of each number lets in. Number 0, no rule, does not.
-    permits: Vec<bool>,
-    /// Whether all rules are over addresses alone.
-    only_addresses: bool,
 }
 
 /// A list, as all workers share it.
 pub struct AccessList {
     path: PathBuf,
-    rules: ArcSwap<Rules>,
+    table: ArcSwap<InUse>,
     read: Mutex<LastRead>,
 }
 
 struct LastRead {
+    writer: Writer,
     /// Of the file whose rules are in use, or that was refused.
     stamp: Option<Stamp>,
     /// As it was when it was looked at.
@@ -113,42 +111,29 @@ impl std::fmt::Debug for AccessList {
     }
 }
 
-impl Rules {
-    fn read(path: &Path) -> Result<Self, AclError> {
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
-        let bytes = read.map_err(|source| AclError::Read { path: path.to_owned(), source })?;
-        if bytes as u64 > MAX_BYTES {
-            return Err(AclError::TooLong(path.to_owned()));
-        }
-        Self::parse(path, &text)
+fn read_list(path: &Path) -> Result<Vec<ListedRule>, AclError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+    let bytes = read.map_err(|source| AclError::Read { path: path.to_owned(), source })?;
+    if bytes as u64 > MAX_BYTES {
+        return Err(AclError::TooLong(path.to_owned()));
     }
+    parse(path, &text)
+}
 
-    fn parse(path: &Path, text: &str) -> Result<Self, AclError> {
-        let path = || path.to_owned();
-        let list = rules::parse(text).map_err(|error| AclError::Line { path: path(), error })?;
-        let mut permits = vec![false];
-        for rule in &list {
-            permits.push(match &rule.action[..] {
-                "permit" | "allow" => true,
-                "deny" | "drop" => false,
-                other => {
-                    let reason = format!("`{other}` says not whether packets enter: write permit or deny");
-                    return Err(AclError::Line {
-                        path: path(),
-                        error: rules::RuleListError { line: rule.line, reason },
-                    });
-                }
-            });
-        }
-        let is_over_addresses = |rule: &lookup::rules::Rule| {
-            rule.protocol.is_none()
-                && [&rule.source_ports, &rule.destination_ports].iter().all(|&ports| *ports == ALL_PORTS)
-        };
-        let only_addresses = list.iter().all(|listed| is_over_addresses(&listed.rule));
-        let table = RuleTable::build(&list).map_err(|source| AclError::Table { path: path(), source })?;
-        Ok(Self { table, permits, only_addresses })
+fn parse(path: &Path, text: &str) -> Result<Vec<ListedRule>, AclError> {
+    let wrong = |error| AclError::Line { path: path.to_owned(), error };
+    let list = rules::parse(text).map_err(wrong)?;
+    let unknown = list.iter().find(|rule| !matches!(&rule.action[..], "permit" | "allow" | "deny" | "drop"));
+    if let Some(ListedRule { line, action, .. }) = unknown {
+        let reason = format!("`{action}` says not whether packets enter: write permit or deny");
+        return Err(wrong(rules::RuleListError { line: *line, reason }));
     }
+    Ok(list)
+}
+
+fn permits(rule: &ListedRule) -> bool {
+    matches!(&rule.action[..], "permit" | "allow")
 }
 
 impl AccessList {
@@ -157,7 +142,7 @@ impl AccessList {
     /// [`AclError`].
     pub fn open(path: &Path) -> Result<Arc<Self>, AclError> {
         let stamp = Stamp::of(path);
-        Ok(Self::of(path, Rules::read(path)?, stamp))
+        Self::of(path, &read_list(path)?, stamp)
     }
 
     /// A list that is in no file.
@@ -165,35 +150,41 @@ impl AccessList {
     /// [`AclError`].
     pub fn of_text(text: &str) -> Result<Arc<Self>, AclError> {
         let path = Path::new("");
-        Ok(Self::of(path, Rules::parse(path, text)?, None))
+        Self::of(path, &parse(path, text)?, None)
     }
 
-    fn of(path: &Path, rules: Rules, stamp: Option<Stamp>) -> Arc<Self> {
-        let read = Mutex::new(LastRead { stamp, seen: stamp, at: clock::now(), error: None });
-        Arc::new(Self { path: path.to_owned(), rules: ArcSwap::from_pointee(rules), read })
+    fn of(path: &Path, list: &[ListedRule], stamp: Option<Stamp>) -> Result<Arc<Self>, AclError> {
+        let held = Writer::new(list, permits).map_err(|source| AclError::Table { path: path.to_owned(), source });
+        let (writer, table) = held?;
+        let read = Mutex::new(LastRead { writer, stamp, seen: stamp, at: clock::now(), error: None });
+        Ok(Arc::new(Self { path: path.to_owned(), table: ArcSwap::from_pointee(table), read }))
     }
 
     /// Reads the file again if it is another than the one that was read last. Call it again and again: a file is read only
-    /// when it was the same twice, so not while it is being written. Returns whether its rules are new in use.
+    /// when it was the same twice, so not while it is being written. Returns what differs, if its rules are new in use.
     /// # Errors
     /// [`AclError`], once for each file; the rules before stay in use.
-    pub fn reload(&self) -> Result<bool, AclError> {
+    pub fn reload(&self) -> Result<Option<Difference>, AclError> {
         let now = Stamp::of(&self.path);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if now != std::mem::replace(&mut read.seen, now) || now == read.stamp {
-            return Ok(false);
+            return Ok(None);
         }
         read.stamp = now;
-        let rules = Rules::read(&self.path).inspect_err(|error| read.error = Some(error.to_string()))?;
-        self.rules.store(Arc::new(rules));
+        let followed = read_list(&self.path).and_then(|list| {
+            let publish = |table| self.table.swap(table);
+            let held = read.writer.follow(&list, permits, publish);
+            held.map_err(|source| AclError::Table { path: self.path.clone(), source })
+        });
+        let difference = followed.inspect_err(|error| read.error = Some(error.to_string()))?;
         (read.at, read.error) = (clock::now(), None);
-        Ok(true)
+        Ok(Some(difference))
     }
 
     /// What is in use.
     pub fn status(&self) -> AclStatus {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = self.rules.load().table.len();
+        let rules = self.table.load().n_rules;
         AclStatus { path: self.path.clone(), rules, read_at: read.at, error: read.error.clone() }
     }
 }
@@ -215,13 +206,13 @@ pub(crate) struct PortAcl {
 impl PortAcl {
     /// The frames of a burst that may not enter, as a bit each, and why.
     pub(crate) fn judge(&self, burst: &[Packet]) -> (u32, [DropReason; BURST]) {
-        let rules = self.list.rules.load();
+        let table = self.list.table.load();
         let (mut refused, mut reasons) = (0, [DropReason::Acl; BURST]);
         let mut v4 = Asked::<1>::new();
         let mut v6 = Asked::<4>::new();
         let mut judged = 0;
         for (i, packet) in burst.iter().enumerate() {
-            match read(packet.frame(), rules.only_addresses) {
+            match read(packet.frame(), table.only_addresses) {
                 Ok(None) => continue,
                 Ok(Some(AnyFlow::V4(flow))) => v4.push(i, flow),
                 Ok(Some(AnyFlow::V6(flow))) => v6.push(i, flow),
@@ -232,8 +223,9 @@ impl PortAcl {
             }
             judged += 1;
         }
-        let is_denied = |value: u64| !rules.permits[value as usize];
-        refused |= v4.refused(rules.table.v4(), is_denied) | v6.refused(rules.table.v6(), is_denied);
+        // Without a rule, the value is 0.
+        let is_denied = |value: u64| value != u64::from(PERMIT);
+        refused |= v4.refused(&table.v4, is_denied) | v6.refused(&table.v6, is_denied);
         let denied = u64::from(refused.count_ones());
         self.counters.denied.add(denied);
         self.counters.permitted.add(judged - denied);

@@ -119,6 +119,8 @@ pub(super) struct Tables {
     pub(super) image_bytes: Vec<u64>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
+    /// Frames that came faster than the switches took them, and never reached one.
+    pub(super) overrun: u64,
     /// Frames that the kernel forwarded for them, if it is to.
     pub(super) in_kernel: Option<u64>,
     /// Why it does not, for the first switch where it does not.

@@ -401,6 +401,8 @@ impl Control for RemoteControl<'_> {
             for (reason, n) in status["drops"].as_object().into_iter().flatten() {
                 *tables.drops.entry(reason.clone()).or_default() += n.as_u64().unwrap_or_default();
             }
+            let ports = status["ports"].as_array().into_iter().flatten();
+            tables.overrun += ports.filter_map(|port| port["counters"]["rx_overrun"].as_u64()).sum::<u64>();
             if let Some(kernel) = status.get("kernel") {
                 *tables.in_kernel.get_or_insert_default() += kernel["forwarded"].as_u64().unwrap_or_default();
                 if kernel["table"].is_null() {

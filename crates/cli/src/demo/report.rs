@@ -35,6 +35,9 @@ pub(super) struct Frames {
     pub(super) seen: u64,
 }
 
+/// A demo fails if more than one frame in so many was not judged.
+const MOST_UNJUDGED: u64 = 1000;
+
 /// All results of a demo. Field names are those of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Report {
@@ -95,6 +98,8 @@ pub(super) struct Report {
     pub(super) undeclared: Option<Undeclared>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
+    /// Frames that came faster than the switches took them from their devices: what a machine loses that is too slow for them.
+    pub(super) overrun_at_switches: u64,
     /// Frames that the kernel sent, if it is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) forwarded_in_kernel: Option<u64>,
@@ -186,6 +191,7 @@ impl Report {
             drain_steps: findings.drain.as_ref().map(|d| d.steps),
             undeclared: Undeclared::new(findings),
             drops: tables.drops.clone(),
+            overrun_at_switches: tables.overrun,
             forwarded_in_kernel: tables.in_kernel,
             missed_by_sniffers: outside.missed_by_sniffers,
             seconds,
@@ -200,8 +206,18 @@ impl Report {
             let details = self.offences.join("; ");
             return Some(format!("{} frames were misdelivered: {details}", self.frames_misdelivered));
         }
-        (self.pings_answered < self.pings_sent).then(|| {
-            format!("{} of {} pings were not answered", self.pings_sent - self.pings_answered, self.pings_sent)
+        if self.pings_answered < self.pings_sent {
+            let missing = self.pings_sent - self.pings_answered;
+            return Some(format!("{missing} of {} pings were not answered", self.pings_sent));
+        }
+        // What nobody saw may have been misdelivered, so a result without it says little.
+        let seen: u64 = self.phases.iter().map(|phase| phase.seen).sum();
+        let missed = self.missed_by_sniffers;
+        (missed.saturating_mul(MOST_UNJUDGED) > seen).then(|| {
+            format!(
+                "{missed} frames were not judged, beside {seen} that were: the machine is too slow to watch them all; run it with \
+                 less beside it, or a smaller network"
+            )
         })
     }
 
@@ -345,6 +361,10 @@ impl Report {
             let missed = grouped(self.missed_by_sniffers);
             lines.push(("not judged", format!("{missed} frames: the promiscuous sockets had no room")));
         }
+        if self.overrun_at_switches > 0 {
+            let lost = grouped(self.overrun_at_switches);
+            lines.push(("overrun", format!("{lost} frames: they came faster than switches took them")));
+        }
         lines.push(("time", format!("{:.1} s", self.seconds)));
         lines
     }
@@ -437,6 +457,16 @@ mod tests {
         findings.pings.pairs = 6;
         findings.pings.answered = 5;
         assert!(report(&judge(), &findings).failure().unwrap().contains("1 of 6 pings"));
+    }
+
+    #[test]
+    fn frames_that_nobody_judged_fail_the_run() {
+        let judge = judge();
+        judge.add([([6, 0, 0, 0, 0, 1], 1)]);
+        (0..2000).for_each(|_| judge.observe(1, [&[6, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 8, 0][..]]));
+        let missed = |n| Report { missed_by_sniffers: n, ..report(&judge, &Findings::default()) }.failure();
+        assert_eq!(missed(2), None);
+        assert!(missed(3).unwrap().contains("3 frames were not judged, beside 2000"));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(super) fn measure(demand: &Demand, rows: &[Figures], n_names: u64, seed: u64
             bits_per_name: built.table.size_bits() as f64 / n_names as f64,
             wrong_answers: built.wrong.0,
             names_asked: built.wrong.1,
-            declared_false_positive_rate: match built.spec.aliens() {
+            declared_false_positive_rate: match built.spec.aliens_in(&*built.table, demand.n_actions) {
                 Aliens::Arbitrary => None,
                 Aliens::DroppedBut { rate } => Some(rate),
                 Aliens::Dropped => Some(0.0),

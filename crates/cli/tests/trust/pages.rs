@@ -48,8 +48,7 @@ fn an_open_page_whose_certificate_is_revoked_is_told_so_and_then_cut_off() {
     let request = format!("{}{}", get("/ui/events"), get("/ui/network"));
     let open = |holder: &str| browser(pages, &trust.dir(holder), &request);
     let Some((mut writer, of_writer)) = open("operator/writer") else {
-        eprintln!("there is no openssl here: no page is open while a certificate is revoked");
-        return;
+        return netio::testkit::missing("openssl, by which a page is open while a certificate is revoked");
     };
     let (mut reader, of_reader) = open("operator/reader").unwrap();
     let until = |comes: &std::sync::mpsc::Receiver<String>, part: &str| {
@@ -115,8 +114,7 @@ fn a_reader_who_tries_to_change_something_from_the_page_is_counted_and_recorded_
         body.len()
     );
     let Some(answer) = ask("operator/reader", &act) else {
-        eprintln!("there is no openssl here: nobody opens a page");
-        return;
+        return netio::testkit::missing("openssl, which opens a page");
     };
     assert!(answer.contains("HTTP/1.1 403") && answer.contains("it takes the role writer"), "{answer}");
     // A writer may, if there is such a link.

@@ -305,6 +305,15 @@ impl Spec {
         (self.design.aliens)(self, n_actions)
     }
 
+    /// What aliens get from a table with this spec in which names have `n_actions` actions besides drop: from the table as it
+    /// is, where its words say so, and else at most.
+    pub fn aliens_in(&self, table: &dyn Table, n_actions: u32) -> Aliens {
+        match (self.aliens_of(n_actions), table.alien_rate()) {
+            (Aliens::DroppedBut { .. }, Some(rate)) => Aliens::DroppedBut { rate },
+            (declared, _) => declared,
+        }
+    }
+
     /// Encodes design, kind, family, key, widths, most names.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         codec::put_bytes(out, self.design.name.as_bytes());

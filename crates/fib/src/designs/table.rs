@@ -55,6 +55,9 @@ pub trait Table: Send {
     /// Versions and digests of its shards, in the order of name digests. A design without shards has one.
     fn held(&self) -> Vec<HeldPart>;
 
+    /// The share of aliens that get a value from the table as it is, if its words say so.
+    fn alien_rate(&self) -> Option<f64>;
+
     /// Memory that lookups need, in bits.
     fn size_bits(&self) -> u64;
 
@@ -236,6 +239,10 @@ where
 
     fn held(&self) -> Vec<HeldPart> {
         self.query.held()
+    }
+
+    fn alien_rate(&self) -> Option<f64> {
+        self.query.alien_rate()
     }
 
     fn size_bits(&self) -> u64 {

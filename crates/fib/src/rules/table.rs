@@ -55,12 +55,17 @@ pub fn encode(list: &[ListedRule]) -> Result<Vec<u8>, RuleTableError> {
 
 /// The table of IPv4 and that of IPv6.
 fn images(settings: &Settings, list: &[ListedRule]) -> Result<[Image; 2], RuleTableError> {
-    let of = |is_v4: bool| {
-        let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
-        rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
+    let of = |is_v4| list.iter().filter_map(|rule| rule.for_version(is_v4)).collect::<Vec<_>>();
+    // The value of a rule is its number in the list.
+    let refused = |error| match error {
+        RuleError::Alike { value } => match list.get((value as usize).wrapping_sub(1)) {
+            Some(rule) => RuleTableError::Line { line: rule.line, error },
+            None => error.into(),
+        },
+        _ => error.into(),
     };
-    let v4 = Rules::<1>::build(settings.clone(), &of(true))?.image();
-    Ok([v4, Rules::<4>::build(settings.clone(), &of(false))?.image()])
+    let v4 = Rules::<1>::build(settings.clone(), &of(true)).map_err(refused)?.image();
+    Ok([v4, Rules::<4>::build(settings.clone(), &of(false)).map_err(refused)?.image()])
 }
 
 /// A five-tuple of either version of IP, as a table is asked for it.
@@ -202,6 +207,14 @@ pub enum RuleTableError {
     /// A rule cannot be held.
     #[error(transparent)]
     Rule(#[from] RuleError),
+    /// The rule of a line cannot be held with the others.
+    #[error("line {line}: {error}")]
+    Line {
+        /// The line.
+        line: u64,
+        /// Why.
+        error: RuleError,
+    },
     /// Another kind of file.
     #[error("this is no file of rules: build one with `fibula rules build`")]
     NotRules,

@@ -11,6 +11,7 @@
 //! Partitioned: partitions fill independently, so the rate is exactly `(1 - (1 - k/m)^n)^k`.
 //! Blocked: the number j of names in a block is binomial (Poisson in the limit). Given j, the rate is that of a filter
 //! of 512 bits and follows from the distribution of X, which is computed throw by throw.
+//! Double hashing: see [`double_hashing`](super::double_hashing), whose names share both hashes now and then.
 //! Optimal k: `m/n * ln 2` positions, where half the bits are one. A rate p needs `m = k n / -ln(1 - p^(1/k))` bits
 //! with k positions; the shape with the fewest bits over all k is used.
 
@@ -149,7 +150,7 @@ pub(super) fn scattered_fp(m: f64, n_hashes: u32, n: f64) -> f64 {
 }
 
 /// The fewest bits for which `rate` is at most `fp`, searched from the closed form `guess`; `rate` falls with the bits.
-fn fewest(fp: f64, guess: f64, rate: impl Fn(u64) -> f64) -> u64 {
+pub(super) fn fewest(fp: f64, guess: f64, rate: impl Fn(u64) -> f64) -> u64 {
     let (mut low, mut high) = (0, (guess.min(MAX_BITS as f64) as u64).max(1));
     while rate(high) > fp && high <= MAX_BITS {
         (low, high) = (high, high * 2);

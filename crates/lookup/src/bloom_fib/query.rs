@@ -201,6 +201,10 @@ impl Query for BloomFibQuery {
         }
     }
 
+    fn alien_rate(&self) -> Option<f64> {
+        Some(self.tables().filters.alien_rate())
+    }
+
     fn size_bits(&self) -> u64 {
         self.tables().size_bytes() as u64 * 8
     }

@@ -20,7 +20,7 @@ use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plan::{Numbers, Plan, numbers};
+use super::plan::{Numbers, Plan, PortShape, numbers};
 use super::update::Image;
 use super::{Form, MAX_COUNT, Settings, cell_prf};
 use crate::base::atomic_words::AtomicWords;
@@ -54,6 +54,16 @@ impl Filters {
         let bits = AtomicWords::zeroed(plan.n_cells().div_ceil(64) as usize)?;
         let counters = counted.then(|| AtomicWords::zeroed(plan.n_cells().div_ceil(COUNTS) as usize)).transpose()?;
         Ok(Self { plan, bits, counters, seed })
+    }
+
+    /// The share of aliens that some filter matches, by the bits that are one.
+    pub(super) fn alien_rate(&self) -> f64 {
+        let rate = |(port, shape): (usize, &PortShape)| {
+            let ones = (0..shape.bits).filter(|&bit| self.is_one(self.plan.cell(port, bit))).count();
+            (ones as f64 / f64::from(shape.bits)).powi(shape.hashes.into())
+        };
+        let ln_none: f64 = (0..).zip(self.plan.ports()).map(|port| (-rate(port)).ln_1p()).sum();
+        -ln_none.exp_m1()
     }
 
     /// # Errors

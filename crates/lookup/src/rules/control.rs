@@ -1,65 +1,80 @@
-//! Rules, control half: every rule and its place.
+//! Rules, control half: every rule, and the choice among layouts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
-use super::layout::{LINE_SLOTS, Slot, decode_run, digest, encode_run, find, rule_words, tag};
-use super::mask::{Mask, choose, step};
+use super::choice::{Way, choose};
+use super::places::{Added, Context, MAX_COMPARED, Places};
 use super::query::RulesQuery;
 use super::rule::{Flow, PRIORITY_BITS, Rule, VALUE_BITS};
-use super::update::{Change, Image, SlotWrite, Update};
-use super::{RuleError, Settings, table_prf};
-use crate::hash::{Digest, Hasher};
+use super::update::{Change, Image, Update};
+use super::{RuleError, Settings};
+use crate::hash::Hasher;
 
 /// The rules that a run should have at most: one of these, by the set. With more there are fewer tables and longer runs; from 4
 /// to 32 no number was best on all sets of `fibula bench rules`.
 const RUNS: [usize; 2] = [8, 24];
+/// Longer runs, which pay where rules need many tables: down to one table, whose rules are compared one after the other.
+const LONG_RUNS: [usize; 2] = [128, MAX_COMPARED];
 /// How many rules compared in a lookup cost as much as a slot searched: fitted to the rates of `fibula bench rules`.
 const SLOT_COST: usize = 19;
 /// Rules whose flows are looked up to choose.
 const SAMPLE: usize = 2048;
-/// A run with so many times as many rules makes the next rule open a table with more bits, if it has more.
-const CROWDED: usize = 4;
-/// The most tables, which have numbers of 16 bits.
-const MAX_TABLES: usize = 1 << 12;
+/// Of so many flows that match a rule, one is followed by a flow that has its fields from several.
+const MATCHING: usize = 4;
 /// The most rules: each may need a value of its own.
 pub const MAX_RULES: usize = (1 << VALUE_BITS) - 1;
-/// The most rules of a run.
-const MAX_RUN: usize = 0xFFFF;
-/// Rules and slots that there is room for in any case.
-const SPARE_RULES: usize = 64;
 /// Tables that may come to those of the last choice until all are chosen again: as many, and these.
 const SPARE_TABLES: usize = 8;
+/// Rules that may come before tables are chosen again, if tables did not become many: as many as there were, and these.
+const SPARE_RULES: usize = 64;
+/// Of so many rules one must have changed before tables are chosen again.
+const RULES_A_CHOICE: usize = 16;
 
-/// A table: the rules that are found by the same bits of a flow.
-#[derive(Clone, Debug)]
-struct Table<const W: usize> {
-    id: u16,
-    mask: Mask,
-    bits: Flow<W>,
-    /// The number of its rules with each priority.
-    priorities: BTreeMap<u32, u32>,
+/// Every rule, by its number, and the numbers.
+#[derive(Clone, Default)]
+struct List {
+    rules: Vec<Rule>,
+    /// Numbers without a rule.
+    free: Vec<u32>,
+    /// By pattern and priority.
+    numbers: HashMap<Rule, u32>,
 }
 
-impl<const W: usize> Table<W> {
-    fn new(id: usize, mask: Mask) -> Self {
-        Self { id: id as u16, mask, bits: mask.flow(), priorities: BTreeMap::new() }
-    }
-
-    fn highest(&self) -> Option<u32> {
-        self.priorities.last_key_value().map(|(&priority, _)| priority)
-    }
-
-    fn count(&mut self, priority: u32) {
-        *self.priorities.entry(priority).or_default() += 1;
-    }
-
-    fn forget(&mut self, priority: u32) {
-        if let Some(n) = self.priorities.get_mut(&priority) {
-            *n -= 1;
-            if *n == 0 {
-                self.priorities.remove(&priority);
+impl List {
+    /// Of rules with the same pattern and priority, the last one.
+    fn of(rules: &[Rule]) -> Self {
+        let mut list = Self::default();
+        for rule in rules {
+            match list.numbers.get(&rule.without_value()) {
+                Some(&number) => list.rules[number as usize].value = rule.value,
+                None => _ = list.add(rule),
             }
         }
+        list
+    }
+
+    fn add(&mut self, rule: &Rule) -> u32 {
+        let number = self.free.pop().unwrap_or(self.rules.len() as u32);
+        match self.rules.get_mut(number as usize) {
+            Some(place) => place.clone_from(rule),
+            None => self.rules.push(rule.clone()),
+        }
+        self.numbers.insert(rule.without_value(), number);
+        number
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.numbers.remove(&self.rules[number as usize].without_value());
+        self.free.push(number);
+    }
+
+    /// All numbers, in the order in which their rules win.
+    fn order(&self) -> Vec<u32> {
+        let mut order: Vec<(u64, u32)> =
+            self.numbers.values().map(|&number| (self.rules[number as usize].rank(), number)).collect();
+        order.sort_unstable_by_key(|&key| Reverse(key));
+        order.into_iter().map(|(_, number)| number).collect()
     }
 }
 
@@ -68,53 +83,50 @@ impl<const W: usize> Table<W> {
 pub struct Rules<const W: usize> {
     settings: Settings,
     hasher: Hasher,
-    tables: Vec<Table<W>>,
-    /// The rules that a run should have at most: one of [`RUNS`].
-    run: usize,
-    /// Tables after the last choice.
+    list: List,
+    places: Places<W>,
+    /// Tables and rules after the last choice, and changes since.
     n_chosen: usize,
-    slots: Vec<u64>,
-    n_used: usize,
-    /// Words of rules, up to the first rule that was never used.
-    words: Vec<u64>,
-    /// How many rules there is room for.
-    capacity: usize,
-    /// Runs that are free, by the number of their rules.
-    free: BTreeMap<usize, Vec<u32>>,
-    n_rules: usize,
+    n_at_choice: usize,
+    n_changes: usize,
     version: u64,
     digest: u64,
+    /// Of layouts that were given up.
+    steps: u64,
 }
 
 impl<const W: usize> Rules<W> {
     /// No rules.
     pub fn new(settings: Settings) -> Self {
-        let mut made = Self {
-            hasher: Hasher::new(settings.family, &settings.key),
-            settings,
-            tables: Vec::new(),
-            run: RUNS[0],
-            n_chosen: 0,
-            slots: Vec::new(),
-            n_used: 0,
-            words: Vec::new(),
-            capacity: 0,
-            free: BTreeMap::new(),
-            n_rules: 0,
-            version: 0,
-            digest: 0,
-        };
-        made.arrange(&[], &[]).unwrap_or_else(|error| unreachable!("no rules: {error}"));
-        made
+        Self::build(settings, &[]).unwrap_or_else(|error| unreachable!("no rules: {error}"))
     }
 
-    /// These rules.
+    /// These rules, in tables that are chosen for them; of those with the same pattern and priority the last one.
     /// # Errors
-    /// [`RuleError`]; of two rules with the same pattern and priority the last one is taken.
+    /// [`RuleError`] of the first rule that is refused.
     pub fn build(settings: Settings, rules: &[Rule]) -> Result<Self, RuleError> {
         rules.iter().try_for_each(check::<W>)?;
-        let mut made = Self::new(settings);
-        made.arrange_well(rules)?;
+        let list = List::of(rules);
+        if list.numbers.len() > MAX_RULES {
+            return Err(RuleError::Full);
+        }
+        let hasher = Hasher::new(settings.family, &settings.key);
+        let cx = Context { hasher: &hasher, seed: settings.seed(), rules: &list.rules };
+        let (places, steps) = chosen::<W>(&settings, cx, &list.order())?;
+        let mut made = Self {
+            n_chosen: 0,
+            n_at_choice: 0,
+            n_changes: 0,
+            version: 0,
+            digest: 0,
+            steps,
+            settings,
+            hasher: hasher.clone(),
+            list,
+            places,
+        };
+        made.was_laid_out();
+        made.was_chosen();
         Ok(made)
     }
 
@@ -125,17 +137,28 @@ impl<const W: usize> Rules<W> {
 
     /// The number of rules.
     pub fn len(&self) -> usize {
-        self.n_rules
+        self.list.numbers.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.n_rules == 0
+        self.list.numbers.is_empty()
     }
 
     /// All rules, in no useful order.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
-        self.slots.iter().flat_map(|&slot| decode_run::<W>(&self.words[Slot(slot).words::<W>()]))
+        self.list.numbers.values().map(|&number| self.list.rules[number as usize].clone())
+    }
+
+    /// The version and the digest.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.digest)
+    }
+
+    /// The steps that all changes so far took: a rule that was looked at for a table, or moved. It is what a bound on the time
+    /// of changes is held against, on any machine.
+    pub fn steps(&self) -> u64 {
+        self.steps + self.places.steps
     }
 
     /// Inserts a rule, or changes the value of the rule with its pattern and priority, and appends the update.
@@ -143,59 +166,54 @@ impl<const W: usize> Rules<W> {
     /// [`RuleError`]; nothing is changed.
     pub fn insert(&mut self, rule: &Rule, updates: &mut Vec<Update>) -> Result<(), RuleError> {
         check::<W>(rule)?;
-        if let Some((table, slot, at)) = self.place_of(rule) {
-            let mut run = self.run(slot);
-            run[at] = rule.clone();
-            let highest = self.tables[table].highest();
-            return self.write(table, highest, slot, Slot(self.slots[slot]).tag(), run, updates);
-        }
-        if self.n_rules == MAX_RULES {
-            return Err(RuleError::Full);
-        }
-        if self.tables.len() > 2 * self.n_chosen + SPARE_TABLES {
-            let rules: Vec<Rule> = self.rules().chain([rule.clone()]).collect();
-            self.arrange_well(&rules)?;
-            updates.push(Update::Whole(self.image()));
+        if let Some(&number) = self.list.numbers.get(&rule.without_value()) {
+            self.revalue(number, rule.value, updates);
             return Ok(());
         }
-        let run_len = |table: &Table<W>| Slot(self.slots[self.slot_of(table, rule).0]).n_rules();
-        let table = match pick(&self.tables, rule.mask(), self.run, run_len) {
-            Pick::Table(table) => table,
-            Pick::New(mask) => {
-                self.tables.push(Table::new(self.tables.len(), mask));
-                self.tables.len() - 1
+        if self.len() == MAX_RULES {
+            return Err(RuleError::Full);
+        }
+        let number = self.list.add(rule);
+        let has_many_tables = self.places.tables.len() > 2 * self.n_chosen + SPARE_TABLES
+            && (self.n_changes + 1) * RULES_A_CHOICE >= self.len();
+        let has_grown = self.len() > 2 * self.n_at_choice + SPARE_RULES;
+        if (has_many_tables || has_grown) && self.choose_again(updates).is_ok() {
+            return Ok(());
+        }
+        let Self { hasher, settings, list, places, .. } = self;
+        let done = match places.add(number, Context { hasher, seed: settings.seed(), rules: &list.rules }) {
+            Ok(Added::Done(change)) => {
+                self.push(change, updates);
+                Ok(())
             }
+            Ok(Added::NoRoom) => self.lay_out_again(MAX_COMPARED, updates),
+            Err(error) => Err(error),
         };
-        let (slot, digest) = self.slot_of(&self.tables[table], rule);
-        let table = self.first_table(slot, tag(digest), rule).unwrap_or(table);
-        if self.slots[slot] == 0 && (self.n_used + 1) * 5 > self.slots.len() * 3 {
-            let rules: Vec<Rule> = self.rules().chain([rule.clone()]).collect();
-            return self.arrange_again(&rules, updates);
+        match done {
+            Ok(()) => self.n_changes += 1,
+            Err(_) => self.list.remove(number),
         }
-        let mut run = self.run(slot);
-        if run.len() == MAX_RUN {
-            return Err(RuleError::Alike);
-        }
-        run.push(rule.clone());
-        let highest = self.tables[table].highest();
-        self.n_rules += 1;
-        self.n_used += usize::from(self.slots[slot] == 0);
-        self.tables[table].count(rule.priority);
-        self.write(table, highest, slot, tag(digest), run, updates)
+        done
     }
 
     /// Removes the rule with the pattern and priority of `rule`, and appends the update; false if there is none.
     pub fn remove(&mut self, rule: &Rule, updates: &mut Vec<Update>) -> bool {
-        let Some((table, slot, at)) = self.place_of(rule) else { return false };
-        let mut run = self.run(slot);
-        run.remove(at);
-        let highest = self.tables[table].highest();
-        self.n_rules -= 1;
-        self.tables[table].forget(rule.priority);
-        let tag = Slot(self.slots[slot]).tag();
-        self.write(table, highest, slot, tag, run, updates)
-            .unwrap_or_else(|error| panic!("a removal that fails: {error}"));
+        let Some(&number) = self.list.numbers.get(&rule.without_value()) else { return false };
+        let Self { hasher, settings, list, places, .. } = self;
+        let change = places.take_out(number, Context { hasher, seed: settings.seed(), rules: &list.rules });
+        self.list.remove(number);
+        self.n_changes += 1;
+        self.close(change, updates);
         true
+    }
+
+    fn revalue(&mut self, number: u32, value: u32, updates: &mut Vec<Update>) {
+        let Self { hasher, settings, list, places, .. } = self;
+        let seed = settings.seed();
+        let edit = places.taken_out(number, Context { hasher, seed, rules: &list.rules });
+        list.rules[number as usize].value = value;
+        let change = places.put_back(number, edit, Context { hasher, seed, rules: &list.rules });
+        self.close(change, updates);
     }
 
     /// The query half.
@@ -205,240 +223,131 @@ impl<const W: usize> Rules<W> {
 
     /// All rules, as a message.
     pub fn image(&self) -> Image {
-        let tables = self.tables.iter().filter_map(|table| Some((table.id, table.mask, table.highest()?))).collect();
-        let Self { version, digest, .. } = *self;
-        let capacity = self.capacity as u32;
-        Image { version, digest, tables, capacity, slots: self.slots.clone(), words: self.words.clone() }
+        image(&self.places, self.version, self.digest)
     }
 
-    /// Table, slot, and place in its run, of the rule with this pattern and priority.
-    fn place_of(&self, rule: &Rule) -> Option<(usize, usize, usize)> {
-        let mask = rule.mask();
-        let tables = self.tables.iter().enumerate().filter(|(_, table)| table.mask.is_in(mask));
-        for (at, table) in tables {
-            let (slot, _) = self.slot_of(table, rule);
-            if let Some(place) = self.run(slot).iter().position(|other| other.is_like(rule)) {
-                return Some((at, slot, place));
-            }
+    /// Sends a change, or lays the rules out anew if there was no room for it.
+    fn close(&mut self, change: Option<Change>, updates: &mut Vec<Update>) {
+        match change {
+            Some(change) => self.push(change, updates),
+            // Rules that were hidden may come to more than a new rule may make.
+            None => self
+                .lay_out_again(usize::MAX, updates)
+                .unwrap_or_else(|error| panic!("fewer rules that do not fit: {error}")),
         }
-        None
     }
 
-    /// The first table in which a rule has this slot: the one that counts it. Mostly there is only one.
-    fn first_table(&self, slot: usize, tag_wanted: u64, rule: &Rule) -> Option<usize> {
-        let mask = rule.mask();
-        self.tables.iter().position(|table| {
-            table.mask.is_in(mask) && {
-                let (at, digest) = self.slot_of(table, rule);
-                (at, tag(digest)) == (slot, tag_wanted)
-            }
-        })
-    }
-
-    /// The slot of a rule in a table, or the empty one for it, and the digest.
-    fn slot_of(&self, table: &Table<W>, rule: &Rule) -> (usize, Digest) {
-        let digest = digest(&self.hasher, table.id, &rule.first_flow::<W>().masked(&table.bits));
-        (find(&self.slots, digest).expect("some slots are empty"), digest)
-    }
-
-    fn run(&self, slot: usize) -> Vec<Rule> {
-        decode_run::<W>(self.run_words(slot)).collect()
-    }
-
-    fn run_words(&self, slot: usize) -> &[u64] {
-        &self.words[Slot(self.slots[slot]).words::<W>()]
-    }
-
-    fn prf(&self, slot: usize) -> u64 {
-        Slot(self.slots[slot]).prf(self.settings.seed(), slot, self.run_words(slot).iter().copied())
-    }
-
-    /// Writes the run of a slot elsewhere, and then the slot. The highest priority of its table was `highest`.
-    fn write(
-        &mut self,
-        table: usize,
-        highest: Option<u32>,
-        slot: usize,
-        tag: u64,
-        run: Vec<Rule>,
-        updates: &mut Vec<Update>,
-    ) -> Result<(), RuleError> {
-        let words = encode_run::<W>(&run);
-        let Some(first) = self.allocate(words.len() / rule_words::<W>()) else {
-            // The run that was there goes, and this one comes.
-            let others = (0..self.slots.len()).filter(|&other| other != slot).flat_map(|other| self.run(other));
-            let rules: Vec<Rule> = others.chain(run).collect();
-            return self.arrange_again(&rules, updates);
-        };
-        let seed = self.settings.seed();
-        self.digest ^= self.prf(slot);
-        let old = Slot(self.slots[slot]);
-        if old.n_rules() > 0 {
-            self.free.entry(old.n_rules()).or_default().push(old.first() as u32);
-        }
-        let new = Slot::new(tag, run.len(), first);
-        self.words[new.words::<W>()].copy_from_slice(&words);
-        self.slots[slot] = new.0;
-        self.digest ^= self.prf(slot);
-        let Table { id, mask, .. } = self.tables[table];
-        let after = self.tables[table].highest();
-        let mut tables = Vec::new();
-        if after != highest {
-            for highest in [highest, after].into_iter().flatten() {
-                self.digest ^= table_prf(seed, id, mask, highest);
-            }
-            tables.push((id, mask, after));
-        }
+    fn push(&mut self, change: Change, updates: &mut Vec<Update>) {
         let from = self.version;
         self.version += 1;
-        let slots = vec![SlotWrite { index: slot as u32, slot: new.0, run: words }];
-        updates.push(Update::Change(Change { from, to: self.version, digest: self.digest, tables, slots }));
-        Ok(())
+        self.digest ^= change.digest;
+        updates.push(Update::Change(Change { from, to: self.version, digest: self.digest, ..change }));
     }
 
-    /// The first of so many rules in a row that are free; none if all are in use.
-    fn allocate(&mut self, n_rules: usize) -> Option<u32> {
-        if n_rules == 0 {
-            return Some(0);
-        }
-        if let Some(first) = self.free.get_mut(&n_rules).and_then(Vec::pop) {
-            return Some(first);
-        }
-        let end = self.words.len() / rule_words::<W>();
-        if end + n_rules > self.capacity {
-            return None;
-        }
-        self.words.resize((end + n_rules) * rule_words::<W>(), 0);
-        Some(end as u32)
-    }
-
-    /// Lays these rules out anew in tables that are chosen for them: with longer runs if lookups then cost less.
-    fn arrange_well(&mut self, rules: &[Rule]) -> Result<(), RuleError> {
-        let mut best: Option<(usize, Self)> = None;
-        for run in RUNS {
-            let mut made = Self { run, ..self.clone() };
-            made.arrange(&choose::<W>(rules, run), rules)?;
-            made.n_chosen = made.tables.len();
-            let cost = made.cost(rules);
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                best = Some((cost, made));
-            }
-        }
-        *self = best.expect("there are lengths to choose from").1;
-        Ok(())
-    }
-
-    /// What lookups of flows that these rules match cost, about and in all.
-    fn cost(&self, rules: &[Rule]) -> usize {
-        let flows: Vec<Flow<W>> =
-            rules.iter().step_by(rules.len().div_ceil(SAMPLE).max(1)).map(Rule::first_flow).collect();
-        let [slots, compared] = self.export().lookup_counted(&flows, &mut vec![0; flows.len()]);
-        SLOT_COST * slots + compared
-    }
-
-    /// Lays these rules out anew in the same tables.
-    fn arrange_again(&mut self, rules: &[Rule], updates: &mut Vec<Update>) -> Result<(), RuleError> {
-        let masks: Vec<Mask> = self.tables.iter().map(|table| table.mask).collect();
-        self.arrange(&masks, rules)?;
+    /// Lays the rules out anew in the same tables.
+    fn lay_out_again(&mut self, most: usize, updates: &mut Vec<Update>) -> Result<(), RuleError> {
+        let masks: Vec<_> = self.places.tables.iter().map(|table| table.mask).collect();
+        let Self { hasher, settings, list, places, .. } = self;
+        let cx = Context { hasher, seed: settings.seed(), rules: &list.rules };
+        let made = Places::arrange(places.way, &masks, &list.order(), cx, most)?;
+        self.steps += std::mem::replace(&mut self.places, made).steps;
+        self.was_laid_out();
         updates.push(Update::Whole(self.image()));
         Ok(())
     }
 
-    fn arrange(&mut self, masks: &[Mask], rules: &[Rule]) -> Result<(), RuleError> {
-        let rules = last_of_each(rules);
-        let mut tables: Vec<Table<W>> = masks.iter().enumerate().map(|(at, &mask)| Table::new(at, mask)).collect();
-        let mut runs: HashMap<(u16, Flow<W>), Vec<Rule>> = HashMap::new();
-        for rule in &rules {
-            let key = |table: &Table<W>| (table.id, rule.first_flow::<W>().masked(&table.bits));
-            let run_len = |table: &Table<W>| runs.get(&key(table)).map_or(0, Vec::len);
-            let table = match pick(&tables, rule.mask(), self.run, run_len) {
-                Pick::Table(table) => table,
-                Pick::New(mask) => {
-                    tables.push(Table::new(tables.len(), mask));
-                    tables.len() - 1
-                }
-            };
-            runs.entry(key(&tables[table])).or_default().push(rule.clone());
-        }
-        let mut runs: Vec<_> = runs.into_iter().collect();
-        runs.sort_unstable_by_key(|&(key, _)| key);
-        let mut slots = vec![0; (2 * runs.len() + SPARE_RULES).next_multiple_of(LINE_SLOTS)];
-        let mut at_slot: BTreeMap<usize, Vec<Rule>> = BTreeMap::new();
-        for ((id, key), run) in runs {
-            let digest = digest(&self.hasher, id, &key);
-            let slot = find(&slots, digest).expect("half of the slots are empty");
-            slots[slot] = Slot::new(tag(digest), 0, 0).0;
-            // Another run with the same tag in this line becomes one with it.
-            at_slot.entry(slot).or_default().extend(run);
-        }
-        if at_slot.values().any(|run| run.len() > MAX_RUN) {
-            return Err(RuleError::Alike);
-        }
-        let mut words = Vec::new();
-        self.n_used = at_slot.len();
-        for (slot, run) in at_slot {
-            let first = (words.len() / rule_words::<W>()) as u32;
-            slots[slot] = Slot::new(Slot(slots[slot]).tag(), run.len(), first).0;
-            words.extend(encode_run::<W>(&run));
-        }
-        (self.tables, self.slots, self.words, self.free) = (tables, slots, words, BTreeMap::new());
-        (self.n_rules, self.capacity) = (rules.len(), room_for(rules.len()));
-        for rule in &rules {
-            let (table, ..) = self.place_of(rule).expect("it was placed");
-            self.tables[table].count(rule.priority);
-        }
-        let seed = self.settings.seed();
-        let slots = (0..self.slots.len()).fold(0, |digest, slot| digest ^ self.prf(slot));
-        let tables = self.tables.iter().filter_map(|table| Some((table, table.highest()?)));
-        self.digest =
-            tables.fold(slots, |digest, (table, highest)| digest ^ table_prf(seed, table.id, table.mask, highest));
-        self.version += 1;
+    /// Lays the rules out anew in tables that are chosen for them.
+    fn choose_again(&mut self, updates: &mut Vec<Update>) -> Result<(), RuleError> {
+        let Self { hasher, settings, list, .. } = self;
+        let cx = Context { hasher, seed: settings.seed(), rules: &list.rules };
+        let made = chosen(settings, cx, &list.order());
+        // One that cannot be laid out so is not tried again at each change.
+        (self.n_chosen, self.n_at_choice, self.n_changes) = (self.places.tables.len(), self.len(), 0);
+        let (made, steps) = made?;
+        self.steps += steps + std::mem::replace(&mut self.places, made).steps;
+        self.was_laid_out();
+        self.was_chosen();
+        updates.push(Update::Whole(self.image()));
         Ok(())
     }
+
+    fn was_laid_out(&mut self) {
+        self.digest = self.places.digest(self.settings.seed());
+        self.version += 1;
+    }
+
+    fn was_chosen(&mut self) {
+        (self.n_chosen, self.n_at_choice, self.n_changes) = (self.places.tables.len(), self.len(), 0);
+    }
 }
 
-/// How many rules there is room for when this many are laid out.
-pub(super) fn room_for(n_rules: usize) -> usize {
-    n_rules + n_rules / 4 + SPARE_RULES
+fn image<const W: usize>(places: &Places<W>, version: u64, digest: u64) -> Image {
+    let tables = places.tables.iter().filter_map(|table| Some((table.id, table.mask, table.highest()?))).collect();
+    let capacity = places.capacity as u32;
+    Image { version, digest, tables, capacity, slots: places.slots.clone(), words: places.words.clone() }
 }
 
-/// The rules in descending order of their priorities; of those with the same pattern and priority the last one.
-fn last_of_each(rules: &[Rule]) -> Vec<Rule> {
-    let pattern = |rule: &Rule| Rule { value: 0, ..rule.clone() };
-    let last: HashMap<Rule, usize> = rules.iter().enumerate().map(|(at, rule)| (pattern(rule), at)).collect();
-    let is_last = |at: usize, rule: &Rule| last.get(&pattern(rule)) == Some(&at);
-    let mut kept: Vec<Rule> =
-        rules.iter().enumerate().filter(|&(at, rule)| is_last(at, rule)).map(|(_, rule)| rule.clone()).collect();
-    // Rules with high priorities come to the first tables, which are tried first.
-    kept.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
-    kept
-}
-
-/// Where a new rule goes.
-enum Pick {
-    Table(usize),
-    New(Mask),
-}
-
-/// The first table with room in the run of a rule with this mask, or else the one where the run is shortest, unless all
-/// are crowded and a table with more bits can be made.
-fn pick<const W: usize>(tables: &[Table<W>], mask: Mask, run: usize, run_len: impl Fn(&Table<W>) -> usize) -> Pick {
-    let mut least = (usize::MAX, 0);
-    for (at, table) in tables.iter().enumerate().filter(|(_, table)| table.mask.is_in(mask)) {
-        let n_rules = run_len(table);
-        if n_rules < run {
-            return Pick::Table(at);
+/// The layout of these rules, which are in the order in which they win, in which lookups cost least; and the steps that the
+/// others took.
+fn chosen<const W: usize>(settings: &Settings, cx: Context<'_>, order: &[u32]) -> Result<(Places<W>, u64), RuleError> {
+    // Of rules with one pattern only the first can win; the others are found behind it and need no table of their own.
+    let mut patterns = HashSet::with_capacity(order.len());
+    let rules = order.iter().map(|&number| &cx.rules[number as usize]);
+    let rules: Vec<&Rule> =
+        rules.filter(|rule| patterns.insert(Rule { priority: 0, ..rule.without_value() })).collect();
+    let flows = sample::<W>(&rules);
+    let is_part = |len: u8| 0 < len && len < 16;
+    let has_parts =
+        rules.iter().map(|rule| rule.finest()).any(|mask| is_part(mask.source_port) || is_part(mask.destination_port));
+    let (mut best, mut error): (Option<(usize, Places<W>)>, _) = (None, None);
+    let mut steps = order.len() as u64;
+    let ports = if has_parts { &[false, true][..] } else { &[false] };
+    for run in RUNS.into_iter().chain(LONG_RUNS) {
+        for &parts_ports in ports {
+            // A lookup in as many tables as there are costs more than these runs, or they cannot pay.
+            let costs_more = best.as_ref().is_none_or(|(_, best)| best.tables.len() * SLOT_COST > run);
+            if LONG_RUNS.contains(&run) && !costs_more {
+                continue;
+            }
+            let way = Way { run, step: Way::step::<W>(), parts_ports };
+            let masks = choose::<W>(&rules, way, &mut steps);
+            match Places::arrange(way, &masks, order, cx, MAX_COMPARED) {
+                Ok(made) => {
+                    let cost = cost(settings, &made, cx.seed, &flows);
+                    let made = match &best {
+                        Some((least, _)) if *least <= cost => made,
+                        _ => match best.replace((cost, made)) {
+                            Some((_, before)) => before,
+                            None => continue,
+                        },
+                    };
+                    steps += made.steps;
+                }
+                Err(refused) => error = Some(refused),
+            }
         }
-        least = least.min((n_rules, at));
     }
-    let is_new = |mask: Mask| tables.len() < MAX_TABLES && tables.iter().all(|table| table.mask != mask);
-    let relaxed = mask.relaxed(step::<W>());
-    match least.0 {
-        usize::MAX => Pick::New(relaxed),
-        n_rules if n_rules >= CROWDED * run && is_new(relaxed) => Pick::New(relaxed),
-        n_rules if n_rules >= CROWDED * run && is_new(mask) => Pick::New(mask),
-        _ => Pick::Table(least.1),
-    }
+    let (_, made) = best.ok_or_else(|| error.expect("there are ways to lay rules out"))?;
+    Ok((made, steps))
+}
+
+/// What lookups of these flows cost, about and in all.
+fn cost<const W: usize>(settings: &Settings, places: &Places<W>, seed: u64, flows: &[Flow<W>]) -> usize {
+    let image = image(places, 0, places.digest(seed));
+    let query = RulesQuery::<W>::from_image(settings, &image).unwrap_or_else(|error| panic!("no memory: {error}"));
+    let [slots, compared] = query.lookup_counted(flows, &mut vec![0; flows.len()]);
+    SLOT_COST * slots + compared
+}
+
+/// Flows that some of these rules match, and a few that have their fields from several rules, and may match none.
+fn sample<const W: usize>(rules: &[&Rule]) -> Vec<Flow<W>> {
+    let step = rules.len().div_ceil(SAMPLE).max(1);
+    let mut flows: Vec<Flow<W>> = rules.iter().step_by(step).map(|rule| rule.first_flow()).collect();
+    let n = flows.len();
+    let crossed = (0..n / MATCHING).map(|at| flows[at].crossed(&flows[(at * 7 + 1) % n], &flows[(at * 13 + 2) % n]));
+    let crossed: Vec<_> = crossed.collect();
+    flows.extend(crossed);
+    flows
 }
 
 fn check<const W: usize>(rule: &Rule) -> Result<(), RuleError> {

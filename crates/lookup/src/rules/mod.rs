@@ -3,8 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | `rule` | [`Rule`], [`Prefix`]; [`Flow`], what is looked up |
-//! | `mask` | the bits of a flow that a table hashes; the choice of tables |
-//! | `control` | [`Rules`]: every rule and its place |
+//! | `mask` | the bits of a flow that a table hashes |
+//! | `choice` | the choice of tables for a whole set of rules |
+//! | `control` | [`Rules`]: every rule, and the choice among layouts |
+//! | `places` | where each rule is: its table, its slots, its words |
 //! | `update` | [`Update`], the message |
 //! | [`query`] | [`RulesQuery`], the half of words; its concurrent [`Reader`]s |
 //! | `layout` | slots, runs, and the search for a slot |
@@ -27,24 +29,36 @@
 //! order of their highest priorities, and the search ends when no remaining table can win. Masks are chosen for a whole set
 //! of rules, greedily; a rule that comes later goes to the first table with room.
 //!
+//! Rules that differ in ranges of ports alone would all be in one run. So a table may hash the first bits of a port: a range
+//! lies in at most two aligned blocks of a power of two that is no smaller, and its rule is in the runs of both. A rule that
+//! matches all flows of a run ends it, and hides those behind it.
+//!
+//! Bounds: the choice looks at each rule a bounded number of times, so a set of n rules is laid out in O(n log n) steps, whatever
+//! it is ([`Rules::steps`] counts them); changes take O(log n) each, and the length of a run, on average. At most
+//! [`MAX_COMPARED`] rules are compared in one table. Sets that need more are refused: ranges of ports that overlap so
+//! often, at the same addresses.
+//!
 //! Cost: a digest and a line for each table that could win, and some 15 vector instructions for eight rules of a run.
 //! Memory: 32 bytes a rule (IPv6: 80), and 16 a run; a quarter more as room for changes. [`RulesQuery::size_bits`] says it.
-//! Updates: the run of one slot, written elsewhere, and its slot. Readers that overlap a write read again.
+//! Updates: the runs of up to four slots, and these slots. Readers that overlap a write read again.
 //! Flows without a rule: value 0. Rules are exact; there are no wrong answers.
 //! Source: merged tuples are those of Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng, Yourtchenko, "TupleMerge:
 //! Fast Software Packet Processing for Online Packet Classification", 2019. Differs: one array of slots for all tables, masks
 //! over ports too, a greedy choice for a whole set.
 //! Limits: 2^22 - 1 rules and values, 2^24 priorities.
 
+mod choice;
 mod control;
 mod kernel;
 mod layout;
 mod mask;
+mod places;
 pub mod query;
 mod rule;
 mod update;
 
 pub use control::{MAX_RULES, Rules};
+pub use places::MAX_COMPARED;
 pub use query::{Reader, RulesQuery};
 pub use rule::{ALL_PORTS, Flow, PRIORITY_BITS, Prefix, Rule, VALUE_BITS};
 pub use update::{Image, Update};
@@ -89,8 +103,14 @@ pub enum RuleError {
     #[error("the priority is {0}: use 0 to {max}", max = (1 << PRIORITY_BITS) - 1)]
     Priority(u32),
     /// There are too many rules that no table can tell apart.
-    #[error("65,535 other rules differ from it in their ports or priorities only: merge some")]
-    Alike,
+    #[error(
+        "more than {MAX_COMPARED} rules have the same prefixes and protocol and ranges of ports that overlap, and each packet \
+         there would be compared with all of them: merge ranges, or split the rules by address"
+    )]
+    Alike {
+        /// The value of one of these rules.
+        value: u32,
+    },
     /// There are too many rules.
     #[error("there are {MAX_RULES} rules: remove some")]
     Full,

@@ -3,19 +3,20 @@
 //! A burst is looked up in one table after the other. In each, all flows that a rule of it could still answer are masked and
 //! hashed, their lines are fetched, and the runs that were found are compared.
 //!
-//! The writer changes a run by writing it elsewhere and then its slot, and may reuse the old place at once. A reader that
+//! The writer changes a run in its place or elsewhere, and then its slot, and may reuse an old place at once. A reader that
 //! overlaps a write repeats its burst (`SeqLock`), and eventually waits for the writer.
 
 #![expect(unsafe_code, reason = "calls loops that are compiled for a processor")]
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::kernel::{Compare, Scalar};
-use super::layout::{BLOCK, Columns, LINE_SLOTS, Slot, home, next_line, rule_words, tag};
+use super::layout::{BLOCK, Columns, LINE_SLOTS, Slot, decode_run, home, next_line, rule_words, tag};
 use super::mask::Mask;
-use super::rule::{Flow, PRIORITY_AT, value_of};
+use super::rule::{Flow, PRIORITY_AT, Rule, value_of};
 use super::update::{Change, Image, Update};
 use super::{Settings, table_prf};
 use crate::base::atomic_words::AtomicWords;
@@ -123,8 +124,9 @@ impl<const W: usize> Version<W> {
             }
             for &(at, slot) in found {
                 let (at, run) = (at as usize % BURST, run(slot));
-                open.best[at] = Self::best_match::<C>(words, run, &open.flows.flow(at), open.best[at]);
-                counts[1] += run.n_rules();
+                let n_compared;
+                (open.best[at], n_compared) = Self::best_match::<C>(words, run, &open.flows.flow(at), open.best[at]);
+                counts[1] += n_compared;
             }
             counts[0] += n_open;
         }
@@ -152,15 +154,16 @@ impl<const W: usize> Version<W> {
         (false, 0)
     }
 
-    /// The last word of the rule that answers a flow: of a run, or that of another one which is `best` so far.
+    /// The last word of the rule that answers a flow: of a run, or that of another one which is `best` so far; and how many
+    /// rules were compared.
     #[inline(always)]
-    fn best_match<C: Compare>(words: &[AtomicU64], slot: Slot, flow: &Flow<W>, best: u64) -> u64 {
+    fn best_match<C: Compare>(words: &[AtomicU64], slot: Slot, flow: &Flow<W>, best: u64) -> (u64, usize) {
         let (mut first, mut left) = (slot.words::<W>().start, slot.n_rules());
         loop {
             let n_rules = left.min(BLOCK);
             // A slot that is written meanwhile may point anywhere; then the burst is repeated.
             let end = first + n_rules * rule_words::<W>();
-            let Some(block) = words.get(first..end + BLOCK) else { return best };
+            let Some(block) = words.get(first..end + BLOCK) else { return (best, 0) };
             // SAFETY: there are so many rules, and eight words behind them.
             let last = unsafe { C::first_match(block.as_ptr(), n_rules, flow) };
             left -= n_rules;
@@ -168,7 +171,7 @@ impl<const W: usize> Version<W> {
             // block says whether any there could.
             let next = words.get(end + (2 * W + 1) * left.min(BLOCK)).map_or(0, |last| last.load(Relaxed));
             if (left == 0) | (last != 0) | (next <= best) {
-                return best.max(last);
+                return (best.max(last), slot.n_rules() - left);
             }
             first = end;
         }
@@ -270,9 +273,13 @@ impl<const W: usize> RulesQuery<W> {
         Ok(Version::new(Arc::new(memory), probes, hasher))
     }
 
-    /// The number of rules.
+    /// The number of rules that can answer, each counted once: not those that others hide.
     pub fn n_rules(&self) -> usize {
-        self.cell.get().memory.slots.iter().map(|slot| Slot(slot.load(Relaxed)).n_rules()).sum()
+        let memory = &self.cell.get().memory;
+        let words: Vec<u64> = memory.words.iter().map(|word| word.load(Relaxed)).collect();
+        let slots = memory.slots.iter().map(|slot| Slot(slot.load(Relaxed)));
+        let rules: HashSet<Rule> = slots.flat_map(|slot| decode_run::<W>(&words[slot.words::<W>()])).collect();
+        rules.len()
     }
 
     /// Tables that have rules.

@@ -18,6 +18,9 @@ const N_BITS_AT: u32 = VALUE_AT + VALUE_BITS;
 pub(super) const PRIORITY_AT: u32 = N_BITS_AT + N_BITS_BITS;
 pub(super) const ANY_PROTOCOL: u64 = 1 << 8;
 
+/// The most masked flows under which one table has a rule: each range of ports may lie in two blocks.
+pub(super) const PIECES: u8 = 4;
+
 const _: () = assert!(PRIORITY_AT + PRIORITY_BITS == 64);
 
 /// The addresses of a prefix.
@@ -121,6 +124,59 @@ impl Rule {
         }
     }
 
+    /// The most bits that a table may hash of it: as [`mask`](Self::mask), except that a range of ports may lie in two
+    /// aligned blocks. Then the table has it under both ([`keys`](Self::keys)).
+    pub(super) fn finest(&self) -> Mask {
+        let of_block = |ports: &RangeInclusive<u16>| (ports.end() - ports.start()).leading_zeros() as u8;
+        Mask {
+            source_port: of_block(&self.source_ports),
+            destination_port: of_block(&self.destination_ports),
+            ..self.mask()
+        }
+    }
+
+    /// The masked flows under which a table with these bits has it: up to [`PIECES`], each with its number.
+    pub(super) fn keys<const W: usize>(&self, bits: &Flow<W>) -> impl Iterator<Item = (u8, Flow<W>)> {
+        let first = self.first_flow::<W>().masked(bits);
+        let last = rest([*self.source_ports.end(), *self.destination_ports.end()], 0) & bits.rest;
+        let ports = [0xFFFF, 0xFFFF << 16];
+        (0..PIECES).filter_map(move |piece| {
+            let (mut key, mut is_other) = (first, true);
+            for port in ports.into_iter().zip(0..).filter(|&(_, at)| piece >> at & 1 == 1).map(|(port, _)| port) {
+                is_other &= (first.rest ^ last) & port != 0;
+                key.rest = key.rest & !port | last & port;
+            }
+            is_other.then_some((piece, key))
+        })
+    }
+
+    /// Whether it matches every flow that has this key under a mask.
+    pub(super) fn covers<const W: usize>(&self, mask: Mask, key: &Flow<W>) -> bool {
+        let all_ports = |ports: &RangeInclusive<u16>, start: u64, len: u8| {
+            let start = start as u16;
+            *ports.start() <= start && start | u16::MAX.checked_shr(len.into()).unwrap_or(0) <= *ports.end()
+        };
+        self.source.len <= mask.source
+            && self.destination.len <= mask.destination
+            && (self.protocol.is_none() || mask.protocol)
+            && all_ports(&self.source_ports, key.rest, mask.source_port)
+            && all_ports(&self.destination_ports, key.rest >> 16, mask.destination_port)
+    }
+
+    /// Whether it matches every flow that `other` matches.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        let prefix =
+            |outer: Prefix, inner: Prefix| outer.len <= inner.len && inner.bits & high_bits(outer.len) == outer.bits;
+        let ports = |outer: &RangeInclusive<u16>, inner: &RangeInclusive<u16>| {
+            outer.start() <= inner.start() && inner.end() <= outer.end()
+        };
+        prefix(self.source, other.source)
+            && prefix(self.destination, other.destination)
+            && ports(&self.source_ports, &other.source_ports)
+            && ports(&self.destination_ports, &other.destination_ports)
+            && (self.protocol.is_none() || self.protocol == other.protocol)
+    }
+
     /// A flow that it matches: the first of each field.
     pub fn first_flow<const W: usize>(&self) -> Flow<W> {
         let protocol = self.protocol.unwrap_or(0);
@@ -128,9 +184,17 @@ impl Rule {
         Flow { addresses: words([self.source.bits, self.destination.bits]), rest: rest(ports, protocol) }
     }
 
-    /// The same pattern and priority.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        *self == Self { value: self.value, ..other.clone() }
+    /// Its pattern and priority: the rule without its value.
+    pub(super) fn without_value(&self) -> Self {
+        Self { value: 0, ..self.clone() }
+    }
+
+    /// Its last word. Of two rules that match, the one with the larger last word answers.
+    pub(super) fn rank(&self) -> u64 {
+        let protocol = self.protocol.map_or(ANY_PROTOCOL, u64::from);
+        let n_bits = u64::from(self.mask().n_bits());
+        let ranked = u64::from(self.priority) << PRIORITY_AT | n_bits << N_BITS_AT;
+        ranked | u64::from(self.value) << VALUE_AT | protocol
     }
 
     /// Its words: addresses, their masks, ports, and the rest.
@@ -141,10 +205,7 @@ impl Rule {
         let [source, destination] = [&self.source_ports, &self.destination_ports];
         let starts = u64::from(*source.start()) | u64::from(*destination.start()) << 16;
         out.push(starts | span(source) << 32 | span(destination) << 48);
-        let protocol = self.protocol.map_or(ANY_PROTOCOL, u64::from);
-        let n_bits = u64::from(self.mask().n_bits());
-        let ranked = u64::from(self.priority) << PRIORITY_AT | n_bits << N_BITS_AT;
-        out.push(ranked | u64::from(self.value) << VALUE_AT | protocol);
+        out.push(self.rank());
         out
     }
 
@@ -204,6 +265,19 @@ impl<const W: usize> Flow<W> {
     pub(super) fn masked(&self, mask: &Self) -> Self {
         let addresses = std::array::from_fn(|i| self.addresses[i] & mask.addresses[i]);
         Self { addresses, rest: self.rest & mask.rest }
+    }
+
+    /// A flow with its fields from several: the source from itself, the destination and ports from `other`, the protocol of
+    /// `third`.
+    pub(super) fn crossed(&self, other: &Self, third: &Self) -> Self {
+        let half = 0xFFFF_FFFF;
+        // One word: the source in its high half. Several: the source first.
+        let address = |i: usize| match W {
+            1 => self.addresses[i] & !half | other.addresses[i] & half,
+            _ if i < W / 2 => self.addresses[i],
+            _ => other.addresses[i],
+        };
+        Self { addresses: std::array::from_fn(address), rest: other.rest & half | third.rest & !half }
     }
 
     /// All its words as one, for the choice of tables. Lookups hash with a key.

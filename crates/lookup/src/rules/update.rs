@@ -10,9 +10,9 @@
 //! All integers are little-endian. A mask is the bits of the source, the destination, the source port and the destination
 //! port, and whether the protocol counts.
 
-use super::control::room_for;
 use super::layout::{LINE_SLOTS, Slot, rule_words};
 use super::mask::Mask;
+use super::places::room_for;
 use super::rule::PRIORITY_BITS;
 use crate::base::bytes::{Bytes, DecodeError, at_most};
 

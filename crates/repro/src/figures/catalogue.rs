@@ -150,6 +150,9 @@ fn check(figure: &Figure, all: &[Figure]) -> Result<(), String> {
         if claim.place.is_empty() {
             return Err(wrong("it needs its `place` in the paper".into()));
         }
+        if claim.open.is_empty() != claim.open_on.is_empty() || !claim.open.is_empty() && claim.open_on.len() != 10 {
+            return Err(wrong("`open` needs the day on which it was written, `open_on`, as 2026-11-26".into()));
+        }
         for why in &claim.why {
             let is_bare = |given: &Claim| given.why.is_empty() && given.because.is_empty() && given.open.is_empty();
             if why.given.is_empty() || !why.given.iter().all(is_bare) {

@@ -240,6 +240,9 @@ pub struct Claim {
     /// What was tried, where no cause is known: it shows where the claim does not hold, and no `why` does.
     #[serde(default)]
     pub open: String,
+    /// The day on which that was written, as 2026-11-26: it says nothing of what was measured later.
+    #[serde(default)]
+    pub open_on: String,
     /// In the conditions of a [`Why`]: the id of another figure of the paper that the condition is about, from the same run.
     #[serde(default)]
     pub figure: Option<String>,

@@ -1,5 +1,6 @@
 //! Runs a figure step by step and keeps every finished step.
 
+use std::path::Path;
 use std::time::Instant;
 
 use md5::{Digest as _, Md5};
@@ -11,6 +12,7 @@ use super::{Figure, Paper, Series, X};
 use crate::BenchError;
 use crate::contestants;
 use crate::machine::Machine;
+use crate::records::source;
 
 /// One call of a method.
 #[derive(Clone, Debug)]
@@ -198,6 +200,7 @@ pub(super) fn run_steps(
             seed: plan.seed,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::read(),
+            kept: before.as_ref().and_then(|before| before.record.kept.clone()),
             steps: Vec::new(),
             complete: false,
         },
@@ -234,6 +237,7 @@ pub(super) fn run_steps(
             digest: step.digest.clone(),
             label: step.label.clone(),
             seconds: (start.elapsed().as_secs_f64() * 100.0).round() / 100.0,
+            source: Some(source(Path::new(env!("CARGO_MANIFEST_DIR")))),
             missing,
             notes,
             measured_for: None,

@@ -43,10 +43,22 @@ pub struct Record {
     pub version: String,
     /// The machine.
     pub machine: Machine,
+    /// Of results from before steps said what measured them: the commit that keeps them, and its day. The code that measured
+    /// is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Source>,
     /// Steps that are finished.
     pub steps: Vec<StepRecord>,
     /// Whether these are all.
     pub complete: bool,
+}
+
+impl Record {
+    /// The last day on which a step was measured; of steps of which it is not known, the day since when they are kept.
+    pub fn newest(&self) -> Option<&str> {
+        let days = self.steps.iter().filter_map(|step| step.source.as_ref().or(self.kept.as_ref()));
+        days.map(|source| source.date.as_str()).max()
+    }
 }
 
 /// A finished step.
@@ -58,6 +70,9 @@ pub struct StepRecord {
     pub label: String,
     /// How long it took.
     pub seconds: f64,
+    /// What measured it, and when; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// Series without a point, and why.
     #[serde(default)]
     pub missing: Vec<Missing>,
@@ -67,6 +82,15 @@ pub struct StepRecord {
     /// The figure for which it was measured, if that is another with the same step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_for: Option<String>,
+}
+
+/// A commit and a day.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Source {
+    /// The commit; marked if the code had changes.
+    pub commit: String,
+    /// The day, as 2026-11-27.
+    pub date: String,
 }
 
 /// A series that was not measured.

@@ -67,6 +67,20 @@ pub struct Verdict<'a> {
     pub reasons: Vec<Reason<'a>>,
     /// Figures without results in this run that other explanations need.
     pub unchecked: Vec<&'a str>,
+    /// Whether it was measured after somebody wrote what was tried to find a cause.
+    pub is_newer: bool,
+}
+
+impl Verdict<'_> {
+    /// How far what was measured is from what is claimed, as a share of it: more is worse, and 0 or less holds.
+    pub fn distance(&self) -> f64 {
+        self.measured.map_or(f64::NEG_INFINITY, |measured| self.wanted.distance(measured))
+    }
+
+    /// Orders the worse first.
+    pub fn worse_first(&self, other: &Self) -> std::cmp::Ordering {
+        self.outcome.rank().cmp(&other.outcome.rank()).then(other.distance().total_cmp(&self.distance()))
+    }
 }
 
 /// A peer that was better than the best of fibula's.
@@ -189,7 +203,12 @@ pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>
     let points: Vec<&Point> = stored.map(|stored| stored.points().collect()).unwrap_or_default();
     let values: Vec<&PaperValue> = paper.values_of(figure).filter(|value| value.unit == figure.y.label).collect();
     let judged = figure.claims.iter().map(|claim| judge(claim, &points, &values));
-    let verdicts: Vec<Verdict<'a>> = judged.map(|verdict| verdict.explained(&points, &paper.figures, run)).collect();
+    let measured_on = stored.and_then(|stored| stored.record.newest());
+    let explained = |verdict: Verdict<'a>| {
+        let is_newer = measured_on.is_some_and(|day| day > verdict.claim.open_on.as_str());
+        Verdict { is_newer, ..verdict }.explained(&points, &paper.figures, run)
+    };
+    let verdicts: Vec<Verdict<'a>> = judged.map(explained).collect();
     let any = |outcome: Outcome| verdicts.iter().any(|verdict| verdict.outcome == outcome);
     let status = if !figure.hardware.is_empty() {
         Status::NoHardware

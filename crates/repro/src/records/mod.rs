@@ -22,6 +22,7 @@ use crate::report::size_text;
 
 use figures::Figures;
 pub use page::{Report, report};
+pub(crate) use recorder::source;
 pub use recorder::{Plan, record};
 
 /// The file that defines the figures, relative to the root of the source tree.

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Map, Value};
 
 use super::{FIGURES, Figures, Header, RECORDS, Record, RecordsError};
+use crate::figures::store::Source;
 use crate::machine::Machine;
 
 /// What is to be recorded, and where.
@@ -67,8 +68,8 @@ fn open(plan: &Plan, path: &Path) -> Result<Vec<String>, RecordsError> {
         label: plan.label.clone(),
         machine: plan.remark.as_ref().map_or(machine.clone(), |remark| format!("{machine}; {remark}")),
         version: env!("CARGO_PKG_VERSION").into(),
-        commit: commit(&plan.root),
-        date: output("date", &["-u", "+%F"], &plan.root).unwrap_or_default(),
+        commit: source(&plan.root).commit,
+        date: source(&plan.root).date,
     };
     if path.exists() {
         let record = Record::read(path)?;
@@ -81,6 +82,11 @@ fn open(plan: &Plan, path: &Path) -> Result<Vec<String>, RecordsError> {
     }
     append(path, &[serde_json::to_value(&header).expect("a header is plain text")])?;
     Ok(Vec::new())
+}
+
+/// The commit of a source tree, and today.
+pub(crate) fn source(root: &Path) -> Source {
+    Source { commit: commit(root), date: output("date", &["-u", "+%F"], root).unwrap_or_else(|| "unknown".into()) }
 }
 
 /// The commit of the tree, marked if the code has changes.

@@ -33,7 +33,7 @@ mod unheard;
 pub use lookup::threads as lookup_threads;
 pub use ports::lost_offloads;
 
-use crate::acl::{AccessList, AclStatus};
+use crate::acl::{AccessList, AclStatus, Difference};
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};
 use crate::directory::Directory;
 use crate::flow::Flows;
@@ -396,11 +396,12 @@ async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
         }
         for list in there {
             match tokio::task::block_in_place(|| list.reload()) {
-                Ok(true) => {
+                Ok(Some(Difference { changed, removed, built_anew })) => {
                     let AclStatus { path, rules, .. } = list.status();
-                    tracing::info!(switch, acl = %path.display(), rules, "access list read again");
+                    let acl = path.display();
+                    tracing::info!(switch, %acl, rules, changed, removed, built_anew, "access list read again");
                 }
-                Ok(false) => {}
+                Ok(None) => {}
                 Err(error) => tracing::error!(switch, %error, "the changed access list is not used; the one before is"),
             }
         }

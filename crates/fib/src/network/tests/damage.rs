@@ -33,6 +33,10 @@ impl Table for Damaged {
     fn held(&self) -> Vec<HeldPart> {
         self.0.held()
     }
+    fn alien_rate(&self) -> Option<f64> {
+        self.0.alien_rate()
+    }
+
     fn size_bits(&self) -> u64 {
         self.0.size_bits()
     }

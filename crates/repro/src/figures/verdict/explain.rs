@@ -28,6 +28,8 @@ pub enum Explanation<'a> {
     Unchecked(&'a [&'a str]),
     /// It is not known; this was tried.
     Open(&'a str),
+    /// It is not known, and nobody has looked for it since this was measured.
+    NotLookedFor,
 }
 
 impl<'a> Verdict<'a> {
@@ -72,10 +74,12 @@ impl<'a> Verdict<'a> {
             Some(Explanation::Shown(&self.reasons))
         } else if !self.unchecked.is_empty() {
             Some(Explanation::Unchecked(&self.unchecked))
-        } else if !self.claim.open.is_empty() {
-            Some(Explanation::Open(&self.claim.open))
-        } else {
+        } else if self.claim.open.is_empty() {
             None
+        } else if self.is_newer {
+            Some(Explanation::NotLookedFor)
+        } else {
+            Some(Explanation::Open(&self.claim.open))
         }
     }
 }
@@ -104,6 +108,7 @@ impl Explanation<'_> {
                 vec![("Cause not checked", text, String::new())]
             }
             Self::Open(tried) => vec![("Cause not found", plain(tried), String::new())],
+            Self::NotLookedFor => vec![("Cause not looked for", "this was measured since".to_owned(), String::new())],
         }
     }
 }

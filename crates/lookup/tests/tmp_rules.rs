@@ -1,0 +1,2 @@
+#[path = "structures/rules.rs"]
+mod rules;
