@@ -1,11 +1,14 @@
-//! Text from people: lists of names, configuration files, topologies, single names and actions.
+//! Text from people and tools: lists of names, of prefixes and of rules, dumps of routing tables, configuration files, topologies, single
+//! names and actions.
 
 use controller::config::Config as Controller;
 use fib::action::Action;
-use fib::list::{Layout, List, quote};
+use fib::list::{Layout, List};
 use fib::name::{Name, NameKind};
+use fib::prefixes::{self, mrt};
+use fib::rules::{self, Actions};
+use fib::text::{Lines, quote};
 use sim::network::Graph;
-use std::io::{BufRead, Cursor};
 use switch::daemon::config::Config as Switch;
 
 const KINDS: [NameKind; 7] = [
@@ -22,7 +25,7 @@ const KINDS: [NameKind; 7] = [
 pub(crate) fn text(data: &[u8]) {
     let Some((what, content)) = data.split_first() else { return };
     let kind = KINDS[usize::from(what >> 4) % KINDS.len()];
-    match what % 6 {
+    match what % 16 % 9 {
         0 => list(kind, content),
         1 => plain(kind, content),
         2 => {
@@ -43,6 +46,22 @@ pub(crate) fn text(data: &[u8]) {
                 assert_eq!(Graph::parse(&graph.to_text()).as_ref(), Ok(&graph));
             }
         }
+        5 => {
+            if let Err(error) = rules::read(content, &Actions::default()) {
+                assert!(error.line > 0 && !error.reason.is_empty());
+            }
+        }
+        6 => {
+            if let Err(error) = prefixes::List::read(content, Some("up")) {
+                assert!(error.line > 0 && !error.reason.is_empty());
+            }
+        }
+        7 => {
+            let hops = [mrt::Hops::NextHop, mrt::Hops::Origin];
+            let read = hops
+                .map(|hops| mrt::read(content, hops, None).map(|dump| (dump.list.ipv4.len(), dump.list.ipv6.len())));
+            assert_eq!(read[0], read[1], "what counts as a next hop makes no prefix");
+        }
         _ => {
             let Ok(text) = str::from_utf8(content) else { return };
             if let Ok(name) = Name::parse(kind, text) {
@@ -57,13 +76,13 @@ pub(crate) fn text(data: &[u8]) {
 }
 
 fn list(kind: NameKind, content: &[u8]) {
-    let entries: Vec<_> = List::new(kind, Layout::Csv, Cursor::new(content).lines()).filter_map(Result::ok).collect();
+    let entries: Vec<_> = List::new(kind, Layout::Csv, Lines::new(content)).filter_map(Result::ok).collect();
     let line = |entry: &fib::list::Entry| {
         let action = entry.action.expect("every line of a CSV list has an action");
         format!("{},{action}", quote(&entry.name.to_string()))
     };
-    let written: Vec<String> = entries.iter().map(line).collect();
-    let again = List::new(kind, Layout::Csv, written.into_iter().map(Ok));
+    let written = entries.iter().map(line).collect::<Vec<_>>().join("\n");
+    let again = List::new(kind, Layout::Csv, Lines::new(written.as_bytes()));
     let again: Vec<_> = again
         .map(|entry| entry.map(|entry| (entry.name, entry.action)))
         .collect::<Result<_, _>>()
@@ -73,7 +92,7 @@ fn list(kind: NameKind, content: &[u8]) {
 
 fn plain(kind: NameKind, content: &[u8]) {
     let mut seen = std::collections::HashSet::new();
-    for entry in List::new(kind, Layout::Plain, Cursor::new(content).lines()).flatten() {
+    for entry in List::new(kind, Layout::Plain, Lines::new(content)).flatten() {
         assert!(seen.insert(entry.name), "a name was returned twice");
     }
 }
@@ -95,9 +114,18 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (2, controller),
         (3, switch),
         (4, &graph),
-        (5, "02:00:00:00:00:01"),
-        (0x35, "10.0.0.1:80 > 10.0.0.2:443 tcp"),
-        (0x45, "0x1234"),
+        (
+            5,
+            "deny tcp from 10.6.0.0/16 to any port 22-23\npermit icmp # both\n@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n",
+        ),
+        (6, "prefix,via\n10.0.0.0 255.0.0.0 eth1\ndefault,fe80::1\n10.1.0.0/16\tup ; it\n"),
+        (
+            7,
+            "\0\0\0\0\0\u{d}\0\u{2}\0\0\0\u{15}\0\0\0\0\u{8}\n\0\u{1}\0\0\0\0\0\0\0\u{7}@\u{3}\u{4}\u{1}\u{2}\u{3}\u{4}",
+        ),
+        (8, "02:00:00:00:00:01"),
+        (0x38, "10.0.0.1:80 > 10.0.0.2:443 tcp"),
+        (0x48, "0x1234"),
     ];
     texts.iter().map(|(what, text)| [&[*what][..], text.as_bytes()].concat()).collect()
 }

@@ -3,7 +3,7 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET /lookup?name=A&name=B` | | JSON |
-//! | `POST /lookup` | one name per line | JSON |
+//! | `POST /lookup` | one name per line, in the dialect of [`fib::text`] | JSON |
 //! | gRPC `Lookup` | [`LookupRequest`] | [`LookupReply`] |
 //!
 //! JSON: `{"answers":[{"name":"A","outcome":"found","port":17},{"name":"B","outcome":"unknown"}]}`, in the order of the
@@ -12,19 +12,23 @@
 //!
 //! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
+use crate::REFUSED_ITEM;
 use crate::address::Address;
 use crate::gate::{Gate, admit_web};
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
 use axum::Router;
-use axum::extract::rejection::StringRejection;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use fib::text::{self, Dialect, Line, LineError, Lines, bounded, unpacked};
 use serde_json::{Map, Value, json};
+use std::io::Read;
 use std::sync::Arc;
 use tonic::{Code, Request, Status};
 
@@ -39,6 +43,11 @@ pub trait LookupSource: Send + Sync + 'static {
     /// # Errors
     /// A status that says what to do about it.
     fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status>;
+
+    /// The dialect of a list of names of the switch's kind.
+    fn dialect(&self) -> Dialect {
+        Dialect::Plain
+    }
 
     /// Counts a request that was refused before it reached [`LookupSource::lookup`].
     fn refused(&self) {}
@@ -81,14 +90,29 @@ impl Service {
         self.0.lookup(names)
     }
 
-    fn json(&self, names: &[&str]) -> Response {
+    /// `lines`: those that the names are from, if they are.
+    fn json(&self, names: &[&str], lines: &[u64]) -> Response {
         let answers = match self.answers(names) {
             Ok(answers) => answers,
-            Err(status) => return refusal(&status),
+            Err(status) => {
+                let line = refused_item(&status).and_then(|item| lines.get(item));
+                let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+                return error(code_of(&status), &(place + status.message()));
+            }
         };
         let rows: Vec<Value> = names.iter().zip(answers).map(|(name, answer)| row(name, &answer)).collect();
         ([(CONTENT_TYPE, "application/json")], json!({ "answers": rows }).to_string()).into_response()
     }
+
+    fn refuse(&self, message: &str) -> Response {
+        self.0.refused();
+        error(StatusCode::BAD_REQUEST, message)
+    }
+}
+
+/// Which of the names of a request was refused, counted from 0.
+pub fn refused_item(status: &Status) -> Option<usize> {
+    status.metadata().get(REFUSED_ITEM)?.to_str().ok()?.parse().ok()
 }
 
 #[tonic::async_trait]
@@ -106,11 +130,10 @@ async fn by_query(State(service): State<Service>, RawQuery(query): RawQuery) -> 
     let encoded = query.split('&').filter_map(|pair| pair.strip_prefix("name="));
     let Some(names) = encoded.map(percent_decoded).collect::<Option<Vec<String>>>().filter(|names| !names.is_empty())
     else {
-        service.0.refused();
         let how = "ask with GET /lookup?name=NAME (percent-encoded, repeatable), or POST /lookup with a name a line";
-        return refusal(&Status::invalid_argument(how));
+        return service.refuse(how);
     };
-    service.json(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    service.json(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])
 }
 
 /// Decodes a value of a query; none if the result is not text.
@@ -133,7 +156,7 @@ fn percent_decoded(value: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-async fn by_lines(State(service): State<Service>, body: Result<String, StringRejection>) -> Response {
+async fn by_lines(State(service): State<Service>, body: Result<Bytes, BytesRejection>) -> Response {
     let body = match body {
         Ok(body) => body,
         Err(rejection) => {
@@ -141,8 +164,30 @@ async fn by_lines(State(service): State<Service>, body: Result<String, StringRej
             return error(rejection.status(), &rejection.body_text());
         }
     };
-    let names: Vec<&str> = body.lines().filter(|line| !line.is_empty()).collect();
-    service.json(&names)
+    let (mut names, mut lines) = (Vec::new(), Vec::new());
+    for line in questions(&body, service.0.dialect()) {
+        match line {
+            Ok(line) => {
+                lines.push(line.number);
+                names.push(line.text);
+            }
+            Err(wrong) => return service.refuse(&wrong.to_string()),
+        }
+        if names.len() > MAX_LOOKUP_NAMES {
+            break;
+        }
+    }
+    service.json(&names.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
+}
+
+/// The lines of a request that have names. A packed one is not followed beyond what a request may have.
+fn questions(body: &[u8], dialect: Dialect) -> impl Iterator<Item = Result<Line, LineError>> {
+    let names: Box<dyn Read + '_> = match unpacked(body) {
+        Ok(names) => Box::new(bounded(names, MAX_LOOKUP_BYTES as u64)),
+        // Says again what is wrong, with the line.
+        Err(_) => Box::new(body),
+    };
+    text::names(Lines::new(names), dialect)
 }
 
 /// A word for an outcome, as JSON and tables have it.
@@ -170,14 +215,13 @@ fn row(name: &str, answer: &LookupAnswer) -> Value {
     row.into()
 }
 
-fn refusal(status: &Status) -> Response {
-    let code = match status.code() {
+fn code_of(status: &Status) -> StatusCode {
+    match status.code() {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::ResourceExhausted => StatusCode::PAYLOAD_TOO_LARGE,
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    error(code, status.message())
+    }
 }
 
 fn error(code: StatusCode, message: &str) -> Response {
@@ -186,7 +230,24 @@ fn error(code: StatusCode, message: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::percent_decoded;
+    use super::*;
+
+    #[test]
+    fn questions_of_a_body_are_read_as_any_list() {
+        let read = |body: &[u8], dialect| {
+            let lines = questions(body, dialect).map(|line| line.map(|line| (line.number, line.text)));
+            lines.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())
+        };
+        let text = "\u{feff}name\r\n# mine\r\n 10.0.0.1 \r\n\r\n10.0.0.2,,";
+        let names = vec![(3, "10.0.0.1".to_owned()), (5, "10.0.0.2".to_owned())];
+        assert_eq!(read(text.as_bytes(), Dialect::Plain), Ok(names.clone()));
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, text.as_bytes()).unwrap();
+        assert_eq!(read(&packed.finish().unwrap(), Dialect::Plain), Ok(names));
+        assert_eq!(read(b"# a\n b ", Dialect::Literal), Ok(vec![(1, "# a".to_owned()), (2, " b ".to_owned())]));
+        assert!(read(b"10.0.0.1\n\xff", Dialect::Plain).unwrap_err().starts_with("line 2: "));
+        assert!(read(b"PK\x03\x04", Dialect::Plain).unwrap_err().starts_with("line 1: this is a zip"));
+    }
 
     #[test]
     fn names_come_out_of_a_query_as_they_were_put_in() {

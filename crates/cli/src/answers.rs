@@ -3,16 +3,21 @@
 use std::io::{self, IsTerminal, Write};
 
 use command::output::{Exit, OrExit, Output, to_stdout};
-use command::text::TextReader;
+use fib::text::{self, Dialect, Line, LineError, Lines};
 use serde::Serialize;
 
+/// The questions on standard input.
+pub(crate) fn questions(dialect: Dialect) -> impl Iterator<Item = Result<Line, LineError>> {
+    text::names(Lines::new(io::stdin().lock()), dialect)
+}
+
 /// Answers the questions `asked`; without any, those on standard input, one a line. `answer` gets a question and its place,
-/// with which errors begin. `csv` is an answer on one line.
+/// with which errors begin. `csv` is an answer on one line. `dialect` is that of a list of such questions.
 /// # Errors
 /// Exit code 3 for a line that cannot be read, and those of `answer`.
 pub(crate) fn answer_all<A: Serialize>(
     asked: &[String],
-    what: &str,
+    (what, dialect): (&str, Dialect),
     out: &Output,
     answer: impl Fn(&str, &str) -> anyhow::Result<A>,
     csv: impl Fn(&A) -> String,
@@ -24,15 +29,12 @@ pub(crate) fn answer_all<A: Serialize>(
         eprintln!("{what}, one a line; end with Ctrl-D");
     }
     let mut stdout = io::stdout().lock();
-    for (line, asked) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
-        let asked = asked.or_exit(Exit::BadInput, format!("line {line}"))?;
-        if asked.trim().is_empty() {
-            continue;
-        }
-        let answer = answer(&asked, &format!("line {line}: "))?;
+    for line in questions(dialect) {
+        let Line { number, text } = line.or_exit(Exit::BadInput, "standard input")?;
+        let answer = answer(&text, &format!("line {number}: "))?;
         // Line by line, so that questions may come from a pipe that stays open.
-        let text = if out.is_json() { command::output::json(&answer)? } else { csv(&answer) };
-        writeln!(stdout, "{text}").map_err(to_stdout)?;
+        let shown = if out.is_json() { command::output::json(&answer)? } else { csv(&answer) };
+        writeln!(stdout, "{shown}").map_err(to_stdout)?;
     }
     stdout.flush().map_err(to_stdout)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A new file that replaces the old one only when it is complete. Until then it has no name where the file system
 /// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever interrupts writing, the old
-/// file stays. Links are followed, also where they lead to no file yet. A device, a pipe and our own output (`/dev/stdout`) are
+/// file stays. Links are followed, also where they lead to no file yet. A device, a pipe and our own output (`-`, `/dev/stdout`) are
 /// written in place. A file that is replaced keeps its permissions and its owner, where the owner can be kept.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
@@ -39,6 +39,11 @@ impl AtomicFile {
         let mut file = Self::create(path, mode)?;
         file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
         file.finish()
+    }
+
+    /// Whether a path is standard output.
+    pub(crate) fn is_stdout(path: &Path) -> bool {
+        is_output(path, 1, "stdout") || path.as_os_str() == "-"
     }
 
     /// Starts a file that becomes `path`, with these permissions (less the umask).
@@ -121,16 +126,17 @@ impl Drop for AtomicFile {
 /// What this process writes to already, if the path says so. The file behind it is not to be replaced: whoever reads it has the
 /// old one.
 fn own_output(path: &Path) -> Option<io::Result<File>> {
-    let is = |number: u32, name: &str| {
-        let names = [format!("/dev/{name}"), format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")];
-        names.iter().any(|name| path == Path::new(name))
-    };
     let output = match () {
-        () if is(1, "stdout") => io::stdout().as_fd().try_clone_to_owned(),
-        () if is(2, "stderr") => io::stderr().as_fd().try_clone_to_owned(),
+        () if AtomicFile::is_stdout(path) => io::stdout().as_fd().try_clone_to_owned(),
+        () if is_output(path, 2, "stderr") => io::stderr().as_fd().try_clone_to_owned(),
         () => return None,
     };
     Some(output.map(File::from))
+}
+
+fn is_output(path: &Path, number: u32, name: &str) -> bool {
+    let names = [format!("/dev/{name}"), format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")];
+    names.iter().any(|name| path == Path::new(name))
 }
 
 /// Where a path leads, whether or not there is a file.

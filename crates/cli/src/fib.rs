@@ -7,27 +7,29 @@ mod crossover;
 mod demand;
 mod measure;
 
-use std::io;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
-use command::open;
 use command::output::{Exit, Failure, OrExit, Output};
-use command::text::TextReader;
 use fib::action::Action;
 use fib::designs::{Aliens, DESIGNS, Design, Guard};
 use fib::file::{Fib, FibError, Widths};
 use fib::list::{Layout, List};
+use fib::model::advice::{Node, advise};
+use fib::model::designs::Demand;
 use fib::name::{Name, NameKind};
+use fib::text::{Dialect, Lines, quote};
 use indicatif::{ProgressBar, ProgressStyle};
 use lookup::hash::Family;
 use serde::Serialize;
 
 use crate::answers::answer_all;
-use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::atomic_file::check_is_not_list;
 use crate::choices::{Choices, choices};
+use crate::table_file;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -38,7 +40,7 @@ pub(crate) enum FibCommand {
     Lookup(LookupArgs),
     /// Say what is in a FIB file
     Show {
-        /// The FIB file
+        /// The FIB file; `-` is standard input
         file: PathBuf,
     },
     /// Compute what every design costs: memory, cache lines, hash calls, aliens that pass
@@ -50,20 +52,21 @@ pub(crate) enum FibCommand {
 /// Where the list is and how to build.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// The list: `name,action` on every line, or with --action a name on every line; `-` is standard input
+    /// The list: `name,action` on every line, or with --action a name on every line, packed with gzip or bzip2 or not; `-` is
+    /// standard input
     list: PathBuf,
-    /// The FIB file to write
+    /// The FIB file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
     /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
-    #[arg(long, default_value = "mac")]
-    names: NameKind,
+    #[arg(long, alias = "names", default_value = "mac")]
+    kind: NameKind,
     /// The list holds names only, and this is the action of all: port:3, drop, punt
     #[arg(long)]
     action: Option<Action>,
-    /// FIB design
-    #[arg(long, default_value = "concise", hide_possible_values = true, value_parser = designs())]
-    design: &'static Design,
+    /// FIB design; unset, with --fp the one that `fibula fib advise --gateway` takes for these names, without it concise
+    #[arg(long, hide_possible_values = true, value_parser = designs())]
+    design: Option<&'static Design>,
     /// Share of alien names that may get an action, as 0.001; 0 for none. A design that cannot hold it is refused
     #[arg(long)]
     fp: Option<f64>,
@@ -89,7 +92,7 @@ pub(crate) fn designs() -> Choices<impl TypedValueParser<Value = &'static Design
 /// What to look up.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
-    /// The FIB file
+    /// The FIB file; `-` is standard input
     file: PathBuf,
     /// Names; without any, they are read from standard input, one a line
     names: Vec<String>,
@@ -126,7 +129,7 @@ impl FibCommand {
             Self::Build(args) => build(args, out),
             Self::Lookup(args) => lookup(&args, out),
             Self::Show { file } => {
-                let (fib, file_bytes) = read(&file)?;
+                let (fib, file_bytes) = read(&file, "show")?;
                 out.rows(&[shown(&fib, file_bytes)])
             }
             Self::Compare(args) => args.run(out),
@@ -138,6 +141,7 @@ impl FibCommand {
 fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
     check_is_not_list(&args.list, &args.out)?;
+    table_file::check_out(&args.out)?;
     let entries = read_list(&args)?;
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -147,12 +151,14 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     spinner.set_message(format!("building a FIB of {} names", entries.len()));
     spinner.enable_steady_tick(Duration::from_millis(200));
     let widths = Widths { rate: args.fp, value_bits: args.value_bits };
+    let advised = if args.aliens.is_none() { advised(&args, &entries) } else { None };
+    let design = args.design.or(advised).unwrap_or(&fib::designs::CONCISE);
     let design = match (args.aliens, args.fp) {
-        (Some(guard), _) => args.design.guarded(guard).map_err(|error| Failure::new(Exit::Usage, error))?,
-        (None, Some(_)) => args.design.recognising(),
-        (None, None) => args.design,
+        (Some(guard), _) => design.guarded(guard).map_err(|error| Failure::new(Exit::Usage, error))?,
+        (None, Some(_)) => design.recognising(),
+        (None, None) => design,
     };
-    let fib = Fib::build_as(design, args.names, args.hash, threads, widths, &entries).map_err(|error| {
+    let fib = Fib::build_as(design, args.kind, args.hash, threads, widths, &entries).map_err(|error| {
         let exit = match &error {
             FibError::WrongKind { .. } | FibError::DuplicateName { .. } => Exit::BadInput,
             FibError::Rate(_) | FibError::ValueBits { .. } => Exit::Usage,
@@ -162,37 +168,46 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     })?;
     spinner.set_message("writing");
     let bytes = fib.encode();
-    // Only the owner may read it, because it holds the hash key.
-    AtomicFile::write(&args.out, 0o600, &bytes)?;
     spinner.finish_and_clear();
 
     let shown = shown(&fib, bytes.len() as u64);
     let sentence = format!(
-        "{}: {} names, {} actions, {:.2} bits a name, {} bytes, in {:.1} s",
+        "{}: {}, {} names, {} actions, {:.2} bits a name, {} bytes, in {:.1} s",
         args.out.display(),
+        shown.design,
         shown.names,
         shown.actions,
         shown.bits_per_name,
         shown.file_bytes,
         start.elapsed().as_secs_f64()
     );
-    out.done(&shown, sentence)
+    // Only the owner may read it, because it holds the hash key.
+    table_file::write(&args.out, 0o600, &bytes, &shown, sentence, out)
+}
+
+/// The design that `fibula fib advise` takes at a gateway for such names, if few aliens may get an action.
+fn advised(args: &BuildArgs, entries: &[(Name, Action)]) -> Option<&'static Design> {
+    let fp = args.fp.filter(|fp| (0.0..1.0).contains(fp))?;
+    let actions: HashSet<Action> = entries.iter().map(|(_, action)| *action).filter(|a| *a != Action::Drop).collect();
+    let mut demand = Demand::new(args.kind, (entries.len() as u64).max(1), (actions.len() as u32).max(1), fp);
+    demand.value_bits = demand.value_bits.max(args.value_bits.unwrap_or(0).into());
+    Design::by_name(advise(Node::Gateway, &demand).taken.design).ok()
 }
 
 /// The names of the list with their actions.
 fn read_list(args: &BuildArgs) -> anyhow::Result<Vec<(Name, Action)>> {
     let what = args.list.display().to_string();
     let from_stdin = args.list.as_os_str() == "-";
-    let input: Box<dyn io::Read> = if from_stdin { Box::new(io::stdin()) } else { Box::new(open(&args.list)?) };
+    let input = command::input(&args.list)?;
     let length = if from_stdin { None } else { std::fs::metadata(&args.list).ok().map(|data| data.len()) };
     let bar = match length {
         Some(length) => progress(ProgressBar::new(length), "{bar:40} {percent} % of {total_bytes} read, {eta} left"),
         None => progress(ProgressBar::no_length(), "{spinner} {bytes} read"),
     };
     let layout = if args.action.is_some() { Layout::Plain } else { Layout::Csv };
-    let lines = TextReader::new(bar.wrap_read(input)).lines();
+    let lines = Lines::new(bar.wrap_read(input));
     let mut entries = Vec::new();
-    for entry in List::new(args.names, layout, lines) {
+    for entry in List::new(args.kind, layout, lines) {
         let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
         let action = entry.action.or(args.action).unwrap_or(Action::Drop);
         entries.push((entry.name, action));
@@ -202,9 +217,10 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<Vec<(Name, Action)>> {
 }
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
-    let (fib, _) = read(&args.file)?;
-    let csv = |answer: &Answer| format!("{},{}", fib::list::quote(&answer.name), answer.action);
-    answer_all(&args.names, "names", out, |name, place| answer(&fib, name, place), csv)
+    table_file::check_questions(&args.file, &args.names)?;
+    let (fib, _) = read(&args.file, "lookup")?;
+    let csv = |answer: &Answer| format!("{},{}", quote(&answer.name), answer.action);
+    answer_all(&args.names, ("names", Dialect::of(fib.kind())), out, |name, place| answer(&fib, name, place), csv)
 }
 
 fn answer(fib: &Fib, text: &str, place: &str) -> anyhow::Result<Answer> {
@@ -233,8 +249,8 @@ fn shown(fib: &Fib, file_bytes: u64) -> Shown {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
-    let bytes = command::read_image(path, fib::file::MAGIC)?;
+fn read(path: &Path, verb: &str) -> anyhow::Result<(Fib, u64)> {
+    let bytes = table_file::read(path, fib::file::MAGIC, verb)?;
     let fib = Fib::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((fib, bytes.len() as u64))
 }

@@ -2,16 +2,15 @@
 
 mod union;
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use command::open;
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
 use command::parse_size;
-use command::text::TextReader;
 use fib::list::{Layout as Lines, List};
 use fib::name::{Name, NameKind};
+use fib::text::{self, Dialect, Line};
 use lookup::bloom::image::{self, Header};
 use lookup::bloom::named::{layout_of, parse_layout, word};
 use lookup::bloom::{Bloom, CounterBits, Counting, Layout, OneHashing, Shape};
@@ -19,7 +18,9 @@ use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use lookup::with_layout;
 use serde::Serialize;
 
-use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::answers::questions;
+use crate::atomic_file::check_is_not_list;
+use crate::table_file;
 
 /// Maximum bytes of a filter with its counters: its file needs as much memory again.
 const MOST_BYTES: u64 = 4 << 30;
@@ -31,13 +32,14 @@ const BATCH: usize = 32;
 pub(crate) enum FilterCommand {
     /// Build a filter file from a list of names
     Build(BuildArgs),
-    /// Ask a filter file for names: yes for all that are in, and for few that are not
-    Query(QueryArgs),
+    /// Look up names in a filter file: yes for all that are in, and for few that are not
+    #[command(alias = "query")]
+    Lookup(LookupArgs),
     /// Put all names of several filters into one
     Union(union::UnionArgs),
     /// Say what is in a filter file
     Show {
-        /// The filter file
+        /// The filter file; `-` is standard input
         file: PathBuf,
     },
 }
@@ -45,14 +47,14 @@ pub(crate) enum FilterCommand {
 /// Where the list is and what to build.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// The list, a name on every line; `-` is standard input
+    /// The list, a name on every line, packed with gzip or bzip2 or not; `-` is standard input
     list: PathBuf,
-    /// The filter file to write
+    /// The filter file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
     /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
-    #[arg(long, default_value = "mac")]
-    names: NameKind,
+    #[arg(long, alias = "names", default_value = "mac")]
+    kind: NameKind,
     /// Layout of the bits: one-hashing, double-hashing, standard, partitioned, blocked, address-hashing
     #[arg(long, default_value = OneHashing::<true>::NAME, value_parser = parse_layout)]
     layout: &'static str,
@@ -75,14 +77,14 @@ pub(crate) struct BuildArgs {
     #[arg(long, default_value = "muladd")]
     hash: Family,
     /// Another filter file, to have a union with: take kind, layout, size, counters and hash key of it
-    #[arg(long, conflicts_with_all = ["names", "layout", "fp", "capacity", "bits", "positions", "counters", "hash"])]
+    #[arg(long, conflicts_with_all = ["kind", "layout", "fp", "capacity", "bits", "positions", "counters", "hash"])]
     like: Option<PathBuf>,
 }
 
 /// What to ask for.
 #[derive(Args, Debug)]
-pub(crate) struct QueryArgs {
-    /// The filter file
+pub(crate) struct LookupArgs {
+    /// The filter file; `-` is standard input
     file: PathBuf,
     /// Names; without any, they are read from standard input, one a line
     names: Vec<String>,
@@ -133,12 +135,13 @@ impl FilterCommand {
                 with_layout!(args.layout, L => build::<L>(&args, like, out))
             }
             Self::Union(args) => args.run(out),
-            Self::Query(args) => {
-                let (bytes, layout) = read(&args.file)?;
-                with_layout!(layout, L => query::<L>(&args, &bytes, out))
+            Self::Lookup(args) => {
+                table_file::check_questions(&args.file, &args.names)?;
+                let (bytes, layout) = read(&args.file, "lookup")?;
+                with_layout!(layout, L => look_up::<L>(&args, &bytes, out))
             }
             Self::Show { file } => {
-                let (bytes, layout) = read(&file)?;
+                let (bytes, layout) = read(&file, "show")?;
                 with_layout!(layout, L => {
                     let (header, filter) = decode::<L>(&file, &bytes)?;
                     out.rows(&[shown(&header, &filter, bytes.len() as u64)])
@@ -152,9 +155,9 @@ impl BuildArgs {
     /// Takes over the parameters of the filter given as `like`, and returns that filter's header.
     fn take_after(&mut self) -> anyhow::Result<Option<Header>> {
         let Some(path) = &self.like else { return Ok(None) };
-        let (bytes, layout) = read(path)?;
+        let (bytes, layout) = read(path, "show")?;
         let header = with_layout!(layout, L => decode::<L>(path, &bytes)?.0);
-        self.names = kind_of(&header).or_exit(Exit::BadInput, path.display())?;
+        self.kind = kind_of(&header).or_exit(Exit::BadInput, path.display())?;
         (self.layout, self.hash, self.counters) = (layout, header.family, header.counters);
         (self.bits, self.positions) = (Some(header.bits), Some(header.n_hashes));
         Ok(Some(header))
@@ -163,6 +166,7 @@ impl BuildArgs {
 
 fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> anyhow::Result<()> {
     check_is_not_list(&args.list, &args.out)?;
+    table_file::check_out(&args.out)?;
     let shape_for = |n_names: u64| {
         let made = match (args.bits, args.positions) {
             (Some(bits), Some(positions)) => Shape::<L>::new(bits, positions),
@@ -209,8 +213,6 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
 
 /// Writes a filter file and prints its properties.
 fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) -> anyhow::Result<()> {
-    // Only the owner may read it, because it holds the hash key.
-    AtomicFile::write(path, 0o600, bytes)?;
     let shown = shown(&image::header(bytes)?, filter, bytes.len() as u64);
     let sentence = format!(
         "{}: {} names in {} bits, {} positions a name, {:.2} bits a name; {:.4} % of other names get a yes",
@@ -221,19 +223,18 @@ fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) 
         shown.bits_per_name,
         shown.fp * 100.0
     );
-    out.done(&shown, sentence)
+    // Only the owner may read it, because it holds the hash key.
+    table_file::write(path, 0o600, bytes, &shown, sentence, out)
 }
 
 fn header<L: Layout>(args: &BuildArgs, filter: &Bloom<L>, key: &SecretKey, n_names: u64) -> Header {
-    Header::new(filter, args.hash, key, n_names, u16::from_le_bytes(args.names.to_wire()))
+    Header::new(filter, args.hash, key, n_names, u16::from_le_bytes(args.kind.to_wire()))
 }
 
 fn read_list(args: &BuildArgs, hasher: &Hasher) -> anyhow::Result<Vec<Digest>> {
     let what = args.list.display();
-    let from_stdin = args.list.as_os_str() == "-";
-    let input: Box<dyn Read> = if from_stdin { Box::new(io::stdin()) } else { Box::new(open(&args.list)?) };
     let mut digests = Vec::new();
-    for entry in List::new(args.names, Lines::Plain, TextReader::new(input).lines()) {
+    for entry in List::new(args.kind, Lines::Plain, text::Lines::new(command::input(&args.list)?)) {
         let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
         let digest = with_layout!(args.layout, L => word::<L>(hasher, entry.name.as_bytes()));
         digests.push(digest.or_exit(Exit::Usage, format!("{what}: line {}", entry.line))?);
@@ -241,7 +242,7 @@ fn read_list(args: &BuildArgs, hasher: &Hasher) -> anyhow::Result<Vec<Digest>> {
     Ok(digests)
 }
 
-fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Result<()> {
+fn look_up<L: Layout>(args: &LookupArgs, bytes: &[u8], out: &Output) -> anyhow::Result<()> {
     let (header, filter) = decode::<L>(&args.file, bytes)?;
     let kind = kind_of(&header).or_exit(Exit::BadInput, args.file.display())?;
     let hasher = Hasher::new(header.family, &header.key);
@@ -272,7 +273,7 @@ fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Res
                 writeln!(stdout, "{}", command::output::json(&Answer { name, present })?).map_err(to_stdout)?;
             } else {
                 let answer = if present { "yes" } else { "no" };
-                writeln!(stdout, "{},{answer}", fib::list::quote(name)).map_err(to_stdout)?;
+                writeln!(stdout, "{},{answer}", text::quote(name)).map_err(to_stdout)?;
             }
         }
         stdout.flush().map_err(to_stdout)?;
@@ -280,14 +281,11 @@ fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Res
         Ok(())
     };
     let mut waiting = Vec::new();
-    for (line, name) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
-        let name = match name.or_exit(Exit::BadInput, format!("line {line}")) {
-            Ok(name) => name,
+    for line in questions(Dialect::of(kind)) {
+        match line.or_exit(Exit::BadInput, "standard input") {
+            Ok(Line { number, text }) => waiting.push((format!("line {number}: "), text)),
             // Answer the names before the error.
             Err(error) => return put(&mut waiting).and(Err(error)),
-        };
-        if !name.trim().is_empty() {
-            waiting.push((format!("line {line}: "), name));
         }
         // On a terminal, answer line by line.
         if waiting.len() == BATCH || is_terminal {
@@ -322,8 +320,8 @@ fn kind_of(header: &Header) -> anyhow::Result<NameKind> {
 }
 
 /// The bytes of a filter file, and its layout.
-fn read(path: &Path) -> anyhow::Result<(Vec<u8>, &'static str)> {
-    let bytes = command::read_image(path, &image::MAGIC)?;
+fn read(path: &Path, verb: &str) -> anyhow::Result<(Vec<u8>, &'static str)> {
+    let bytes = table_file::read(path, &image::MAGIC, verb)?;
     let header = image::header(&bytes).or_exit(Exit::BadInput, path.display())?;
     let layout = layout_of(header.layout).ok_or_else(|| {
         let text = format!("{}: the filter has layout {}, which is not known here", path.display(), header.layout);

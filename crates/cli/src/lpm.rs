@@ -1,14 +1,14 @@
 //! `fibula lpm`: tables of IP prefixes offline, from a list to a file and back.
 
-mod mrt;
-
+use std::io::{self, BufReader, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output};
-use command::prefix_list::{List, input, is_text};
+use fib::prefixes::{List, mrt};
+use fib::text::{Dialect, unpacked};
 use lookup::hash::SecretKey;
 use lookup::lpm::bloom::Pushed;
 use lookup::lpm::file::{self, Parts, PrefixFile};
@@ -16,7 +16,8 @@ use lookup::lpm::trie::Leaf;
 use serde::Serialize;
 
 use crate::answers::answer_all;
-use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::atomic_file::check_is_not_list;
+use crate::table_file;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -27,7 +28,7 @@ pub(crate) enum LpmCommand {
     Lookup(LookupArgs),
     /// Say what is in a file of prefixes
     Show {
-        /// The file
+        /// The file; `-` is standard input
         file: PathBuf,
     },
 }
@@ -36,9 +37,9 @@ pub(crate) enum LpmCommand {
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
     /// A list with a prefix and a next hop on every line, or with --next-hop a prefix on every line; or a routing table
-    /// dump (MRT). `-` is standard input. Both may be compressed with gzip
+    /// dump or updates of BGP (MRT). `-` is standard input. All may be packed with gzip or bzip2
     list: PathBuf,
-    /// The file to write
+    /// The file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
     /// The next hop of prefixes without one
@@ -53,7 +54,7 @@ pub(crate) struct BuildArgs {
     design: Design,
     /// What of a route in a dump counts as its next hop
     #[arg(long, default_value = "next-hop")]
-    hops: mrt::Hops,
+    hops: Hops,
 }
 
 /// What a list is.
@@ -63,8 +64,17 @@ enum Format {
     Auto,
     /// A prefix a line.
     Text,
-    /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2.
+    /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2, or updates, BGP4MP.
     Mrt,
+}
+
+/// What of a route counts as its next hop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Hops {
+    /// The address of the next hop.
+    NextHop,
+    /// The AS that the prefix comes from, as `AS64500`.
+    Origin,
 }
 
 /// How prefixes are found.
@@ -81,7 +91,7 @@ enum Design {
 /// What to look up.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
-    /// The file
+    /// The file; `-` is standard input
     file: PathBuf,
     /// Addresses; without any, they are read from standard input, one a line
     addresses: Vec<String>,
@@ -123,7 +133,7 @@ impl LpmCommand {
             Self::Build(args) => build(&args, out),
             Self::Lookup(args) => lookup(&args, out),
             Self::Show { file } => {
-                let (tables, file_bytes) = read(&file)?;
+                let (tables, file_bytes) = read(&file, "show")?;
                 out.rows(&shown(&tables, file_bytes))
             }
         }
@@ -133,6 +143,7 @@ impl LpmCommand {
 fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
     check_is_not_list(&args.list, &args.out)?;
+    table_file::check_out(&args.out)?;
     let list = read_list(args)?;
     let are_few = list.hops.len() <= u16::MAX_HOP as usize;
     let bytes = match args.design {
@@ -147,7 +158,6 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
         Design::Bloom => encode_bloom(Pushed::Basic, &list),
         Design::BloomPushed => encode_bloom(Pushed::Few, &list),
     }?;
-    AtomicFile::write(&args.out, 0o644, &bytes)?;
     let tables = file::decode(&bytes)?;
     let shown = shown(&tables, bytes.len() as u64);
     let sentence = format!(
@@ -159,17 +169,45 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
         bytes.len(),
         start.elapsed().as_secs_f64()
     );
-    out.done(&shown, sentence)
+    table_file::write(&args.out, 0o644, &bytes, &shown, sentence, out)
 }
 
 fn read_list(args: &BuildArgs) -> anyhow::Result<List> {
-    let (is_text, input) = is_text(input(&args.list)?)?;
+    let shown = args.list.display();
+    let wrong = |text: String| Failure::new(Exit::BadInput, format!("{shown}: {text}"));
+    let (is_text, input) = is_text(command::input(&args.list)?).map_err(|error| wrong(error.to_string()))?;
     let next_hop = args.next_hop.as_deref();
-    let list = match (args.format, is_text) {
-        (Format::Text, _) | (Format::Auto, true) => List::of_input(input, next_hop),
-        (Format::Mrt, _) | (Format::Auto, false) => mrt::routes(input, args.hops, next_hop),
-    };
-    list.map_err(|text| Failure::new(Exit::BadInput, format!("{}: {text}", args.list.display())))
+    match (args.format, is_text) {
+        (Format::Text, _) | (Format::Auto, true) => {
+            List::read(input, next_hop).map_err(|error| wrong(error.to_string()))
+        }
+        (Format::Mrt, _) | (Format::Auto, false) => {
+            let hops = match args.hops {
+                Hops::NextHop => mrt::Hops::NextHop,
+                Hops::Origin => mrt::Hops::Origin,
+            };
+            let dump = mrt::read(BufReader::new(input), hops, next_hop).map_err(wrong)?;
+            if dump.n_others > 0 {
+                eprintln!(
+                    "{shown}: {} records have no unicast routes of IPv4 or IPv6, and are left out",
+                    dump.n_others
+                );
+            }
+            Ok(dump.list)
+        }
+    }
+}
+
+/// Whether an input is text: a list of prefixes has no byte 0, but each record of a routing table dump has. Hands the
+/// input back from its beginning, unpacked.
+fn is_text(input: Box<dyn Read>) -> io::Result<(bool, Box<dyn Read>)> {
+    /// Bytes of the first header of a dump.
+    const HEADER: u64 = 12;
+    let mut input = unpacked(input)?;
+    let mut start = Vec::new();
+    input.by_ref().take(HEADER).read_to_end(&mut start)?;
+    let is_text = !start.contains(&0);
+    Ok((is_text, Box::new(io::Cursor::new(start).chain(input))))
 }
 
 fn encode_bloom(pushed: Pushed, list: &List) -> anyhow::Result<Vec<u8>> {
@@ -178,9 +216,16 @@ fn encode_bloom(pushed: Pushed, list: &List) -> anyhow::Result<Vec<u8>> {
 }
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
-    let (tables, _) = read(&args.file)?;
+    table_file::check_questions(&args.file, &args.addresses)?;
+    let (tables, _) = read(&args.file, "lookup")?;
     let csv = |answer: &Answer| format!("{},{}", answer.address, answer.next_hop.as_deref().unwrap_or("-"));
-    answer_all(&args.addresses, "addresses", out, |address, place| answer(&tables, address.trim(), place), csv)
+    answer_all(
+        &args.addresses,
+        ("addresses", Dialect::Plain),
+        out,
+        |address, place| answer(&tables, address.trim(), place),
+        csv,
+    )
 }
 
 fn answer(tables: &PrefixFile, text: &str, place: &str) -> anyhow::Result<Answer> {
@@ -215,8 +260,8 @@ fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {
     [row("IPv4", tables.ipv4.n_prefixes, tables.ipv4.parts()), row("IPv6", tables.ipv6.n_prefixes, tables.ipv6.parts())]
 }
 
-fn read(path: &Path) -> anyhow::Result<(PrefixFile, u64)> {
-    let bytes = command::read_image(path, &file::MAGIC)?;
+fn read(path: &Path, verb: &str) -> anyhow::Result<(PrefixFile, u64)> {
+    let bytes = table_file::read(path, &file::MAGIC, verb)?;
     let tables = file::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((tables, bytes.len() as u64))
 }

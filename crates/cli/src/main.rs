@@ -30,6 +30,7 @@ mod rules;
 mod store;
 mod supervisor;
 mod switch;
+mod table_file;
 
 use clap::{CommandFactory, Subcommand};
 use command::output::{Output, write_out};

@@ -1,20 +1,21 @@
 //! `fibula rules`: tables of rules over five-tuples offline, from a list to a file and back.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output};
 use fib::name::{Name, NameKind};
-use fib::rules::{self, Match, RuleTable};
+use fib::rules::{self, Actions, Match, RuleTable};
+use fib::text::Dialect;
 use indicatif::ProgressBar;
 use lookup::traits::Query;
 use serde::Serialize;
 
 use crate::answers::answer_all;
-use crate::atomic_file::{AtomicFile, check_is_not_list};
+use crate::atomic_file::check_is_not_list;
 use crate::fib::progress;
+use crate::table_file;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -25,7 +26,7 @@ pub(crate) enum RulesCommand {
     Lookup(LookupArgs),
     /// Say what is in a file of rules
     Show {
-        /// The file
+        /// The file; `-` is standard input
         file: PathBuf,
     },
 }
@@ -34,17 +35,20 @@ pub(crate) enum RulesCommand {
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
     /// The list, for example `deny tcp from 10.0.0.0/8 to any port 22-23` on a line, or rules of ClassBench; the first rule
-    /// that matches answers; `-` is standard input
+    /// that matches answers. Packed with gzip or bzip2 or not; `-` is standard input
     list: PathBuf,
-    /// The file to write
+    /// The file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
+    /// The actions that rules may have, with commas between them: another one is a slip of the pen
+    #[arg(long, default_value = "permit,deny")]
+    actions: Actions,
 }
 
 /// What to look up.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
-    /// The file
+    /// The file; `-` is standard input
     file: PathBuf,
     /// Flows such as 10.0.0.1:80->10.0.0.2:443/tcp; without any, they are read from standard input, one a line
     flows: Vec<String>,
@@ -76,7 +80,7 @@ impl RulesCommand {
             Self::Build(args) => build(&args, out),
             Self::Lookup(args) => lookup(&args, out),
             Self::Show { file } => {
-                let (table, file_bytes) = read(&file)?;
+                let (table, file_bytes) = read(&file, "show")?;
                 out.rows(&shown(&table, file_bytes))
             }
         }
@@ -86,10 +90,10 @@ impl RulesCommand {
 fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
     check_is_not_list(&args.list, &args.out)?;
-    let mut text = String::new();
+    table_file::check_out(&args.out)?;
     let list = args.list.display();
-    command::prefix_list::input(&args.list)?.read_to_string(&mut text).or_exit(Exit::BadInput, &list)?;
-    let rules = rules::parse(&text).or_exit(Exit::BadInput, &list)?;
+    let actions = args.actions.clone().or("; if others are meant, name all of them with --actions");
+    let rules = rules::read(command::input(&args.list)?, &actions).or_exit(Exit::BadInput, &list)?;
     let with_flags = rules.iter().filter(|rule| rule.had_flags).count();
     if with_flags > 0 {
         eprintln!(
@@ -103,8 +107,6 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     spinner.finish_and_clear();
     let bytes = bytes.or_exit(Exit::Refused, &list)?;
     let table = RuleTable::decode(&bytes).or_exit(Exit::Refused, &list)?;
-    // Only the owner may read it, because it holds the hash key.
-    AtomicFile::write(&args.out, 0o600, &bytes)?;
     let sentence = format!(
         "{}: {} rules in {} hash tables of IPv4 and {} of IPv6, {} bytes, in {:.2} s",
         args.out.display(),
@@ -114,17 +116,19 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
         bytes.len(),
         start.elapsed().as_secs_f64()
     );
-    out.done(&shown(&table, bytes.len() as u64), sentence)
+    // Only the owner may read it, because it holds the hash key.
+    table_file::write(&args.out, 0o600, &bytes, &shown(&table, bytes.len() as u64), sentence, out)
 }
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
-    let (table, _) = read(&args.file)?;
+    table_file::check_questions(&args.file, &args.flows)?;
+    let (table, _) = read(&args.file, "lookup")?;
     let csv = |answer: &Answer| {
         let rule = answer.line.map_or("-".to_owned(), |line| line.to_string());
         format!("{},{},{rule}", answer.flow, answer.action.as_deref().unwrap_or("-"))
     };
     let flows = "flows such as 10.0.0.1:80->10.0.0.2:443/tcp";
-    answer_all(&args.flows, flows, out, |flow, place| answer(&table, flow.trim(), place), csv)
+    answer_all(&args.flows, (flows, Dialect::Plain), out, |flow, place| answer(&table, flow.trim(), place), csv)
 }
 
 fn answer(table: &RuleTable, text: &str, place: &str) -> anyhow::Result<Answer> {
@@ -141,8 +145,8 @@ fn shown(table: &RuleTable, file_bytes: u64) -> [Shown; 2] {
     [row("IPv4", v4.n_rules(), v4.n_tables(), v4.size_bits()), row("IPv6", v6.n_rules(), v6.n_tables(), v6.size_bits())]
 }
 
-fn read(path: &Path) -> anyhow::Result<(RuleTable, u64)> {
-    let bytes = command::read_image(path, rules::MAGIC)?;
+fn read(path: &Path, verb: &str) -> anyhow::Result<(RuleTable, u64)> {
+    let bytes = table_file::read(path, rules::MAGIC, verb)?;
     let table = RuleTable::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((table, bytes.len() as u64))
 }

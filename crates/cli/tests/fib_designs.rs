@@ -28,14 +28,14 @@ fn every_design_has_a_line_with_its_figures() {
     for design in fibula_designs() {
         assert!(text.lines().any(|line| line.split_whitespace().next() == Some(&design)), "{design}:\n{text}");
     }
-    let rows = rows(&["compare", "-j", "-n", "1M", "--names", "ipv6", "--fp", "0"]);
+    let rows = rows(&["compare", "-j", "-n", "1M", "--kind", "ipv6", "--fp", "0"]);
     assert_eq!(rows.len(), fibula_designs().len());
     let meets = |rows: &[Value]| -> Vec<String> {
         let meets = rows.iter().filter(|row| row["meets_demand"] == true);
         meets.map(|row| row["design"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(meets(&rows), ["ogw", "cuckoo", "bgw", "sorted", "tss"]);
-    let short = self::rows(&["compare", "-j", "-n", "1M", "--names", "mac", "--fp", "0"]);
+    let short = self::rows(&["compare", "-j", "-n", "1M", "--kind", "mac", "--fp", "0"]);
     assert_eq!(meets(&short), ["ogw", "cuckoo", "bgw", "sorted", "tss"]);
     assert!(rows.iter().all(|row| row.get("measured").is_none() && number(row, "bits_per_name") > 7.0));
 }
@@ -81,7 +81,7 @@ fn advice_names_a_design_for_each_node_with_its_figures() {
     assert_eq!(advised.len(), 1);
     assert_eq!((&advised[0]["node"], &advised[0]["design"]), (&"gateway".into(), &"cuckoo".into()));
     assert_eq!(advised[0]["others"].as_array().unwrap().len(), fibula_designs().len() - 1);
-    let core = rows(&["advise", "-j", "--core", "--names", "text"]);
+    let core = rows(&["advise", "-j", "--core", "--kind", "text"]);
     assert_eq!((core.len(), &core[0]["design"]), (1, &"line-small".into()));
 }
 
@@ -114,8 +114,8 @@ fn demands_that_make_no_sense_are_refused_with_what_to_do() {
         (&["compare", "-n", "many"], "write 1000, 64K or 16M"),
         (&["compare", "--actions", "0"], "1..=65535"),
         (&["advise", "--actions", "32", "--value-bits", "5"], "give 6"),
-        (&["compare", "--names", "mac8"], "use mac, ipv4"),
-        (&["compare", "-n", "300", "--names", "fixed:1", "--measure"], "--measure-n"),
+        (&["compare", "--kind", "mac8"], "use mac, ipv4"),
+        (&["compare", "-n", "300", "--kind", "fixed:1", "--measure"], "--measure-n"),
         (&["compare", "--seed", "2"], "--measure"),
         (&["advise", "--gateway", "--core"], "cannot be used with"),
         (&["advise", "--gateway", "--measure"], "cannot be used with"),
@@ -279,7 +279,7 @@ fn before(sentence: &str, words: &str) -> f64 {
 fn what_the_advice_says_is_true_of_tables_that_were_built() {
     // Names that are short and long, and aliens that matter more and less.
     for demand in [["mac", "0.001"], ["text", "0"]] {
-        let demand = ["-n", "32K", "--names", demand[0], "--fp", demand[1]];
+        let demand = ["-n", "32K", "--kind", demand[0], "--fp", demand[1]];
         let wanted: f64 = demand[5].parse().unwrap();
         let measured = rows(&[&["compare", "-j", "--measure"][..], &demand].concat());
         let of = |design: &Value| measured.iter().find(|row| row["design"] == *design).unwrap();

@@ -29,7 +29,7 @@ fn names_of_every_kind_go_to_a_file_and_back() {
         ("text", ["/srv/video/intro.mp4", "a, b"]),
     ] {
         let list = dir.file("list.csv", format!("name,action\n\"{}\",port:7\n\"{}\",drop\n", names[0], names[1]));
-        ok(&["build", &list, "--names", kind, "--out", &fib], "");
+        ok(&["build", &list, "--kind", kind, "--out", &fib], "");
         let answers = ok(&["lookup", &fib, "-j", names[0], names[1]], "");
         let actions: Vec<serde_json::Value> = answers.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
         assert_eq!((&actions[0]["action"], &actions[1]["action"]), (&"port:7".into(), &"drop".into()), "{kind}");
@@ -84,7 +84,7 @@ fn damaged_missing_and_foreign_files_have_their_exit_codes() {
     assert_eq!(fails(&["show", &dir.path("missing.fib")]).0, 4);
     assert_eq!(fails(&["build", &dir.path("missing.csv"), "--out", &fib]).0, 4);
     assert_eq!(fails(&["lookup", &fib, "no mac"]).0, 3);
-    assert_eq!(fails(&["build", &list, "--out", &fib, "--names", "colour"]).0, 2);
+    assert_eq!(fails(&["build", &list, "--out", &fib, "--kind", "colour"]).0, 2);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn input_that_is_no_text_is_refused_with_the_reason() {
     let dir = Dir::new();
     let fib = dir.path("none.fib");
     for (list, reason) in [
-        (&b"\x1f\x8b\x08\x00rest"[..], "compressed"),
+        (&b"\x1f\x8b\x08\x00rest"[..], "line 1: the packed file ends too early"),
         (b"\xff\xfe0\x002\x00", "UTF-16"),
         (b"02:00:00:00:00:01,1\n\xff,2\n", "line 2: this is not UTF-8 text"),
     ] {

@@ -129,7 +129,7 @@ fn a_file_of_hosts_with_a_wrong_line_adds_none() {
     cdn.done(&["switch", "add", "l1"]);
     let file = cdn.site.path("servers.csv");
     for (line, exit, part) in [
-        ("cache-2", 3, "line 3: no `,`"),
+        ("cache-2", 3, "line 3: 1 fields in `cache-2`: write name,switch:port"),
         ("cache-2,l1:65536", 3, "line 3: `l1:65536`"),
         ("cache-2,l9:2", 4, "l9"),
         ("cache-1,l1:2", 5, "cache-1"),
@@ -150,7 +150,7 @@ fn a_fib_of_urls_and_more_servers_than_ports_answers_offline() {
     write(list.as_ref(), (0..70_000).map(|i| format!("\"{}\",{}", url(i), i % 65_535)));
     let run = |arguments: &[&str]| Command::new(FIBULA).args(arguments).output().unwrap();
     for design in ["concise", "ofw", "cfw", "cuckoo"] {
-        let built = run(&["fib", "build", list, "-o", fib, "--names", "text", "--hash", "wy", "--design", design]);
+        let built = run(&["fib", "build", list, "-o", fib, "--kind", "text", "--hash", "wy", "--design", design]);
         assert_eq!(exit_code(&built), 0, "{design}: {}", stderr(&built));
         for i in [0, 40_000, 65_534, 65_535, 69_999] {
             let action = format!("port:{}", i % 65_535);

@@ -84,3 +84,28 @@ fn the_tables_of_the_paper_answer_as_the_trie_does() {
         assert!(shown.contains(&format!("\"design\":\"{design}\",\"filter_bytes\":")), "{shown}");
     }
 }
+
+#[test]
+fn updates_are_replayed_and_what_is_no_dump_is_told() {
+    let dir = Dir::new();
+    let build = |name: &str, bytes: &[u8]| {
+        dir.file(name, bytes);
+        offline::output(lpm(&dir, &["build", name, "-o", "table", "--hops", "origin"]), "")
+    };
+    // One route of a table dump whose prefix has bits set behind its length, in an MRT record without a table of peers.
+    let route = [0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8, 0x40, 3, 4, 192, 0, 2, 9];
+    let body = [&[0, 0, 0, 0, 13, 11, 13, 0, 1, 0, 0, 0, 0, 0, 0, 0, route.len() as u8][..], &route].concat();
+    let dump = [&[0, 0, 0, 0, 0, 13, 0, 2, 0, 0, 0, body.len() as u8][..], &body].concat();
+    for _ in 0..2 {
+        let output = build("dump.mrt", &dump);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.starts_with("table: 1 IPv4 and 0 IPv6 prefixes, 1 next hops"), "{said}");
+        // Whatever reads it keeps its own thoughts to itself.
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(ok(&dir, &["lookup", "table"], "11.8.0.1\n11.16.0.0\n"), "11.8.0.1,AS65000\n11.16.0.0,-\n");
+    let output = build("cut.mrt", &dump[..dump.len() - 3]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(error, "fibula: cut.mrt: record 1: the file ends in the middle of it; was its transfer cut short?\n");
+}

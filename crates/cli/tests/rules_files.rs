@@ -47,9 +47,20 @@ fn a_list_becomes_a_file_that_answers_by_the_first_rule_that_matches() {
 fn wrong_input_is_refused_with_the_place_and_what_to_do() {
     let dir = Dir::new();
     for (list, says) in [
-        ("deny\npermit to 10.0.0.0/40\n", "line 2: `10.0.0.0/40` is no prefix: 10.0.0.0 has 32 bits"),
+        ("deny any\npermit to 10.0.0.0/40\n", "line 2: a prefix of 40 bits: IPv4 has lengths from 0 to 32"),
+        // Slips of the pen, and what is no list of rules: none of it is a rule that matches everything.
+        (
+            "permt tcp\n",
+            "line 1: `permt` is no action of this list: write permit or deny; if others are meant, name all of them with --actions",
+        ),
+        ("permit,tcp,10.0.0.0/8\n", "line 1: `permit,tcp,10.0.0.0/8` has commas"),
+        ("# a\n02:00:00:00:00:01,port:3\n", "line 2: `02:00:00:00:00:01,port:3` has commas: a rule is words"),
+        ("permit\n", "line 1: `permit` says not for what: write `permit any`"),
+        ("\u{200b}deny any\n", "line 1: `"),
+        ("permit icmp from 2001:db8::/32\n", "line 1: `icmp` is of IPv4"),
+        ("permit icmpv6 from 10.0.0.0/8\n", "line 1: `icmpv6` is of IPv6"),
         ("deny port 80\n", "line 1: write `port` behind `from` or `to`"),
-        ("deny priority 1\n\npermit\n", "line 3: the rule has no priority and others have one"),
+        ("deny any priority 1\n\npermit any\n", "line 3: the rule has no priority and others have one"),
     ] {
         let (code, text) = fails(&dir, &["build", "-", "-o", "rules"], list);
         assert!(code == 3 && text.contains(says), "{text}");
@@ -67,4 +78,36 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
     let (code, text) = fails(&dir, &["show", "rules"], "");
     assert!(code == 3 && text.contains("damaged: build it again"), "{text}");
     assert_eq!(fails(&dir, &["show", "nowhere"], "").0, 4);
+}
+
+#[test]
+fn a_mark_of_an_editor_is_no_rule_and_other_actions_are_named() {
+    let dir = Dir::new();
+    let text = format!("\u{feff}{}", LIST.replace('\n', "\r\n"));
+    let built = ok(&dir, &["build", "-", "-o", "web.rules"], &text);
+    assert!(built.starts_with("web.rules: 4 rules in "), "{built}");
+    let answer =
+        ok(&dir, &["lookup", "web.rules", "-j", "[2001:db9::1]:1->[::2]:2/tcp", "10.6.1.2:9->192.0.2.1:22/tcp"], "");
+    let expected =
+        "\"action\":null,\"line\":null}\n{\"flow\":\"10.6.1.2:9->192.0.2.1:22/tcp\",\"action\":\"deny\",\"line\":2}\n";
+    assert!(answer.ends_with(expected), "{answer}");
+
+    let list = "permit tcp\nmirror-1 udp\n";
+    let (code, text) = fails(&dir, &["build", "-", "-o", "rules"], list);
+    assert!(code == 3 && text.contains("line 2: `mirror-1` is no action of this list"), "{text}");
+    ok(&dir, &["build", "-", "-o", "rules", "--actions", "permit,mirror-1"], list);
+    let answer = ok(&dir, &["lookup", "rules"], "\u{feff}flow\n# mine\n10.0.0.1:1->10.0.0.2:2/udp ; this one\n");
+    assert_eq!(answer, "10.0.0.1:1->10.0.0.2:2/udp,mirror-1,2\n");
+    let (code, text) = fails(&dir, &["build", "-", "-o", "rules", "--actions", "permit,7"], list);
+    assert!(code == 2 && text.contains("`7` is no action"), "{text}");
+}
+
+#[test]
+fn icmp_is_that_of_both_versions_of_ip() {
+    let dir = Dir::new();
+    ok(&dir, &["build", "-", "-o", "icmp"], "permit icmp\ndeny any\n");
+    let flows = "10.0.0.1:0->10.0.0.2:0/icmp\n[2001:db8::1]:0->[2001:db8::2]:0/icmpv6\n10.0.0.1:0->10.0.0.2:0/icmpv6\n";
+    let answers = ok(&dir, &["lookup", "icmp"], flows);
+    let ends: Vec<_> = answers.lines().map(|line| line.rsplit_once(',').unwrap().1).collect();
+    assert_eq!(ends, ["1", "1", "2"], "{answers}");
 }

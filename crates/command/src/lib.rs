@@ -6,9 +6,7 @@
 
 pub mod log;
 pub mod output;
-pub mod prefix_list;
 pub mod program;
-pub mod text;
 pub mod tree;
 pub use lookup::base::visible;
 
@@ -33,15 +31,22 @@ pub fn open(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
+/// Opens a file to read; `-` is standard input.
+/// # Errors
+/// Those of [`open`].
+pub fn input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
+    if path.as_os_str() == "-" { Ok(Box::new(io::stdin())) } else { Ok(Box::new(open(path)?)) }
+}
+
 /// The most bytes of an image that are read: no table is that large.
 const MAX_IMAGE_BYTES: u64 = 1 << 33;
 
-/// Reads a file that begins with `magic`. Of one that does not, the first bytes only: whatever decodes them says what is
+/// Reads a file that begins with `magic`; `-` is standard input. Of one that does not, the first bytes only: whatever decodes them says what is
 /// wrong, and a device or a huge file of another kind is not read to its end, which it may not have.
 /// # Errors
 /// Those of [`open`], and [`Exit::Internal`] when reading fails.
 pub fn read_image(path: &Path, magic: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut file = open(path)?;
+    let mut file = input(path)?;
     let cannot = |error: io::Error| Failure::new(Exit::Internal, format!("{} cannot be read: {error}", path.display()));
     let mut bytes = Vec::new();
     file.by_ref().take(magic.len() as u64).read_to_end(&mut bytes).map_err(cannot)?;

@@ -5,8 +5,8 @@
 //!              ├─► network ─► messages ─► codec ─► … ─► replica (the switch's side)
 //! topology     ┘      └─► durable rows (what the store commits before the messages go out)
 //! ```
-//! `list` reads names from files; `file` is a FIB without a network; `designs` defines the FIB designs;
-//! `rules` are lists and tables of rules over five-tuples.
+//! `text` reads what people and tools write, for everything that reads lists: `list` (names), `prefixes` and `rules` (over five-tuples);
+//! `file` is a FIB without a network; `designs` defines the FIB designs.
 
 pub mod action;
 pub mod codec;
@@ -21,9 +21,11 @@ pub mod mistakes;
 pub mod model;
 pub mod name;
 pub mod network;
+pub mod prefixes;
 pub mod replica;
 pub mod rib;
 pub mod rules;
 pub mod search;
+pub mod text;
 pub mod topology;
 pub mod unicast;

@@ -3,15 +3,15 @@
 //! Cost: one pass; the names read so far are kept (40 bytes each plus their own) so that a duplicate is reported with
 //! both its lines.
 //!
-//! The CSV is that of RFC 4180 without line breaks inside fields: a name with a comma or a quote is written in double
-//! quotes, with quotes inside doubled. A first line `name,action` is a header. Empty lines are skipped, and lines that
-//! start with `#` are comments, except in lists of [`NameKind::Text`], whose names may start with `#`.
+//! Lines are those of [`text`](crate::text): in lists of [`NameKind::Text`], whose names may be anything, nothing is a comment. In CSV
+//! a name with a comma or a quote is written in double quotes, with quotes inside doubled. A first line `name,action`, or one with a
+//! word such as `mac` or `address` in a list without actions, is a header.
 
 use crate::action::{Action, ActionError};
 use crate::name::{Name, NameError, NameKind, clip};
+use crate::text::{Columns, Dialect, Line, LineError, NAMES, Records};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io;
 
 /// One line of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,121 +33,76 @@ pub enum Layout {
     Plain,
 }
 
+/// Columns of lists.
+const NAMES_AND_ACTIONS: Columns = &[NAMES, &["action", "actions", "port"]];
+const ONLY_NAMES: Columns = &[NAMES];
+
 /// Reads a list line by line. The caller may stop at the first error, or go on and collect them all.
 ///
 /// ```
-/// use fibula_fib::{list::{Layout, List}, name::NameKind};
+/// use fibula_fib::{list::{Layout, List}, name::NameKind, text::Lines};
 /// let text = "name,action\n02:00:00:00:00:01,3\n\n02:00:00:00:00:02,drop\n";
-/// let lines = text.lines().map(|line| Ok(line.to_owned()));
-/// let entries: Result<Vec<_>, _> = List::new(NameKind::Mac, Layout::Csv, lines).collect();
+/// let entries: Result<Vec<_>, _> = List::new(NameKind::Mac, Layout::Csv, Lines::new(text.as_bytes())).collect();
 /// assert_eq!(entries.unwrap()[1].line, 4);
 /// ```
 pub struct List<I> {
     kind: NameKind,
     layout: Layout,
-    lines: I,
-    line: u64,
+    records: Records<I>,
     seen: HashMap<Name, u64>,
 }
 
-impl<I: Iterator<Item = io::Result<String>>> List<I> {
-    /// A list of names of one kind; `lines` is what `BufRead::lines` returns.
+impl<I: Iterator<Item = Result<Line, LineError>>> List<I> {
+    /// A list of names of one kind.
     pub fn new(kind: NameKind, layout: Layout, lines: I) -> List<I> {
-        List { kind, layout, lines, line: 0, seen: HashMap::new() }
+        let columns = match layout {
+            Layout::Csv => NAMES_AND_ACTIONS,
+            // A text without an action behind it may be a name.
+            Layout::Plain if kind == NameKind::Text => &[],
+            Layout::Plain => ONLY_NAMES,
+        };
+        List { kind, layout, records: Records::new(lines, Dialect::of(kind), columns), seen: HashMap::new() }
     }
 
-    fn entry(&mut self, text: &str) -> Result<Option<Entry>, ListError> {
-        let line = self.line;
-        let text = if line == 1 { text.trim_start_matches('\u{feff}') } else { text };
-        let comment = text.starts_with('#') && self.kind != NameKind::Text;
-        if text.trim().is_empty() || comment {
-            return Ok(None);
-        }
+    fn entry(&mut self, Line { number: line, text }: &Line) -> Result<Entry, ListError> {
+        let line = *line;
+        let dialect = Dialect::of(self.kind);
+        let fields = || dialect.fields(text).map_err(|reason| ListError::Line(LineError { line, reason }));
+        let wrong = |got, expected| ListError::Fields { line, got, expected, text: clip(text) };
         let (name, action) = match self.layout {
-            Layout::Plain => (Cow::Borrowed(text), None),
-            Layout::Csv => {
-                let fields = fields(text).map_err(|why| ListError::Csv { line, got: clip(text), why })?;
-                let [name, action] = <[Cow<'_, str>; 2]>::try_from(fields).map_err(|fields| ListError::Fields {
-                    line,
-                    got: fields.len(),
-                    text: clip(text),
-                })?;
-                let is = |field: &str, word| field.trim().eq_ignore_ascii_case(word);
-                if line == 1 && is(&name, "name") && is(&action, "action") {
-                    return Ok(None);
+            Layout::Plain if dialect == Dialect::Literal => (Cow::Borrowed(&text[..]), None),
+            Layout::Plain => match &mut fields()?[..] {
+                [name] => (std::mem::take(name), None),
+                fields => {
+                    return Err(wrong(fields.len(), "one (`name`), since the action of all is given beside the list"));
                 }
-                (name, Some(action.parse().map_err(|source| ListError::Action { line, source })?))
-            }
+            },
+            Layout::Csv => match &mut fields()?[..] {
+                [name, action] => {
+                    let action = action.parse().map_err(|source| ListError::Action { line, source })?;
+                    (std::mem::take(name), Some(action))
+                }
+                fields => {
+                    return Err(wrong(fields.len(), "two (`name,action`); put a name with commas in double quotes"));
+                }
+            },
         };
         let name = Name::parse(self.kind, &name).map_err(|source| ListError::Name { line, source })?;
         if let Some(first) = self.seen.get(&name) {
             return Err(ListError::Duplicate { line, first: *first, name: clip(&name.to_string()) });
         }
         self.seen.insert(name.clone(), line);
-        Ok(Some(Entry { line, name, action }))
+        Ok(Entry { line, name, action })
     }
 }
 
-impl<I: Iterator<Item = io::Result<String>>> Iterator for List<I> {
+impl<I: Iterator<Item = Result<Line, LineError>>> Iterator for List<I> {
     type Item = Result<Entry, ListError>;
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let text = self.lines.next()?;
-            self.line += 1;
-            let entry = match text {
-                Ok(text) => self.entry(text.strip_suffix('\r').unwrap_or(&text)),
-                Err(source) => Err(ListError::Read { line: self.line, source }),
-            };
-            if let Some(item) = entry.transpose() {
-                return Some(item);
-            }
-        }
-    }
-}
-
-/// One field of a CSV line, quoted where needed. The inverse of what [`List`] reads.
-pub fn quote(field: &str) -> Cow<'_, str> {
-    // A byte order mark in the beginning of a file is none of a name.
-    if field.contains([',', '"']) || field.trim() != field || field.starts_with('\u{feff}') {
-        Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
-    } else {
-        Cow::Borrowed(field)
-    }
-}
-
-/// The fields of one CSV line.
-fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
-    let mut fields = Vec::with_capacity(2);
-    let mut rest = line;
-    loop {
-        let (field, after) = match rest.strip_prefix('"') {
-            None => {
-                let end = rest.find(',').unwrap_or(rest.len());
-                if rest[..end].contains('"') {
-                    return Err("a quote inside a field that does not start with one");
-                }
-                (Cow::Borrowed(&rest[..end]), &rest[end..])
-            }
-            Some(quoted) => {
-                let mut end = 0;
-                loop {
-                    end += quoted[end..].find('"').ok_or("a quoted field without its closing quote")?;
-                    if !quoted[end + 1..].starts_with('"') {
-                        break;
-                    }
-                    end += 2;
-                }
-                let field = &quoted[..end];
-                let field = if field.contains('"') { field.replace("\"\"", "\"").into() } else { Cow::Borrowed(field) };
-                (field, &quoted[end + 1..])
-            }
-        };
-        fields.push(field);
-        match after.strip_prefix(',') {
-            Some(next) => rest = next,
-            None if after.is_empty() => return Ok(fields),
-            None => return Err("text between a closing quote and the next comma"),
-        }
+        Some(match self.records.next()? {
+            Ok(line) => self.entry(&line),
+            Err(error) => Err(error.into()),
+        })
     }
 }
 
@@ -162,31 +117,26 @@ pub enum ListError {
     /// The action is invalid.
     #[error("line {line}: {source}")]
     Action { line: u64, source: ActionError },
-    /// Not two fields.
-    #[error(
-        "line {line}: {got} fields in `{text}`, expected two (`name,action`); put a name with commas in double quotes"
-    )]
-    Fields { line: u64, got: usize, text: String },
-    /// Broken quoting.
-    #[error("line {line}: {why} in `{got}`; a name with quotes is written \"like \"\"this\"\"\"")]
-    Csv { line: u64, got: String, why: &'static str },
+    /// Another number of fields.
+    #[error("line {line}: {got} fields in `{text}`, expected {expected}")]
+    Fields { line: u64, got: usize, expected: &'static str, text: String },
     /// The name is on an earlier line.
     #[error("line {line}: `{name}` is on line {first} already; remove one of the two")]
     Duplicate { line: u64, first: u64, name: String },
-    /// The line could not be read, for example because it is not UTF-8.
-    #[error("line {line}: {source}")]
-    Read { line: u64, source: io::Error },
+    /// The line could not be read, for example because it is not UTF-8, or its quotes are broken.
+    #[error(transparent)]
+    Line(#[from] LineError),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::action::PortId;
+    use crate::text::{Lines, quote};
     use proptest::prelude::*;
 
     fn read(kind: NameKind, layout: Layout, text: &str) -> Vec<Result<Entry, String>> {
-        let lines = text.split('\n').map(|line| Ok(line.to_owned()));
-        List::new(kind, layout, lines).map(|entry| entry.map_err(|e| e.to_string())).collect()
+        List::new(kind, layout, Lines::new(text.as_bytes())).map(|entry| entry.map_err(|e| e.to_string())).collect()
     }
 
     #[test]
@@ -225,9 +175,8 @@ mod tests {
 
     #[test]
     fn unreadable_line_is_an_error_with_its_number() {
-        let lines = vec![Ok("1.1.1.1".to_owned()), Err(io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))];
-        let last = List::new(NameKind::Ipv4, Layout::Plain, lines.into_iter()).last().unwrap();
-        assert_eq!(last.unwrap_err().to_string(), "line 2: not UTF-8");
+        let last = List::new(NameKind::Ipv4, Layout::Plain, Lines::new(&b"1.1.1.1\n1.1.\xff"[..])).last().unwrap();
+        assert_eq!(last.unwrap_err().to_string(), "line 2: this is not UTF-8 text; save it as UTF-8");
     }
 
     proptest! {

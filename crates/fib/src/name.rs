@@ -6,7 +6,7 @@
 //!
 //! | kind | text | bytes |
 //! |---|---|---|
-//! | `mac` | `02:00:00:00:00:01` (also with `-`) | 6 |
+//! | `mac` | `02:00:00:00:00:01`; read also as `02-00-00-00-00-01`, `0200.0000.0001` and `020000000001` | 6 |
 //! | `ipv4` | `10.0.0.1` | 4 |
 //! | `ipv6` | `fd00::1` | 16 |
 //! | `5-tuple` | `10.0.0.1:80->10.0.0.2:443/tcp`, `[fd00::1]:80->[fd00::2]:443/udp` | 13 or 37: source, destination, protocol, source port, destination port |
@@ -327,18 +327,30 @@ fn ip_of(bytes: &[u8]) -> IpAddr {
     }
 }
 
-fn parse_mac(text: &str) -> Result<[u8; 6], &'static str> {
-    let separator = if text.contains('-') { '-' } else { ':' };
-    let mut mac = [0; 6];
-    let mut groups = text.split(separator);
-    for byte in &mut mac {
-        let group = groups.next().ok_or("fewer than six groups")?;
-        if group.len() != 2 || !group.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err("a group is not two hexadecimal digits");
+/// Reads a MAC address: two digits a group with `:` or `-` between them, four with `.`, or twelve digits.
+/// # Errors
+/// What is wrong with it.
+pub fn parse_mac(text: &str) -> Result<[u8; 6], &'static str> {
+    let (separator, width, wrong) = match text.chars().find(|c| matches!(c, ':' | '-' | '.')) {
+        Some('.') => ('.', 4, "a group between dots is not four hexadecimal digits"),
+        Some(separator) => (separator, 2, "a group is not two hexadecimal digits"),
+        None if text.len() == 12 => (':', 12, "not twelve hexadecimal digits"),
+        None => return Err("fewer than six groups"),
+    };
+    let (mut mac, mut n_digits) = ([0; 6], 0);
+    for group in text.split(separator) {
+        if n_digits == 12 {
+            return Err("more than six groups");
         }
-        *byte = u8::from_str_radix(group, 16).map_err(|_| "a group is not two hexadecimal digits")?;
+        if group.len() != width || !group.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong);
+        }
+        for digit in group.chars().filter_map(|c| c.to_digit(16)) {
+            mac[n_digits / 2] = mac[n_digits / 2] << 4 | digit as u8;
+            n_digits += 1;
+        }
     }
-    if groups.next().is_some() { Err("more than six groups") } else { Ok(mac) }
+    if n_digits < 12 { Err("fewer than six groups") } else { Ok(mac) }
 }
 
 fn parse_five_tuple(text: &str) -> Result<Vec<u8>, &'static str> {
@@ -460,7 +472,9 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_frame() {
         let bytes = |kind, text| Name::parse(kind, text).unwrap().as_bytes().to_vec();
-        assert_eq!(bytes(NameKind::Mac, "02-00-00-00-00-FF"), [2, 0, 0, 0, 0, 255]);
+        for mac in ["02-00-00-00-0b-FF", "02:00:00:00:0b:ff", "0200.0000.0bff", "020000000BFF"] {
+            assert_eq!(bytes(NameKind::Mac, mac), [2, 0, 0, 0, 0x0b, 255], "{mac}");
+        }
         assert_eq!(bytes(NameKind::Teid, "258"), [0, 0, 1, 2]);
         assert_eq!(
             bytes(NameKind::FiveTuple, "1.2.3.4:80->5.6.7.8:443/17"),
@@ -478,6 +492,12 @@ mod tests {
             (NameKind::Mac, "02:00:00:00:00:0g"),
             (NameKind::Mac, "2:0:0:0:0:1"),
             (NameKind::Mac, "+2:00:00:00:00:01"),
+            (NameKind::Mac, "02:00-00:00:00:01"),
+            (NameKind::Mac, "0200.0000.00"),
+            (NameKind::Mac, "0200.0000.0001.0002"),
+            (NameKind::Mac, "02.00.00.00.00.01"),
+            (NameKind::Mac, "02000000000g"),
+            (NameKind::Mac, "02000000000"),
             (NameKind::Ipv4, "10.0.0.256"),
             (NameKind::Ipv6, "10.0.0.1"),
             (NameKind::FiveTuple, "10.0.0.1:80->[::1]:443/tcp"),

@@ -5,26 +5,88 @@
 //! deny tcp from 10.6.0.0/16 to any port 22-23
 //! permit tcp to 192.0.2.0/24 port 443
 //! permit from 2001:db8::/32 port 1024-65535 priority 7
-//! deny
+//! deny any
 //! ```
-//! After the action come, each at most once: a protocol (a name or a number; without one any), `from` and `to` with a
-//! prefix or `any`, each with a `port` or a range of ports behind it, and a priority. Without addresses a rule applies to
-//! IPv4 and IPv6. If one rule has a priority, each needs one: the highest that matches answers. `#` begins a comment.
+//! The action is one of the [`Actions`] that the list may have: a slip of the pen is none. After it come, each at most once: a protocol
+//! (a name, a number, or `any`), `from` and `to` with a [prefix](crate::text::address) or `any`, each with a `port` or a range of ports
+//! behind it, and a priority. A rule for all packets says `any`: a word alone is none. Without addresses a rule applies to IPv4 and IPv6;
+//! `icmp` is then ICMP of both. If one rule has a priority, each needs one: the highest that matches answers. Lines are those of
+//! [`text`](crate::text); upper and lower case mean the same.
 //!
 //! Lines that begin with `@` are those of ClassBench: prefixes, ranges of ports `low : high`, protocol and mask. Their action
 //! is `permit`; flags of TCP, which are in a field of their own behind, are not compared.
 
 mod table;
+mod words;
 
 pub use table::{AnyFlow, FORMAT, MAGIC, Match, RuleTable, RuleTableError, encode};
+pub use words::{Protocols, protocols};
 
-use crate::name::{clip, protocol_number};
-use lookup::rules::{ALL_PORTS, MAX_RULES, PRIORITY_BITS, Prefix, Rule};
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
+use crate::text::{Dialect, Line, LineError, Lines, Records};
+use lookup::rules::{MAX_RULES, Rule};
+use std::io::Read;
+use std::str::FromStr;
+use words::Parsed;
 
 /// The longest action, in bytes.
 pub const MAX_ACTION: usize = 64;
+
+/// The actions that a list may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actions {
+    allowed: Vec<String>,
+    hint: &'static str,
+}
+
+impl Default for Actions {
+    /// Those of an access list: permit and deny.
+    fn default() -> Self {
+        Actions { allowed: ["permit", "deny"].map(str::to_owned).into(), hint: "" }
+    }
+}
+
+impl FromStr for Actions {
+    type Err = String;
+
+    /// Words with commas between them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let word = |word: &str| {
+            let word = word.trim().to_lowercase();
+            if words::is_action(&word) { Ok(word) } else { Err(words::no_action(&word)) }
+        };
+        Ok(Actions { allowed: text.split(',').map(word).collect::<Result<_, _>>()?, hint: "" })
+    }
+}
+
+impl Actions {
+    /// The same; errors about an action that is none of them end with `hint`.
+    #[must_use]
+    pub fn or(self, hint: &'static str) -> Self {
+        Actions { hint, ..self }
+    }
+
+    /// The action that a word stands for.
+    fn named(&self, word: &str) -> Result<&str, String> {
+        let is = |action: &str| self.allowed.iter().find(|allowed| allowed.eq_ignore_ascii_case(action));
+        let synonym = || match &word.to_ascii_lowercase()[..] {
+            "allow" => is("permit"),
+            "drop" => is("deny"),
+            _ => None,
+        };
+        let refused = || {
+            if !words::is_action(word) {
+                return words::no_action(word);
+            }
+            format!(
+                "`{}` is no action of this list: write {}{}",
+                crate::name::clip(word),
+                self.allowed.join(" or "),
+                self.hint
+            )
+        };
+        is(word).or_else(synonym).map(|action| &action[..]).ok_or_else(refused)
+    }
+}
 
 /// A rule of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +99,8 @@ pub struct ListedRule {
     pub is_v4: Option<bool>,
     /// The rule. Its value is its number in the list, from 1.
     pub rule: Rule,
+    /// Whether its protocol is that of ICMP in whichever version of IP: the one of the rule is that of IPv4.
+    pub is_any_icmp: bool,
     /// Whether it had flags of TCP, which are not compared.
     pub had_flags: bool,
 }
@@ -44,42 +108,23 @@ pub struct ListedRule {
 impl ListedRule {
     /// The rule as it is for a version of IP; none if it applies to the other one alone.
     pub fn for_version(&self, is_v4: bool) -> Option<Rule> {
-        self.is_v4.is_none_or(|version| version == is_v4).then(|| self.rule.clone())
+        let protocol = if self.is_any_icmp && !is_v4 { Some(words::ICMPV6) } else { self.rule.protocol };
+        let applies = self.is_v4.is_none_or(|version| version == is_v4);
+        applies.then(|| Rule { protocol, ..self.rule.clone() })
     }
 }
 
-/// What is wrong with a list.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}")]
-pub struct RuleListError {
-    /// Line number, from 1.
-    pub line: u64,
-    /// What is wrong, and what to write.
-    pub reason: String,
-}
-
-/// Reads a list.
+/// Reads a list, packed or not.
 /// # Errors
-/// [`RuleListError`] of the first line that is wrong.
-pub fn parse(text: &str) -> Result<Vec<ListedRule>, RuleListError> {
+/// The first line that is wrong.
+pub fn read(input: impl Read, actions: &Actions) -> Result<Vec<ListedRule>, LineError> {
     let mut rules: Vec<(ListedRule, bool)> = Vec::new();
-    for (line, text) in (1u64..).zip(text.lines()) {
-        let text = text.split('#').next().unwrap_or_default().trim();
-        if text.is_empty() {
-            continue;
-        }
-        let wrong = |reason| RuleListError { line, reason };
+    for line in Records::new(Lines::new(input), Dialect::Plain, &[&["rule", "rules"]]) {
+        let line = line?;
         if rules.len() == MAX_RULES {
-            return Err(wrong(format!("there are more than {MAX_RULES} rules; leave some out")));
+            return Err(line.error(format!("there are more than {MAX_RULES} rules; leave some out")));
         }
-        let mut words = text.split_whitespace();
-        let mut parsed = Parsed::default();
-        match text.strip_prefix('@') {
-            Some(text) => parsed.classbench(&mut text.split_whitespace()),
-            None => parsed.words(&mut words),
-        }
-        .map_err(wrong)?;
-        rules.push(parsed.rule(line, rules.len() as u32 + 1).map_err(wrong)?);
+        rules.push(rule(&line, rules.len() as u32 + 1, actions).map_err(|reason| line.error(reason))?);
     }
     let with = rules.iter().filter(|(_, has_priority)| *has_priority).count();
     let n_rules = rules.len() as u32;
@@ -87,7 +132,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedRule>, RuleListError> {
         && with > 0
     {
         let reason = "the rule has no priority and others have one: write `priority N` behind it, too".to_owned();
-        return Err(RuleListError { line: without.line, reason });
+        return Err(LineError { line: without.line, reason });
     }
     let in_order = |(rule, has_priority): (ListedRule, bool)| match has_priority {
         true => rule,
@@ -96,157 +141,38 @@ pub fn parse(text: &str) -> Result<Vec<ListedRule>, RuleListError> {
     Ok(rules.into_iter().map(in_order).collect())
 }
 
-/// The fields of a line.
-#[derive(Default)]
-struct Parsed {
-    action: String,
-    protocol: Option<u8>,
-    /// Source and destination.
-    prefixes: [Option<(IpAddr, u8)>; 2],
-    ports: [Option<RangeInclusive<u16>>; 2],
-    priority: Option<u32>,
-    had_flags: bool,
+/// Reads a list of rules that permit or deny.
+/// # Errors
+/// The first line that is wrong.
+pub fn parse(text: &str) -> Result<Vec<ListedRule>, LineError> {
+    read(text.as_bytes(), &Actions::default())
 }
 
-type Words<'a> = std::str::SplitWhitespace<'a>;
-
-impl Parsed {
-    fn words(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        let action = words.next().unwrap_or_default();
-        if action.len() > MAX_ACTION {
-            return Err(format!("the action `{}` has more than {MAX_ACTION} bytes", clip(action)));
+fn rule(line: &Line, value: u32, actions: &Actions) -> Result<(ListedRule, bool), String> {
+    let fields = Dialect::Plain.fields(&line.text)?;
+    let [text] = &fields[..] else { return Err(words::has_commas(&line.text)) };
+    // Nobody means a comment by it who does not write white space before: no word has one.
+    let text = text.split('#').next().unwrap_or_default();
+    let mut parsed = Parsed::default();
+    match text.strip_prefix('@') {
+        Some(text) => {
+            parsed.classbench(&mut text.split_whitespace())?;
+            actions.named("permit")?.clone_into(&mut parsed.action);
         }
-        action.clone_into(&mut self.action);
-        let (mut side, mut has_protocol, mut seen) = (None, false, [false; 2]);
-        while let Some(word) = words.next() {
-            let mut value =
-                |of: &str| words.next().ok_or(format!("`{of}` is the last word: write what comes after it"));
-            match word {
-                "from" | "to" => {
-                    let at = usize::from(word == "to");
-                    if std::mem::replace(&mut seen[at], true) {
-                        return Err(format!("`{word}` comes twice: write one rule for each"));
-                    }
-                    self.prefixes[at] = prefix(value(word)?)?;
-                    side = Some(at);
-                }
-                "port" => {
-                    let at = side.ok_or("write `port` behind `from` or `to`, which say whose port it is")?;
-                    if self.ports[at].replace(ports(value(word)?)?).is_some() {
-                        return Err("`port` comes twice: write one rule for each range".to_owned());
-                    }
-                }
-                "priority" => {
-                    let text = value(word)?;
-                    let priority = text.parse().ok().filter(|priority: &u32| priority >> PRIORITY_BITS == 0);
-                    let max = (1 << PRIORITY_BITS) - 1;
-                    self.priority = Some(priority.ok_or(format!("`{text}` is no priority: write 0 to {max}"))?);
-                }
-                _ if has_protocol || side.is_some() => {
-                    return Err(format!("`{}` is not understood: write from, to, port or priority", clip(word)));
-                }
-                "any" => has_protocol = true,
-                _ => {
-                    let unknown = || {
-                        format!(
-                            "`{}` is no protocol: write tcp, udp, icmp, icmpv6, sctp, any or a number, then from and to",
-                            clip(word)
-                        )
-                    };
-                    self.protocol = Some(protocol_number(word).ok_or_else(unknown)?);
-                    has_protocol = true;
-                }
-            }
-        }
-        Ok(())
+        None => parsed.words(&text.split_whitespace().collect::<Vec<_>>(), actions)?,
     }
-
-    /// `source destination low : high low : high protocol/mask flags/mask`, the last of which may be missing.
-    fn classbench(&mut self, words: &mut Words<'_>) -> Result<(), String> {
-        let mut next = |what: &str| {
-            words.next().ok_or(format!(
-                "{what} is missing: a rule of ClassBench has prefixes, ports `low : high` and protocol/mask"
-            ))
-        };
-        "permit".clone_into(&mut self.action);
-        self.prefixes = [prefix(next("the source")?)?, prefix(next("the destination")?)?];
-        for at in 0..2 {
-            let [low, colon, high] = [next("a port")?, next("`:`")?, next("a port")?];
-            if colon != ":" {
-                return Err(format!("`{}` is between two ports: write `low : high`", clip(colon)));
-            }
-            self.ports[at] = Some(ports(&format!("{low}-{high}"))?);
-        }
-        let text = next("the protocol")?;
-        let unknown = || format!("`{}` is no protocol: write it like 0x06/0xFF, or 0x00/0x00 for any", clip(text));
-        let (number, mask) = text.split_once('/').ok_or_else(unknown)?;
-        self.protocol = match hex(mask).ok_or_else(unknown)? {
-            0xFF => Some(hex(number).and_then(|number| u8::try_from(number).ok()).ok_or_else(unknown)?),
-            0 => None,
-            _ => return Err(unknown()),
-        };
-        self.had_flags =
-            words.next().is_some_and(|flags| flags.split_once('/').and_then(|(_, mask)| hex(mask)) != Some(0));
-        Ok(())
-    }
-
-    fn rule(self, line: u64, value: u32) -> Result<(ListedRule, bool), String> {
-        let versions = self.prefixes.iter().flatten().map(|(address, _)| address.is_ipv4());
-        let is_v4 = versions.clone().next();
-        if versions.clone().any(|version| Some(version) != is_v4) {
-            return Err("one prefix is IPv4 and the other IPv6: no packet has both".to_owned());
-        }
-        let of = |at: usize| self.prefixes[at].map_or(Prefix::ANY, |(address, len)| Prefix::new(address, len));
-        let [source_ports, destination_ports] = self.ports.clone().map(|ports| ports.unwrap_or(ALL_PORTS));
-        let rule = Rule {
-            source: of(0),
-            destination: of(1),
-            source_ports,
-            destination_ports,
-            protocol: self.protocol,
-            priority: self.priority.unwrap_or(0),
-            value,
-        };
-        let Self { action, had_flags, .. } = self;
-        Ok((ListedRule { line, action, is_v4, rule, had_flags }, self.priority.is_some()))
-    }
-}
-
-fn hex(text: &str) -> Option<u32> {
-    u32::from_str_radix(text.trim_start_matches("0x").trim_start_matches("0X"), 16).ok()
-}
-
-/// A prefix, or none for `any`. The prefixes without bits say which version of IP is meant.
-fn prefix(text: &str) -> Result<Option<(IpAddr, u8)>, String> {
-    if text == "any" {
-        return Ok(None);
-    }
-    let wrong = || format!("`{}` is no prefix: write it like 10.0.0.0/8 or 2001:db8::/32, or any", clip(text));
-    let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    let len: u8 = len.map_or(Ok(max), |len| len.parse().map_err(|_| wrong()))?;
-    if len > max {
-        return Err(format!("`{}` is no prefix: {address} has {max} bits", clip(text)));
-    }
-    Ok(Some((address, len)))
-}
-
-fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("`{}` is no range of ports: write it like 80 or 1024-65535", clip(text));
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let (low, high) = (low.parse().map_err(|_| wrong())?, high.parse().map_err(|_| wrong())?);
-    if low > high { Err(format!("`{}` has no port: write the smaller one first", clip(text))) } else { Ok(low..=high) }
+    parsed.rule(line.number, value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lookup::rules::ALL_PORTS;
 
     #[test]
     fn lists_are_read() {
         let text = "# who may what\n\ndeny tcp from 10.6.0.0/16 to any port 22-23\npermit 6 to 192.0.2.0/24 port 443 # web\n\
-            permit any from 2001:db8::/32 port 1024-65535\ndeny\n";
+            permit any from 2001:db8::/32 port 1024-65535\ndeny any\n";
         let rules = parse(text).unwrap();
         let lines: Vec<_> =
             rules.iter().map(|rule| (rule.line, &rule.action[..], rule.is_v4, rule.rule.priority)).collect();
@@ -286,9 +212,25 @@ mod tests {
             ("permit tcp udp", "is not understood"),
             ("permit port 80", "whose port"),
             ("permit from", "is the last word"),
-            ("permit from 10.0.0.0/33", "has 32 bits"),
+            ("permit from 10.0.0.0/33", "from 0 to 32"),
             ("permit from 10.0.0/8", "write it like"),
             ("permit from 10.0.0.0/8 to ::/0", "IPv4 and the other IPv6"),
+            ("permit from 10.6.1.2/16", "write 10.6.0.0/16"),
+            ("permit from 10.0.0.0 0.255.255.255", "wildcard mask: write 255.0.0.0"),
+            ("permit any from ::ffff:10.0.0.1", "write 10.0.0.1"),
+            ("permit to any port +80", "no range of ports"),
+            ("permit +6", "no protocol"),
+            ("permit", "write `permit any`"),
+            ("deny priority 4", "write `deny any`"),
+            ("permt tcp", "`permt` is no action of this list: write permit or deny"),
+            ("permit,tcp,10.0.0.0/8", "has commas"),
+            ("02:00:00:00:00:01,port:3", "has commas: a rule is words"),
+            ("02:00:00:00:00:01", "is no action: one is a word"),
+            ("/srv/video/intro.mp4", "is no action: one is a word"),
+            ("\u{200b}permit any", "is no action: one is a word"),
+            ("permit icmp from 2001:db8::/32", "write icmpv6"),
+            ("permit icmpv6 to 10.0.0.0/8", "write icmp"),
+            ("deny icmp to any port 8", "have no ports"),
             ("permit from any from any", "comes twice"),
             ("permit to any port 9-8", "smaller one first"),
             ("permit to any port 99999", "no range of ports"),
@@ -296,10 +238,35 @@ mod tests {
             ("@1.2.3.4/32 5.6.7.8/32 0 : 1", "is missing"),
             ("@1.2.3.4/32 5.6.7.8/32 0 : 1 2 : 3 0x06/0x0F", "0x00/0x00 for any"),
         ] {
-            let error = parse(&format!("deny\n{line}\n")).unwrap_err();
+            let error = parse(&format!("deny any\n{line}\n")).unwrap_err();
             assert!(error.line == 2 && error.reason.contains(says), "{line}: {error}");
         }
-        let mixed = parse("deny priority 4\npermit\n").unwrap_err();
+        let mixed = parse("deny any priority 4\npermit any\n").unwrap_err();
         assert!(mixed.line == 2 && mixed.reason.contains("priority N"), "{mixed}");
+    }
+
+    #[test]
+    fn actions_are_those_that_the_list_may_have() {
+        let actions: Actions = "Permit, count-1".parse().unwrap();
+        let read = |text: &str| super::read(text.as_bytes(), &actions).map(|rules| rules[0].action.clone());
+        assert_eq!(read("COUNT-1 tcp"), Ok("count-1".to_owned()));
+        assert_eq!(read("allow any"), Ok("permit".to_owned()));
+        assert!(read("deny any").unwrap_err().reason.contains("write permit or count-1"));
+        assert!(read("drop any").is_err());
+        assert_eq!(parse("Allow TCP FROM 10.0.0.0/8\ndrop any").unwrap()[1].action, "deny");
+        for wrong in ["", "permit,", "7", "a b", "permit,\u{feff}"] {
+            assert!(wrong.parse::<Actions>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn icmp_without_addresses_is_that_of_both_versions() {
+        let [both, v4, v6] = ["icmp", "icmp from 10.0.0.0/8", "icmpv6"].map(|of| {
+            let rule = parse(&format!("permit {of}")).unwrap().remove(0);
+            (rule.is_v4, rule.is_any_icmp, rule.rule.protocol)
+        });
+        assert_eq!(both, (None, true, Some(1)));
+        assert_eq!(v4, (Some(true), false, Some(1)));
+        assert_eq!(v6, (Some(false), false, Some(58)));
     }
 }

@@ -1,6 +1,8 @@
 //! Tables of IP prefixes, as `fibula lpm` builds, writes and reads them.
 
 use crate::arrays::{elements, places, reading, value_error, writing};
+use ::fib::prefixes::default_by;
+use ::fib::text::address::{self, AnyPrefix, is_any};
 use lookup::hash::SecretKey;
 use lookup::lpm::bloom::Pushed;
 use lookup::lpm::file::{self, PrefixFile};
@@ -44,8 +46,7 @@ impl<A: Address> Routes<A> {
         Routes { list: Vec::new(), seen: HashSet::new() }
     }
 
-    fn add(&mut self, text: &str, hop: u64) -> Result<(), String> {
-        let prefix: Prefix<A> = text.parse().map_err(|error| format!("{error}"))?;
+    fn add(&mut self, prefix: Prefix<A>, hop: u64) -> Result<(), String> {
         if !self.seen.insert(prefix) {
             return Err(format!("{prefix} is in the list twice: leave one of the two"));
         }
@@ -64,7 +65,16 @@ fn built(prefixes: &[String], hops: &[String], numbers: &[u32], design: &str) ->
     let (mut ipv4, mut ipv6) = (Routes::<u32>::new(), Routes::<u128>::new());
     for (at, (text, number)) in prefixes.iter().zip(numbers).enumerate() {
         let hop = u64::from(*number) + 1;
-        let added = if text.contains(':') { ipv6.add(text, hop) } else { ipv4.add(text, hop) };
+        let prefixes = match is_any(text.trim()) {
+            true => Ok(default_by(hops.get(*number as usize).and_then(|hop| hop.parse().ok()))),
+            false => address::prefix(text).map(|prefix| vec![prefix]),
+        };
+        let added = prefixes.and_then(|prefixes| {
+            prefixes.into_iter().try_for_each(|prefix| match prefix {
+                AnyPrefix::V4(prefix) => ipv4.add(prefix, hop),
+                AnyPrefix::V6(prefix) => ipv6.add(prefix, hop),
+            })
+        });
         added.map_err(|error| format!("prefix {at}: {error}"))?;
     }
     let key = SecretKey::random();

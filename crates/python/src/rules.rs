@@ -1,8 +1,8 @@
 //! Lists of rules over five-tuples, as `fibula rules` builds, writes and reads them.
 
-use crate::arrays::{NamesArg, places, value_error, writing};
+use crate::arrays::{NamesArg, parsed, places, value_error, writing};
 use ::fib::name::NameKind;
-use ::fib::rules::{self, AnyFlow, ListedRule};
+use ::fib::rules::{self, Actions, AnyFlow, ListedRule};
 use lookup::rules::{Flow, RulesQuery};
 use lookup::traits::Query;
 use numpy::PyArray1;
@@ -56,11 +56,13 @@ impl<const W: usize> Side<W> {
 
 #[pymethods]
 impl RuleTable {
-    /// The table of a list, and how many of its rules have flags of TCP, which are not compared.
+    /// The table of a list, and how many of its rules have flags of TCP, which are not compared. `actions`: those that rules may have,
+    /// with commas between them.
     #[staticmethod]
-    fn build(py: Python<'_>, list: &str) -> PyResult<(RuleTable, usize)> {
+    fn build(py: Python<'_>, list: &str, actions: &str) -> PyResult<(RuleTable, usize)> {
+        let actions = parsed::<Actions>(actions)?.or("; if others are meant, name all of them with actions=");
         py.detach(|| {
-            let rules = rules::parse(list).map_err(value_error)?;
+            let rules = rules::read(list.as_bytes(), &actions).map_err(value_error)?;
             let n_flags = rules.iter().filter(|ListedRule { had_flags, .. }| *had_flags).count();
             let bytes = rules::encode(&rules).map_err(value_error)?;
             Ok((RuleTable::of(bytes)?, n_flags))

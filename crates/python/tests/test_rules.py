@@ -77,9 +77,10 @@ class Rules(unittest.TestCase):
         expected = [first(lines, *flow[2:]) for flow in flows]
         self.assertGreater(len(set(expected)), 10, "rules that answer")
         self.assertGreater(expected.count(0), 300, "flows without a rule")
-        built = fibula.RuleTable.build(lines)
+        actions = ("permit", "deny", "count")
+        built = fibula.RuleTable.build(lines, actions=actions)
         self.assertEqual(len(built), len(lines))
-        for table in (built, fibula.RuleTable.build("\n".join(lines)), fibula.RuleTable.from_bytes(built.to_bytes())):
+        for table in (built, fibula.RuleTable.build("\n".join(lines), actions="permit, deny,count"), fibula.RuleTable.from_bytes(built.to_bytes())):
             self.assertEqual(table.lookup_batch([text for text, *_ in flows]).tolist(), expected)
             self.assertEqual(table.lookup_batch([data for _, data, *_ in flows]).tolist(), expected)
             for width in (13, 37):
@@ -117,7 +118,10 @@ class Rules(unittest.TestCase):
     def test_what_is_no_rule_no_flow_or_no_file_is_said(self):
         table = fibula.RuleTable.build(LIST)
         for wrong, kind, message in (
-            (lambda: fibula.RuleTable.build("permit\ndeny tpc"), ValueError, "line 2: "),
+            (lambda: fibula.RuleTable.build("permit any\ndeny tpc"), ValueError, "line 2: "),
+            (lambda: fibula.RuleTable.build("# a\npermt tcp"), ValueError, "line 2: `permt` is no action of this list: write permit or deny; if others"),
+            (lambda: fibula.RuleTable.build("permit"), ValueError, "line 1: `permit` says not for what"),
+            (lambda: fibula.RuleTable.build("count tcp", actions=("count", "7")), ValueError, "`7` is no action"),
             (lambda: fibula.RuleTable.build([b"deny"]), TypeError, "rule 0 is a bytes: give str"),
             (lambda: fibula.RuleTable.build(["deny\npermit"]), ValueError, "rule 0 has several lines"),
             (lambda: fibula.RuleTable.from_bytes(b"x"), ValueError, "no file of rules"),

@@ -26,7 +26,8 @@ use crate::shim;
 use api::clock;
 use api::config::Stamp;
 use arc_swap::ArcSwap;
-use fib::rules::{self, AnyFlow, ListedRule};
+use fib::rules::{self, Actions, AnyFlow, ListedRule};
+use fib::text::{LineError, unpacked};
 use lookup::rules::Flow;
 use lookup::traits::Query;
 use netio::{BURST, Counter, Packet};
@@ -63,7 +64,7 @@ pub enum AclError {
         /// The file.
         path: PathBuf,
         /// The line, and what is wrong.
-        error: rules::RuleListError,
+        error: LineError,
     },
     /// The rules cannot be held.
     #[error("{path}: {source}")]
@@ -112,28 +113,19 @@ impl std::fmt::Debug for AccessList {
 }
 
 fn read_list(path: &Path) -> Result<Vec<ListedRule>, AclError> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
-    let bytes = read.map_err(|source| AclError::Read { path: path.to_owned(), source })?;
-    if bytes as u64 > MAX_BYTES {
-        return Err(AclError::TooLong(path.to_owned()));
-    }
-    parse(path, &text)
+    let cannot = |source| AclError::Read { path: path.to_owned(), source };
+    let mut input = unpacked(File::open(path).map_err(cannot)?).map_err(cannot)?.take(MAX_BYTES + 1);
+    let list = parse(path, &mut input);
+    // What is cut off may make a line wrong: who reads of it should know why.
+    if input.limit() == 0 { Err(AclError::TooLong(path.to_owned())) } else { list }
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<ListedRule>, AclError> {
-    let wrong = |error| AclError::Line { path: path.to_owned(), error };
-    let list = rules::parse(text).map_err(wrong)?;
-    let unknown = list.iter().find(|rule| !matches!(&rule.action[..], "permit" | "allow" | "deny" | "drop"));
-    if let Some(ListedRule { line, action, .. }) = unknown {
-        let reason = format!("`{action}` says not whether packets enter: write permit or deny");
-        return Err(wrong(rules::RuleListError { line: *line, reason }));
-    }
-    Ok(list)
+fn parse(path: &Path, input: impl Read) -> Result<Vec<ListedRule>, AclError> {
+    rules::read(input, &Actions::default()).map_err(|error| AclError::Line { path: path.to_owned(), error })
 }
 
 fn permits(rule: &ListedRule) -> bool {
-    matches!(&rule.action[..], "permit" | "allow")
+    rule.action == "permit"
 }
 
 impl AccessList {
@@ -150,7 +142,7 @@ impl AccessList {
     /// [`AclError`].
     pub fn of_text(text: &str) -> Result<Arc<Self>, AclError> {
         let path = Path::new("");
-        Self::of(path, &parse(path, text)?, None)
+        Self::of(path, &parse(path, text.as_bytes())?, None)
     }
 
     fn of(path: &Path, list: &[ListedRule], stamp: Option<Stamp>) -> Result<Arc<Self>, AclError> {

@@ -144,6 +144,11 @@ impl Directory {
         Ok(answers)
     }
 
+    /// The kind of the names, once there is a table.
+    pub fn kind(&self) -> Option<NameKind> {
+        self.shared.plane.load().asked.as_ref().map(|asked| asked.kind)
+    }
+
     /// Counts a request that the caller refused.
     pub fn count_refused(&self) {
         self.counters.requests.fetch_add(1, Relaxed);

@@ -35,7 +35,7 @@ impl Listed {
         Self::over(NameKind::Mac, rules)
     }
 
-    fn over(kind: NameKind, rules: &str) -> Self {
+    fn over(kind: NameKind, rules: impl AsRef<[u8]>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list.acl");
         fs::write(&path, rules).unwrap();
@@ -165,7 +165,7 @@ fn a_fragment_without_ports_enters_only_if_no_rule_compares_them() {
         list.rig.assert_dropped(HOST_1, &later, DropReason::Fragment);
         list.rig.assert_dropped(HOST_1, &later6, DropReason::Fragment);
     }
-    let mut list = Listed::new("deny from 10.0.0.9\npermit\n");
+    let mut list = Listed::new("deny from 10.0.0.9\npermit any\n");
     for frame in [&first, &later, &first6, &later6] {
         assert!(list.enters(frame));
     }
@@ -193,7 +193,10 @@ fn is_permitted(rules: &[ListedRule], [source, destination]: [IpAddr; 2], protoc
         rule.is_v4.is_none_or(|is_v4| is_v4 == source.is_ipv4())
             && within(source, pattern.source)
             && within(destination, pattern.destination)
-            && pattern.protocol.is_none_or(|wanted| wanted == protocol)
+            && match pattern.protocol {
+                Some(_) if rule.is_any_icmp => protocol == if source.is_ipv4() { 1 } else { 58 },
+                wanted => wanted.is_none_or(|wanted| wanted == protocol),
+            }
             && pattern.source_ports.contains(&ports[0])
             && pattern.destination_ports.contains(&ports[1])
     };
@@ -213,15 +216,20 @@ impl Draw {
 fn random_rule(draw: &mut Draw) -> String {
     let is_v4 = draw.below(2) == 0;
     let mut rule = ["permit", "deny"][draw.below(2) as usize].to_owned();
-    rule += ["", " tcp", " udp", " icmp"][draw.below(4) as usize];
+    let protocol = draw.below(5);
+    // `icmp` without addresses is that of both versions.
+    let is_any_icmp = protocol == 4;
+    let icmp = if is_v4 || is_any_icmp { " icmp" } else { " icmpv6" };
+    rule += [" any", " tcp", " udp", icmp, icmp][protocol as usize];
     for side in [" from ", " to "] {
         rule += side;
         rule += &match (draw.below(3), is_v4) {
+            _ if is_any_icmp => "any".to_owned(),
             (0, _) => "any".to_owned(),
             (_, true) => format!("10.0.{}.{}/{}", draw.below(2), draw.below(4), 20 + draw.below(13)),
             (_, false) => format!("fd00::{}:{}/{}", draw.below(2), draw.below(4), 100 + draw.below(29)),
         };
-        if draw.below(3) == 0 {
+        if draw.below(3) == 0 && protocol < 3 {
             let low = draw.below(8);
             rule += &format!(" port {low}-{}", low + draw.below(4));
         }
@@ -239,7 +247,7 @@ fn bursts_are_judged_as_rule_by_rule() {
         let mut list = Listed::new(&text);
         let (mut expected, mut n) = (vec![], 0);
         for _ in 0..200 {
-            let protocol = [6, 17, 1][draw.below(3) as usize];
+            let protocol = draw.below(3) as usize;
             let drawn = [draw.below(8) as u16, draw.below(12) as u16];
             let mut end = |is_v4: bool| {
                 let [a, b] = [draw.below(2) as u8, draw.below(5) as u8];
@@ -252,13 +260,15 @@ fn bursts_are_judged_as_rule_by_rule() {
                 }
             };
             let is_v4 = n % 3 != 0;
+            let icmp = if is_v4 { 1 } else { 58 };
+            let protocol = [6, 17, icmp][protocol];
             let ends = [end(is_v4), end(is_v4)];
             let frame = match ends {
                 [IpAddr::V4(a), IpAddr::V4(b)] => ipv4(a.octets(), b.octets(), protocol, drawn),
                 [IpAddr::V6(a), IpAddr::V6(b)] => ipv6(a.octets(), b.octets(), protocol, drawn),
                 _ => unreachable!(),
             };
-            let ports = if protocol == 1 { [0, 0] } else { drawn };
+            let ports = if protocol == icmp { [0, 0] } else { drawn };
             if is_permitted(&rules, ends, protocol, ports) {
                 expected.push((HOST_2, frame.clone()));
             }
@@ -291,10 +301,28 @@ fn a_list_that_changes_is_used_and_a_wrong_one_leaves_the_one_before() {
     assert!(list.list.reload().unwrap().is_none());
     assert!(list.list.reload().unwrap_err().to_string().contains("cannot read"));
     assert!(list.enters(&udp4(b"x", 2)));
-    list.write("permit\n");
+    list.write("permit any\n");
     let taken = [list.list.reload().unwrap().is_some(), list.list.reload().unwrap().is_some()];
     assert_eq!((taken, list.list.status().error), ([false, true], None));
     assert!(list.enters(&udp4(b"x", 1)));
+}
+
+/// As editors, spreadsheets and archives leave it.
+#[test]
+fn a_list_is_the_same_however_it_was_saved() {
+    let plain = "# web\ndeny udp from 10.0.0.0/8 to any port 1\npermit any\n";
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, plain.as_bytes()).unwrap();
+    for bytes in [
+        plain.as_bytes().to_vec(),
+        format!("\u{feff}{}", plain.replace('\n', "\r\n")).into(),
+        b"rule,,\r\"DENY UDP from 10.0.0.0 255.0.0.0 to any port 1\",,\r; all others\rpermit any ; and more,,".to_vec(),
+        packed.finish().unwrap(),
+    ] {
+        let mut list = Listed::over(NameKind::Mac, &bytes);
+        assert_eq!(list.list.status().rules, 2);
+        assert!(!list.enters(&udp4(b"x", 1)) && list.enters(&udp4(b"x", 2)), "{}", String::from_utf8_lossy(&bytes));
+    }
 }
 
 #[test]
@@ -302,7 +330,12 @@ fn lists_that_cannot_be_used_say_what_to_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("web.acl");
     for (text, says) in [
-        ("permit\nforward tcp\n", "web.acl:2: `forward` says not whether packets enter: write permit or deny"),
+        ("permit any\nforward tcp\n", "web.acl:2: `forward` is no action of this list: write permit or deny"),
+        ("permt tcp\n", "web.acl:1: `permt` is no action of this list: write permit or deny"),
+        ("# web\npermit\n", "web.acl:2: `permit` says not for what: write `permit any`"),
+        ("permit,tcp,10.0.0.0/8\n", "web.acl:1: `permit,tcp,10.0.0.0/8` has commas"),
+        ("permit icmp from fd00::/8\n", "web.acl:1: `icmp` is of IPv4"),
+        ("permit from 10.6.1.2/16\n", "web.acl:1: 10.6.1.2/16 has bits set"),
         ("permit tcpp\n", "web.acl:1: `tcpp` is no protocol"),
     ] {
         fs::write(&path, text).unwrap();

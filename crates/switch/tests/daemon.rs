@@ -400,7 +400,7 @@ fn an_access_list_is_read_again_when_it_changes() {
         // Nothing is let in by a list that is not there.
         let refused = Config::parse(&site.toml).unwrap_err();
         assert!(refused.contains(&format!("acl of port 1: cannot read {path}")), "{refused}");
-        std::fs::write(&list, "deny udp to any port 53\npermit\n").unwrap();
+        std::fs::write(&list, "deny udp to any port 53\npermit any\n").unwrap();
         let daemon = site.start().unwrap();
         let (mut host, mut trunk) = (open("host"), open("trunk"));
         let to = |port| {
@@ -423,7 +423,7 @@ fn an_access_list_is_read_again_when_it_changes() {
         send(&mut host, &to(53));
         assert_eq!(receive(&mut trunk), with_shim(&to(53), INITIAL_HOPS));
 
-        std::fs::write(&list, "permit\npermitt tcp\n").unwrap();
+        std::fs::write(&list, "permit any\npermitt tcp\n").unwrap();
         daemon.wait("the wrong list is told", |status| {
             at_host(status)["error"].as_str().is_some_and(|error| error.contains("web.acl:2: `permitt`"))
         });

@@ -9,12 +9,13 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
 use fib::action::PortId;
 use fib::name::NameKind;
 use fib::replica::Exact;
+use fib::text::address::AnyPrefix;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::{BuildError, PortSpec, Settings, build};
 use fibula_switch::flow::nat::NatSettings;
 use fibula_switch::flow::rules::{Rule, Rules};
 use fibula_switch::flow::{self, Flows};
-use fibula_switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
+use fibula_switch::gateway::{Hop, Outside, Route, Settings as Gateway};
 use fibula_switch::links::lldp::{Ear, Own};
 use fibula_switch::port::Role;
 use fibula_switch::shim;
@@ -32,7 +33,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn route(prefix: &str, len: u8, hop: Hop) -> Route {
-    Route { prefix: RoutePrefix::of(ip(prefix), len), hop }
+    Route { prefix: AnyPrefix::of(ip(prefix), len), hop }
 }
 
 fn settings() -> Gateway {

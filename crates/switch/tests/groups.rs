@@ -198,7 +198,8 @@ fn a_large_tenant_hears_everything_once_and_others_do_not_wait_for_it() {
 
 #[test]
 fn copies_are_judged_by_the_access_list_of_the_port() {
-    for (rules, n_heard) in [(format!("deny udp to any port {PORT}\npermit\n"), 0), ("permit\n".to_owned(), 2)] {
+    for (rules, n_heard) in [(format!("deny udp to any port {PORT}\npermit any\n"), 0), ("permit any\n".to_owned(), 2)]
+    {
         let acl = AccessList::of_text(&rules).unwrap();
         let mut rig = Rig::with_acl(NameKind::Mac, &Settings::default(), CheckSource::Mac, acl);
         (1..=3).for_each(|i| rig.add(&mac(i), i));

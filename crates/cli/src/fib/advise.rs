@@ -118,7 +118,7 @@ fn rate(advice: &Advice, demand: &Demand) -> Option<f64> {
 
 fn build(advice: &Advice, demand: &Demand) -> String {
     let mut command =
-        format!("fibula fib build LIST --out FIB --names {} --design {}", demand.kind, advice.taken.design);
+        format!("fibula fib build LIST --out FIB --kind {} --design {}", demand.kind, advice.taken.design);
     if let Some(fp) = rate(advice, demand) {
         command += &format!(" --fp {fp}");
     }

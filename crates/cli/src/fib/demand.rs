@@ -13,8 +13,8 @@ const MAX_NAMES: u64 = 1 << 32;
 #[derive(Args, Debug)]
 pub(crate) struct DemandArgs {
     /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
-    #[arg(long, default_value = "mac")]
-    names: NameKind,
+    #[arg(long, alias = "names", default_value = "mac")]
+    kind: NameKind,
     /// Names, with K, M for powers of two
     #[arg(short, default_value = "10M", value_parser = parse_size)]
     n: u64,
@@ -43,7 +43,7 @@ impl DemandArgs {
             let text = format!("-n {}: give a number of names from 1 to {}G", self.n, MAX_NAMES >> 30);
             return Err(Failure::new(Exit::Usage, text));
         }
-        let mut demand = Demand::new(self.names, self.n, self.actions, self.fp);
+        let mut demand = Demand::new(self.kind, self.n, self.actions, self.fp);
         if let Some(bits) = self.value_bits {
             if bits < demand.value_bits {
                 let needed = demand.value_bits;

@@ -8,6 +8,8 @@ use lookup::bloom::image::{self, Header};
 use lookup::bloom::{Bloom, CounterBits, Counting, Layout, UnionError};
 use lookup::with_layout;
 
+use crate::table_file;
+
 use super::{decode, kind_of, read, write};
 
 /// Which filters, and where to.
@@ -16,14 +18,15 @@ pub(crate) struct UnionArgs {
     /// The filter files, the second and further ones built with `--like` the first
     #[arg(required = true, num_args = 2..)]
     files: Vec<PathBuf>,
-    /// The filter file to write
+    /// The filter file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
 }
 
 impl UnionArgs {
     pub(crate) fn run(&self, out: &Output) -> anyhow::Result<()> {
-        let images = self.files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+        table_file::check_out(&self.out)?;
+        let images = self.files.iter().map(|file| read(file, "union")).collect::<anyhow::Result<Vec<_>>>()?;
         let layout = images[0].1;
         for (file, (_, other)) in self.files.iter().zip(&images) {
             if *other != layout {

@@ -1,7 +1,7 @@
 //! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, moment, print_changed, records};
+use crate::rib::{Verbs, fields, moment, print_changed, records};
 use api::v1;
 use command::output::{Output, note};
 use serde::Serialize;
@@ -214,9 +214,10 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
 
 /// The host of a line.
 fn read(text: &str) -> Result<v1::Host, String> {
-    let (name, port) = text.split_once(',').ok_or("no `,`: write name,switch:port")?;
-    let PortOf { switch, port } = port.trim().parse()?;
-    Ok(v1::Host { name: name.trim().to_owned(), switch, port: port.into(), ..v1::Host::default() })
+    let mut fields = fields(text, 2..=2, "name,switch:port")?.into_iter();
+    let name = fields.next().unwrap_or_default();
+    let PortOf { switch, port } = fields.next().unwrap_or_default().parse()?;
+    Ok(v1::Host { name, switch, port: port.into(), ..v1::Host::default() })
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@
 use crate::remote::{Client, answer, refusal};
 use api::v1;
 use command::output::{Exit, Failure, OrExit, Output};
-use command::text::TextReader;
-use csv::StringRecord;
 use fib::name::{Name, NameKind};
+use fib::text::address::digits;
+use fib::text::{Columns, Dialect, Line, LineError, Lines as TextLines, NAMES, Records};
 use fib::unicast::check_unicast;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::net::IpAddr;
@@ -23,6 +24,9 @@ use tokio::sync::mpsc;
 
 /// The first line of an export; optional in an import.
 pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
+
+/// The names of its columns.
+const COLUMNS: Columns = &[NAMES, &["host"], &["tenant"], &["ip", "ipaddress", "address"]];
 
 /// Errors shown before giving up on a file.
 const MAX_ERRORS: usize = 10;
@@ -34,7 +38,7 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 /// libraries close connections on which many small messages wait to be read.
 const BATCHES_AHEAD: usize = 4;
 
-trait Source: Read + Seek + Send {}
+pub(crate) trait Source: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Source for T {}
 
 #[derive(Serialize)]
@@ -65,7 +69,7 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
     (0..BATCHES_AHEAD).for_each(|_| _ = room.try_send(()));
     let lines = Lines::default();
     let sent = lines.clone();
-    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches, &mut rooms, &sent));
+    let reader = tokio::task::spawn_blocking(move || send((source, kind), batch, &batches, &mut rooms, &sent));
     let stream = tokio_stream::wrappers::ReceiverStream::new(requests);
     let mut progress = answer(client.import_names(stream).await)?;
     let mut row = ImportRow { names: 0, changed: 0, unchanged: 0 };
@@ -83,8 +87,7 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
             Ok(None) => break,
             Err(status) => {
                 let committed = row.names;
-                let item = status.metadata().get(api::REFUSED_ITEM).and_then(|item| item.to_str().ok()?.parse().ok());
-                let place = match item.and_then(|item| lines.of(item)) {
+                let place = match lines.of(api::lookup::refused_item(&status)) {
                     Some(line) => format!("{shown}: line {line} is refused, and with it its batch"),
                     None => format!("{shown}: stopped in the {batch} names after the first {committed}"),
                 };
@@ -145,16 +148,20 @@ impl Lines {
         self.with(|batches| _ = batches.pop_front());
     }
 
-    /// The line of an item of the oldest batch.
-    fn of(&self, item: usize) -> Option<u64> {
-        self.with(|batches| batches.front()?.get(item).copied())
+    /// The line of an item of the oldest batch; if it is not said which, of its only one.
+    fn of(&self, item: Option<usize>) -> Option<u64> {
+        self.with(|batches| match (&batches.front()?[..], item) {
+            (lines, Some(item)) => lines.get(item).copied(),
+            ([line], None) => Some(*line),
+            _ => None,
+        })
     }
 }
 
 fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
     if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        let read = TextReader::new(std::io::stdin()).read_to_end(&mut bytes);
+        let read = std::io::stdin().read_to_end(&mut bytes);
         read.or_exit(Exit::BadInput, "standard input")?;
         return Ok(Box::new(Cursor::new(bytes)));
     }
@@ -168,46 +175,43 @@ pub(crate) fn progress_bar(total: u64, verb: &'static str) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(verb)
 }
 
-fn records(source: &mut dyn Source) -> csv::Reader<TextReader<&mut dyn Source>> {
-    let text = TextReader::new(source);
-    csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(text)
+/// The fields of a line, and its number.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) line: u64,
+    pub(crate) fields: Vec<String>,
 }
 
-/// A writer of what [`records`] reads, including names that start like a comment.
+/// The records of a source, without its header.
+pub(crate) fn records<'a>(
+    source: &'a mut dyn Source,
+    kind: NameKind,
+) -> impl Iterator<Item = Result<Record, LineError>> + 'a {
+    let dialect = Dialect::of(kind);
+    Records::new(TextLines::new(source), dialect, COLUMNS).map(move |line| {
+        let Line { number, text } = line?;
+        let fields = dialect.fields(&text).map_err(|reason| LineError { line: number, reason })?;
+        Ok(Record { line: number, fields: fields.into_iter().map(Cow::into_owned).collect() })
+    })
+}
+
+/// A writer of what [`records`] reads.
 pub(crate) fn writer<W: std::io::Write>(to: W) -> csv::Writer<W> {
     csv::WriterBuilder::new().comment(Some(b'#')).from_writer(to)
-}
-
-fn is_header(record: &StringRecord) -> bool {
-    record.iter().zip(HEADER).all(|(field, name)| field.trim().eq_ignore_ascii_case(name)) && record.len() >= 2
 }
 
 /// Checks every line. Returns the number of names, or the first errors.
 fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Result<u64, Vec<String>> {
     let mut seen = Seen::default();
     let mut errors = Vec::new();
-    let mut reader = records(source);
-    let mut record = StringRecord::new();
-    let mut is_first = true;
-    loop {
-        let line = reader.position().line();
-        match reader.read_record(&mut record) {
-            Ok(false) => break,
-            Ok(true) => {
-                let line = record.position().map_or(line, csv::Position::line);
-                let header = std::mem::take(&mut is_first) && is_header(&record);
-                if !header && let Err(error) = check_line(&record, line, kind, hosts, &mut seen) {
-                    errors.push(format!("line {line}: {error}"));
+    for record in records(source, kind) {
+        match record {
+            Ok(record) => {
+                if let Err(error) = check_line(&record, kind, hosts, &mut seen) {
+                    errors.push(format!("line {}: {error}", record.line));
                 }
             }
-            Err(error) if matches!(error.kind(), csv::ErrorKind::Utf8 { .. }) => {
-                errors.push(format!("line {line}: this is not UTF-8 text"));
-            }
-            // Nothing more can be read: the file is not text, or the disk fails.
-            Err(error) => {
-                errors.push(format!("line {line}: {error}"));
-                break;
-            }
+            Err(error) => errors.push(error.to_string()),
         }
         if errors.len() >= MAX_ERRORS {
             errors.push("and maybe more".to_owned());
@@ -224,13 +228,8 @@ struct Seen {
     ips: HashMap<IpAddr, u64>,
 }
 
-fn check_line(
-    record: &StringRecord,
-    line: u64,
-    kind: NameKind,
-    hosts: &HashSet<String>,
-    seen: &mut Seen,
-) -> Result<(), String> {
+fn check_line(record: &Record, kind: NameKind, hosts: &HashSet<String>, seen: &mut Seen) -> Result<(), String> {
+    let line = record.line;
     let parsed = parse(record)?;
     let name = Name::parse(kind, &parsed.name).map_err(|e| e.to_string())?;
     name.check_unicast().map_err(|e| e.to_string())?;
@@ -248,26 +247,27 @@ fn check_line(
     }
 }
 
-fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
-    let field = |i: usize| record.get(i).unwrap_or_default().trim();
-    if !(2..=4).contains(&record.len()) {
-        return Err(format!("{} fields instead of name,host[,tenant[,ip]]", record.len()));
+pub(crate) fn parse(Record { fields, .. }: &Record) -> Result<v1::NameRecord, String> {
+    let field = |i: usize| fields.get(i).map_or("", |field| field.trim());
+    if !(2..=4).contains(&fields.len()) {
+        return Err(format!("{} fields instead of name,host[,tenant[,ip]]", fields.len()));
     }
     let tenant = match field(2) {
         "" => 0,
-        text => text.parse().map_err(|_| format!("tenant `{text}` is not a number from 0 to {}", u32::MAX))?,
+        text => digits(text).ok_or_else(|| format!("tenant `{text}` is not a number from 0 to {}", u32::MAX))?,
     };
     if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
         return Err(format!("`{}` is no IP address", field(3)));
     }
     // The kind of name decides whether leading and trailing blanks belong to it.
-    let [name, host, ip] = [record.get(0).unwrap_or_default(), field(1), field(3)].map(str::to_owned);
+    let name = fields.first().map_or("", |name| &name[..]);
+    let [name, host, ip] = [name, field(1), field(3)].map(str::to_owned);
     Ok(v1::NameRecord { name, host, tenant, ip, learnt_ms: 0 })
 }
 
 /// Sends the lines in batches, each for a `()` of `rooms`; ends early when the other end of either is gone.
 fn send(
-    mut source: Box<dyn Source>,
+    (mut source, kind): (Box<dyn Source>, NameKind),
     batch: usize,
     batches: &mpsc::Sender<v1::NameBatch>,
     rooms: &mut mpsc::Receiver<()>,
@@ -280,16 +280,12 @@ fn send(
     let mut names = Vec::with_capacity(batch);
     let mut lines = Vec::with_capacity(batch);
     let mut n_bytes = 0;
-    for (index, record) in records(&mut *source).records().enumerate() {
+    for record in records(&mut *source, kind) {
         let record = record?;
-        lines.extend(record.position().map(csv::Position::line));
-        if index == 0 && is_header(&record) {
-            lines.clear();
-            continue;
-        }
+        lines.push(record.line);
         // Fails only if the file changed between the passes.
         names.push(parse(&record).map_err(|e| Failure::new(Exit::BadInput, e))?);
-        n_bytes += record.as_slice().len();
+        n_bytes += record.fields.iter().map(String::len).sum::<usize>();
         if names.len() == batch || n_bytes >= MAX_BATCH_BYTES {
             n_bytes = 0;
             let full = std::mem::replace(&mut names, Vec::with_capacity(batch));
@@ -332,7 +328,7 @@ mod tests {
         let (batches, mut sent) = mpsc::channel(1);
         let (room, mut rooms) = mpsc::channel(1);
         room.try_send(()).unwrap();
-        send(Box::new(Cursor::new(bytes)), 100, &batches, &mut rooms, &Lines::default()).unwrap();
+        send((Box::new(Cursor::new(bytes)), NameKind::Text), 100, &batches, &mut rooms, &Lines::default()).unwrap();
         let sent: Vec<String> = sent.try_recv().unwrap().names.into_iter().map(|record| record.name).collect();
         assert_eq!(sent, names);
     }
@@ -344,7 +340,8 @@ mod tests {
         let (room, mut rooms) = mpsc::channel(100);
         (0..3).for_each(|_| room.try_send(()).unwrap());
         let reader = std::thread::spawn(move || {
-            send(Box::new(Cursor::new(text.into_bytes())), 2, &batches, &mut rooms, &Lines::default()).unwrap();
+            send((Box::new(Cursor::new(text.into_bytes())), NameKind::Mac), 2, &batches, &mut rooms, &Lines::default())
+                .unwrap();
         });
         (0..3).for_each(|_| assert_eq!(sent.blocking_recv().unwrap().names.len(), 2));
         assert!(sent.try_recv().is_err(), "there is room for three");
@@ -419,6 +416,41 @@ mod tests {
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, part) in errors.iter().zip(expected) {
             assert!(error.contains(part), "{error} should contain {part}");
+        }
+    }
+
+    #[test]
+    fn line_of_what_is_refused_is_known_in_a_batch_of_one_too() {
+        let lines = Lines::default();
+        lines.sent(vec![7, 9]);
+        assert_eq!([lines.of(Some(1)), lines.of(Some(2)), lines.of(None)], [Some(9), None, None]);
+        lines.done();
+        lines.sent(vec![11]);
+        assert_eq!([lines.of(Some(0)), lines.of(None)], [Some(11), Some(11)]);
+    }
+
+    #[test]
+    fn file_is_the_same_however_it_was_saved() {
+        let plain = "name,host,tenant,ip\n02:00:00:00:00:01,h1,7,10.0.0.1\n02:00:00:00:00:02,h1\n";
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, plain.as_bytes()).unwrap();
+        let read = |bytes: &[u8]| {
+            let mut source = Cursor::new(bytes.to_vec());
+            let all = records(&mut source, NameKind::Mac).map(|record| parse(&record.unwrap()));
+            let names: Result<Vec<_>, _> = all.collect();
+            let name = |record: v1::NameRecord| {
+                (Name::parse(NameKind::Mac, &record.name).unwrap(), record.host, record.tenant, record.ip)
+            };
+            names.unwrap().into_iter().map(name).collect::<Vec<_>>()
+        };
+        for bytes in [
+            &b"\xef\xbb\xbf# mine\r\nName,Host,Tenant,IP\r\n02-00-00-00-00-01,h1,7,10.0.0.1\r\n\"0200.0000.0002\" , h1,,\r\n,,,\r\n"[..],
+            b"; no header\r020000000001,h1,7,10.0.0.1 # the first\r020000000002,h1",
+            &packed.finish().unwrap(),
+        ] {
+            assert_eq!(read(bytes), read(plain.as_bytes()));
+            let hosts = HashSet::from(["h1".to_owned()]);
+            assert_eq!(check(&mut Cursor::new(bytes), NameKind::Mac, &hosts), Ok(2));
         }
     }
 

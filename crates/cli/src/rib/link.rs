@@ -1,10 +1,11 @@
 //! `fibula link`: links between switches.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, print_changed, records};
+use crate::rib::{Verbs, fields, print_changed, records};
 use api::v1;
 use api::words::counted;
 use command::output::{Output, note};
+use fib::text::address::digits;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -150,7 +151,7 @@ impl Verbs for Verb {
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
             Verb::Import { file } => {
-                let links = records(&file, &["a,b,cost,weight", "a,b,cost"], read)?;
+                let links = records(&file, &["a,b,cost,weight", "a,b,cost", "a,b"], read)?;
                 print_changed(
                     out,
                     answer(client.add_links(v1::LinkList { links, ..v1::LinkList::default() }).await)?,
@@ -221,18 +222,13 @@ const LINE: &str = "switch:port,switch:port[,cost[,weight]]";
 
 /// The link of a line.
 fn read(text: &str) -> Result<v1::Link, String> {
-    let mut fields = text.split(',').map(str::trim);
-    let mut end = || -> Result<PortOf, String> {
-        fields.next().filter(|end| !end.is_empty()).ok_or_else(|| format!("write {LINE}"))?.parse()
+    let fields = fields(text, 2..=4, LINE)?;
+    let (a, b) = (fields[0].parse()?, fields[1].parse()?);
+    let number = |at: usize, what: &str| match fields.get(at).map_or("", |field| &field[..]) {
+        "" => Ok(1),
+        number => digits(number).ok_or_else(|| format!("{what} `{number}`: write a number")),
     };
-    let (a, b) = (end()?, end()?);
-    let mut number = |what: &str| {
-        fields.next().map_or(Ok(1), |number| number.parse().map_err(|_| format!("{what} `{number}`: write a number")))
-    };
-    let (cost, weight) = (number("cost")?, number("weight")?);
-    if let Some(more) = fields.next() {
-        return Err(format!("`{more}` is too much: write {LINE}"));
-    }
+    let (cost, weight) = (number(2, "cost")?, number(3, "weight")?);
     Ok(v1::Link { weight: Some(weight), up: true, ..link(a, b, cost) })
 }
 

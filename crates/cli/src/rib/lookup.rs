@@ -1,14 +1,16 @@
 //! `fibula switch lookup`: which port a name is at, queried from a switch itself.
 
-use crate::remote::{Credentials, answer, exit_of};
+use crate::answers::questions;
+use crate::remote::{Credentials, exit_of, refusal};
 use api::client::ConnectError;
 use api::identity::Kind;
 use api::v1::lookup_client::LookupClient;
 use api::{lookup, v1};
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
-use command::text::TextReader;
+use fib::text::{Dialect, Line, quote};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use tonic::Status;
 use tonic::transport::Channel;
 
 /// Which switch to ask, and for what.
@@ -41,29 +43,32 @@ impl Args {
         let Args { at, credentials, names, batch } = self;
         let mut client = runtime.block_on(connect(&at, &credentials))?;
         if !names.is_empty() {
-            return out.rows(&runtime.block_on(ask(&mut client, names))?);
+            return out.rows(&runtime.block_on(ask(&mut client, names)).map_err(|status| refusal(&status))?);
         }
         let is_terminal = std::io::stdin().is_terminal();
         if is_terminal {
             eprintln!("type names, one a line, and end with Ctrl-D");
         }
         let batch = if is_terminal { 1 } else { batch as usize };
-        let mut lines = TextReader::new(std::io::stdin().lock()).lines();
+        // What kind of names the switch has is not known here.
+        let mut questions = questions(Dialect::Literal);
         let mut stdout = std::io::stdout().lock();
         loop {
-            let names = lines.by_ref().filter(|line| !line.as_ref().is_ok_and(|line| line.trim().is_empty()));
-            let names = names.take(batch).collect::<Result<Vec<String>, _>>();
-            let names = names.or_exit(Exit::BadInput, "standard input")?;
-            if names.is_empty() {
+            let asked = questions.by_ref().take(batch).collect::<Result<Vec<Line>, _>>();
+            let asked = asked.or_exit(Exit::BadInput, "standard input")?;
+            if asked.is_empty() {
                 return Ok(());
             }
-            for row in runtime.block_on(ask(&mut client, names))? {
+            let lines: Vec<u64> = asked.iter().map(|line| line.number).collect();
+            let names = asked.into_iter().map(|line| line.text).collect();
+            let rows = runtime.block_on(ask(&mut client, names)).map_err(|status| refused(&status, &lines))?;
+            for row in rows {
                 let AnswerRow { name, outcome, port } = &row;
                 let port = port.map(|port| port.to_string()).unwrap_or_default();
                 if out.is_json() {
                     writeln!(stdout, "{}", command::output::json(&row)?).map_err(to_stdout)?;
                 } else {
-                    writeln!(stdout, "{},{outcome},{port}", fib::list::quote(name)).map_err(to_stdout)?;
+                    writeln!(stdout, "{},{outcome},{port}", quote(name)).map_err(to_stdout)?;
                 }
             }
             stdout.flush().map_err(to_stdout)?;
@@ -88,9 +93,17 @@ async fn connect(at: &str, credentials: &Credentials) -> anyhow::Result<LookupCl
     Ok(api::client::lookup(channel))
 }
 
-async fn ask(client: &mut LookupClient<Channel>, names: Vec<String>) -> anyhow::Result<Vec<AnswerRow>> {
+/// A refusal, with the line of the name that is refused.
+fn refused(status: &Status, lines: &[u64]) -> anyhow::Error {
+    match lookup::refused_item(status).and_then(|item| lines.get(item)) {
+        Some(line) => refusal(status).context(format!("standard input: line {line}")),
+        None => refusal(status),
+    }
+}
+
+async fn ask(client: &mut LookupClient<Channel>, names: Vec<String>) -> Result<Vec<AnswerRow>, Status> {
     let request = v1::LookupRequest { names: names.clone() };
-    let answers = answer(client.lookup(request).await)?.answers;
+    let answers = client.lookup(request).await?.into_inner().answers;
     let row = |(name, answer): (String, v1::LookupAnswer)| AnswerRow {
         name,
         outcome: lookup::word(answer.outcome()),

@@ -13,8 +13,11 @@ pub(crate) mod rekey;
 use crate::remote::{Client, Remote};
 use api::v1;
 use command::output::{Exit, Failure, Output};
-use command::text::TextReader;
+use fib::name::clip;
+use fib::text::{Dialect, LineError, Lines, Records, column_names};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -58,26 +61,33 @@ fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> 
     out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
 }
 
-/// What `read` makes of the lines of a file, or of standard input for `-`. Empty lines, comments with `#` and a first line
-/// `header` are left out.
+/// What `read` makes of the lines of a file, or of standard input for `-`, which are those of [`fib::text`]. A header is one of
+/// `headers`.
 /// # Errors
 /// The first line that is wrong, by its number.
 fn records<T>(file: &Path, headers: &[&str], read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Vec<T>> {
-    let shown = file.display();
-    let source: Box<dyn std::io::Read> =
-        if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(command::open(file)?) };
+    let wrong =
+        |error: LineError| Failure::new(Exit::BadInput, format!("{}: {error}; nothing imported", file.display()));
     let mut made = Vec::new();
-    for (line, text) in (1u64..).zip(TextReader::new(source).lines()) {
-        let wrong = |why: &dyn std::fmt::Display| {
-            Failure::new(Exit::BadInput, format!("{shown}: line {line}: {why}; nothing imported"))
-        };
-        let text = text.map_err(|error| wrong(&error))?;
-        let text = text.trim();
-        if !(text.is_empty() || text.starts_with('#') || line == 1 && headers.contains(&text)) {
-            made.push(read(text).map_err(|why| wrong(&why))?);
+    let lines = Records::new(Lines::new(command::input(file)?), Dialect::Plain, &[]);
+    for (place, line) in lines.enumerate() {
+        let line = line.map_err(wrong)?;
+        if place > 0 || !headers.contains(&&column_names(&line.text)[..]) {
+            made.push(read(&line.text).map_err(|why| wrong(line.error(why)))?);
         }
     }
     Ok(made)
+}
+
+/// The fields of a line, for what takes a certain number of them.
+/// # Errors
+/// What to write.
+fn fields(text: &str, numbers: RangeInclusive<usize>, written: &str) -> Result<Vec<String>, String> {
+    let fields = Dialect::Plain.fields(text)?;
+    if !numbers.contains(&fields.len()) {
+        return Err(format!("{} fields in `{}`: write {written}", fields.len(), clip(text)));
+    }
+    Ok(fields.into_iter().map(Cow::into_owned).collect())
 }
 
 /// A moment in UTC, to the second.

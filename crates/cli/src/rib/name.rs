@@ -62,7 +62,7 @@ pub(crate) enum Verb {
     },
     /// Write all names as a CSV that import reads
     Export {
-        /// The file; standard output if absent. Written under another name first, so it is whole or not there
+        /// The file; standard output if absent or -. Written under another name first, so it is whole or not there
         file: Option<PathBuf>,
     },
 }
@@ -161,7 +161,7 @@ struct ExportRow {
 
 async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyhow::Result<()> {
     let mut batches = answer(client.export_names(v1::ExportNamesRequest {}).await)?;
-    let Some(file) = file else {
+    let Some(file) = file.filter(|file| !AtomicFile::is_stdout(file)) else {
         let mut writer = import::writer(std::io::stdout().lock());
         if !out.is_json() {
             writer.write_record(import::HEADER).map_err(csv_to_stdout)?;

@@ -2,7 +2,7 @@
 
 use crate::log;
 use crate::remote::{Client, Remote, answer};
-use crate::rib::{lookup, moment, print_changed, records};
+use crate::rib::{fields, lookup, moment, print_changed, records};
 use api::words::counted;
 use api::{memory, v1};
 use command::output::{Exit, Failure, Output, note};
@@ -162,7 +162,7 @@ impl Verb {
                 print_changed(out, answer(client.add_switch(request).await)?, "switch", "added")
             }),
             Verb::Import { file, remote } => remote.run(|mut client| async move {
-                let names = records(&file, &["name"], |name| Ok(name.to_owned()))?;
+                let names = records(&file, &["name"], |text| Ok(fields(text, 1..=1, "one name")?.remove(0)))?;
                 let request = v1::AddSwitchesRequest { names };
                 print_changed(out, answer(client.add_switches(request).await)?, "switch", "added")
             }),

@@ -39,7 +39,8 @@ pub(crate) fn fibula(noun: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn output(mut command: Command, stdin: &str) -> Output {
+/// What a command says, however it ends.
+pub(crate) fn output(mut command: Command, stdin: &str) -> Output {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A command that does not read leaves a closed pipe, which does not concern the test.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());

@@ -19,7 +19,7 @@ use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::{self, BytesError};
 use lookup::hash::{Family, SecretKey};
-use lookup::rules::{Flow, Image, RuleError, Rules, RulesQuery, Settings, Update};
+use lookup::rules::{Flow, Image, Rule, RuleError, Rules, RulesQuery, Settings, Update};
 use lookup::traits::{ApplyError, Query};
 
 /// How a file begins.
@@ -270,7 +270,9 @@ mod tests {
             ("[2001:db8::1]:1->[::2]:2/udp", Some(3)),
             ("[2001:db9::1]:1->[::2]:2/udp", None),
             ("1.2.3.4:0->5.6.7.8:0/icmp", Some(4)),
-            ("[::1]:0->[::2]:0/icmp", Some(4)),
+            ("[::1]:0->[::2]:0/icmpv6", Some(4)),
+            // ICMP of IPv4 in a packet of IPv6 is none.
+            ("[::1]:0->[::2]:0/icmp", None),
         ] {
             assert_eq!(table.lookup(&name(flow)).map(|rule| rule.line), line, "{flow}");
         }

@@ -34,8 +34,10 @@ class RuleTable:
         self._rules = tuple(Rule(*rule) for rule in native.rules)
 
     @classmethod
-    def build(cls, rules: Union[str, Iterable[str]]) -> RuleTable:
+    def build(cls, rules: Union[str, Iterable[str]], *, actions: Iterable[str] = ("permit", "deny")) -> RuleTable:
         """The table of a list: its text, or its lines, such as "deny tcp from 10.0.0.0/8 to any port 22-23".
+
+        `actions`: those that rules may have. Another one is refused, since it is a slip of the pen more often than not.
 
         Lines of ClassBench, which begin with @, are read, too. Their flags of TCP are not compared, of which a warning tells.
         """
@@ -47,7 +49,7 @@ class RuleTable:
                 if len(line.splitlines()) > 1:
                     raise ValueError(f"rule {at} has several lines: give each on its own, or the list as one str")
             rules = "\n".join(line.rstrip("\r\n") for line in lines)
-        table, n_flags = _native.RuleTable.build(rules)
+        table, n_flags = _native.RuleTable.build(rules, actions if isinstance(actions, str) else ",".join(actions))
         if n_flags:
             warnings.warn(f"{n_flags} rules have flags of TCP, which are not compared: they match whatever the flags", stacklevel=2)
         return cls(table)

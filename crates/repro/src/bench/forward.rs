@@ -356,7 +356,7 @@ const ACCESS_LISTS: [usize; 2] = [1_000, 10_000];
 fn access_list(n: usize, seed: u64) -> Result<Arc<AccessList>, BenchError> {
     let rules = generate::generate(generate::Kind::Acl, n - 1, seed);
     let lines: String = rules.iter().map(|rule| generate::classbench(rule) + "\n").collect();
-    AccessList::of_text(&(lines + "permit\n")).map_err(|error| BenchError::Setting(error.to_string()))
+    AccessList::of_text(&(lines + "permit any\n")).map_err(|error| BenchError::Setting(error.to_string()))
 }
 
 fn measure_connections(

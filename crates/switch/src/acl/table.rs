@@ -300,7 +300,7 @@ mod tests {
     use lookup::testkit::{Rng, seed};
 
     fn listed(lines: &[String]) -> Vec<ListedRule> {
-        fib::rules::parse(&lines.join("\n")).unwrap()
+        fib::rules::read(lines.join("\n").as_bytes(), &fib::rules::Actions::default()).unwrap()
     }
 
     fn permits(rule: &ListedRule) -> bool {

@@ -5,9 +5,9 @@ use crate::flow::balance::{Server, endpoint_text};
 use crate::flow::config::{mac, service_protocol};
 use crate::flow::control::{Change, ChangeError, Cursor, Flows};
 use crate::flow::export::{Export, FlowText, Writer};
-use crate::flow::packet::{Endpoint, Tuple};
+use crate::flow::packet::{Endpoint, ICMP, ICMPV6, Tuple};
 use crate::flow::rules::Prefix;
-use crate::flow::state::{protocol_name, protocol_number};
+use crate::flow::state::protocol_name;
 use crate::flow::{FlowView, balance::ServerError};
 use crate::maglev::MAX_WEIGHT;
 use api::audit::Audit;
@@ -16,6 +16,8 @@ use api::gate::Peer;
 use api::v1::change_server_request::Change as WireChange;
 use api::v1::flows_server::Flows as Service;
 use api::v1::{self};
+use fib::rules::{Protocols, protocols};
+use fib::text::address::is_any;
 use fib::unicast::check_unicast;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -253,7 +255,7 @@ fn endpoint(text: &str) -> Result<Endpoint, Status> {
 
 /// Which flows are meant.
 struct Filter {
-    protocol: Option<u8>,
+    protocol: Protocols,
     address: Option<Prefix>,
     port: Option<u16>,
 }
@@ -261,17 +263,16 @@ struct Filter {
 impl Filter {
     fn new(filter: v1::FlowFilter) -> Result<Self, Status> {
         let v1::FlowFilter { protocol, address, port } = filter;
-        let number = |name: &String| {
-            let wrong =
-                || format!("protocol `{name}` is unknown; give tcp, udp, icmp, icmpv6 or a number from 0 to 255");
-            protocol_number(name).ok_or_else(|| Status::invalid_argument(wrong()))
+        let protocol = match Some(&protocol[..]).filter(|name| !name.is_empty()).map(protocols) {
+            None => Protocols::Any,
+            Some(named) => named.map_err(|error| Status::invalid_argument(format!("protocol: {error}")))?,
         };
         let port =
             port.map(|port| u16::try_from(port).map_err(|_| format!("port {port} is too large; give at most 65535")));
         Ok(Self {
-            protocol: Some(&protocol).filter(|name| !name.is_empty()).map(number).transpose()?,
+            protocol,
             address: Some(address)
-                .filter(|text| !text.is_empty())
+                .filter(|text| !text.is_empty() && !is_any(text))
                 .map(|text| text.parse())
                 .transpose()
                 .map_err(Status::invalid_argument)?,
@@ -282,7 +283,13 @@ impl Filter {
     /// Whether a flow is meant, by any address or port that its packets have before or after translation.
     fn matches(&self, original: &Tuple, reply: &Tuple) -> bool {
         let ends = [original.source, original.destination, reply.source, reply.destination];
-        self.protocol.is_none_or(|protocol| original.protocol == protocol)
+        let is_of = match self.protocol {
+            Protocols::Any => true,
+            Protocols::Icmp => matches!(original.protocol, ICMP | ICMPV6),
+            Protocols::Icmpv6 => original.protocol == ICMPV6,
+            Protocols::One(number) => original.protocol == number,
+        };
+        is_of
             && self.address.is_none_or(|prefix| ends.iter().any(|end| prefix.contains(end.address)))
             && self.port.is_none_or(|port| ends.iter().any(|end| end.port == port))
     }

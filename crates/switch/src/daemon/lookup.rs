@@ -3,6 +3,7 @@
 use crate::directory::{Answer, Directory, DirectoryError};
 use api::lookup::LookupSource;
 use api::v1::{LookupAnswer, LookupOutcome};
+use fib::text::Dialect;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -20,9 +21,17 @@ impl LookupSource for Answers {
     fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status> {
         let answers = self.0.lookup(names).map_err(|error| match &error {
             DirectoryError::NoFib => Status::unavailable(error.to_string()),
-            DirectoryError::Name { .. } => Status::invalid_argument(error.to_string()),
+            DirectoryError::Name { index, .. } => {
+                let mut status = Status::invalid_argument(error.to_string());
+                status.metadata_mut().insert(api::REFUSED_ITEM, (*index as u64).into());
+                status
+            }
         })?;
         Ok(answers.into_iter().map(to_wire).collect())
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.0.kind().map_or(Dialect::Plain, Dialect::of)
     }
 
     fn refused(&self) {

@@ -9,6 +9,9 @@ use super::state::{State, Timeouts};
 use super::{Settings, Virtual};
 use crate::plane::Mac;
 use fib::action::PortId;
+use fib::name::parse_mac;
+use fib::rules::{Protocols, protocols};
+use fib::text::address::{is_any, ports};
 use fib::unicast::check_unicast;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
@@ -198,27 +201,19 @@ pub fn service_protocol(name: &str) -> Result<u8, String> {
 }
 
 impl Protocol {
-    fn numbers(&self) -> Result<Vec<u8>, String> {
+    fn named(&self) -> Result<Protocols, String> {
         match self {
-            Protocol::Number(number) => Ok(vec![*number]),
-            Protocol::Name(name) if name == "icmp" => Ok(vec![ICMP, ICMPV6]),
-            Protocol::Name(name) => service_protocol(name)
-                .map(|number| vec![number])
-                .map_err(|_| format!("protocol = {name:?} is unknown; write tcp, udp, icmp or a number from 0 to 255")),
+            Protocol::Number(number) => Ok(Protocols::One(*number)),
+            Protocol::Name(name) => protocols(name).map_err(|error| format!("protocol = {name:?}: {error}")),
         }
     }
 }
 
 impl PortsText {
     fn range(&self) -> Result<RangeInclusive<u16>, String> {
-        let text = match self {
-            PortsText::One(port) => return Ok(*port..=*port),
-            PortsText::Range(text) => text,
-        };
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        match (first.trim().parse(), last.trim().parse()) {
-            (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-            _ => Err(format!("ports = {text:?} is not a range of ports; write 80, or \"8000-8999\"")),
+        match self {
+            PortsText::One(port) => Ok(*port..=*port),
+            PortsText::Range(text) => ports(text).map_err(|error| format!("ports = {text:?}: {error}")),
         }
     }
 }
@@ -228,9 +223,8 @@ impl PortsText {
 /// How to write one.
 pub fn mac(text: &str) -> Result<Mac, String> {
     let wrong = || format!("mac = {text:?} is not the MAC address of one host; write it like 02:00:00:00:00:01");
-    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
-    let mac: Mac = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
-    if mac[0] & 1 != 0 || mac == [0; 6] || text.len() != 17 {
+    let mac: Mac = parse_mac(text).map_err(|_| wrong())?;
+    if mac[0] & 1 != 0 || mac == [0; 6] {
         return Err(wrong());
     }
     Ok(mac)
@@ -327,8 +321,9 @@ impl Section {
 
 impl RuleSection {
     fn read(&self, ports: &HashSet<PortId>) -> Result<Rule, String> {
-        let protocols = self.protocol.as_ref().map_or(Ok(vec![]), Protocol::numbers)?;
-        let prefix = |text: &Option<String>| text.as_ref().map(|text| text.parse::<Prefix>()).transpose();
+        let named = self.protocol.as_ref().map_or(Ok(Protocols::Any), Protocol::named)?;
+        let prefix =
+            |text: &Option<String>| text.as_deref().filter(|text| !is_any(text)).map(str::parse::<Prefix>).transpose();
         let (source, destination) = (prefix(&self.source)?, prefix(&self.destination)?);
         if let (Some(source), Some(destination)) = (source, destination)
             && source.is_v4() != destination.is_v4()
@@ -338,6 +333,13 @@ impl RuleSection {
         if let Some(port) = self.in_port.map(PortId).filter(|port| !ports.contains(port)) {
             return Err(format!("in_port = {port} is not a port of this switch; write the id of a [[port]]"));
         }
+        named.check(source.or(destination).map(|prefix| prefix.is_v4()), self.ports.is_some())?;
+        let protocols = match named {
+            Protocols::Any => vec![],
+            Protocols::Icmp => vec![ICMP, ICMPV6],
+            Protocols::Icmpv6 => vec![ICMPV6],
+            Protocols::One(number) => vec![number],
+        };
         if self.ports.is_some() && protocols.iter().any(|protocol| !matches!(*protocol, TCP | UDP)) {
             return Err("only TCP and UDP have ports; set protocol to one of these, or remove ports".to_owned());
         }
@@ -543,6 +545,25 @@ mod tests {
         assert!(!settings.is_plain() && read("").unwrap().is_plain());
     }
 
+    /// As in lists of rules.
+    #[test]
+    fn words_are_those_of_access_lists() {
+        let protocols =
+            |text: &str| read(&format!("[[rule]]\naction = 'drop'\n{text}\n")).unwrap().rules.rules.remove(0);
+        assert_eq!(protocols("protocol = 'icmp'").protocols, [1, 58]);
+        assert_eq!(protocols("protocol = 'icmpv6'\nsource = 'fd00::/8'").protocols, [58]);
+        assert_eq!(protocols("protocol = 'SCTP'").protocols, [132]);
+        assert_eq!(protocols("protocol = 'any'").protocols, []);
+        let rule = protocols("source = 'any'\ndestination = '10.0.0.0 255.0.0.0'");
+        assert_eq!((rule.source, rule.destination), (None, "10.0.0.0/8".parse().ok()));
+        for text in ["02:00:00:00:00:0c", "0200.0000.000c", "02-00-00-00-00-0C", "02000000000c"] {
+            assert_eq!(mac(text), Ok([2, 0, 0, 0, 0, 12]));
+        }
+        for text in ["+2:00:00:00:00:0c", "2:0:0:0:0:c", "01:00:00:00:00:0c", "00:00:00:00:00:00"] {
+            assert!(mac(text).is_err(), "{text}");
+        }
+    }
+
     #[test]
     fn a_check_is_read_with_its_defaults() {
         let check = |rest: &str| {
@@ -585,12 +606,19 @@ mod tests {
             ("defaults = 'drop'".to_owned(), "defaults"),
             ("[timeouts]\nestablish = 3".to_owned(), "no state; the states are syn_sent"),
             ("[timeouts]\nudp_new = 16001".to_owned(), "1 to 16000"),
-            (rule("protocol = 'sctp'"), "number 1: protocol = \"sctp\""),
+            (
+                rule("protocol = 'tpc'"),
+                "number 1: protocol = \"tpc\": `tpc` is no protocol: write tcp, udp, icmp, icmpv6, sctp",
+            ),
+            (rule("protocol = 'icmp'\nsource = 'fd00::/8'"), "write icmpv6"),
+            (rule("protocol = 'icmpv6'\ndestination = '10.0.0.1'"), "write icmp"),
+            (rule("source = '10.0.0.0 0.255.255.255'"), "wildcard mask: write 255.0.0.0"),
             (rule("source = '10.0.0.1/8'"), "10.0.0.0/8"),
             (rule("source = '10.0.0.0/8'\ndestination = '::/0'"), "one version of IP"),
             (rule("in_port = 3"), "in_port = 3"),
-            (rule("ports = '9-8'"), "not a range"),
-            (rule("protocol = 'icmp'\nports = 8"), "remove ports"),
+            (rule("ports = '9-8'"), "write the smaller one first"),
+            (rule("protocol = 'icmp'\nports = 8"), "leave the port out"),
+            (rule("protocol = 47\nports = 8"), "remove ports"),
             (virtual_("protocol = 'icmp'"), "tcp or udp"),
             (virtual_("mac = '01:00:00:00:00:00'"), "02:00:00:00:00:01"),
             (virtual_("servers = [{ address = '::1' }]"), "both be IPv4 or both IPv6"),

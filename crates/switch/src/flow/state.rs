@@ -137,17 +137,6 @@ pub(super) fn is_unanswered(tcp: Tcp, state: State) -> bool {
     }
 }
 
-/// The inverse of [`protocol_name`].
-pub(crate) fn protocol_number(name: &str) -> Option<u8> {
-    match name {
-        "tcp" => Some(TCP),
-        "udp" => Some(UDP),
-        "icmp" => Some(ICMP),
-        "icmpv6" => Some(ICMPV6),
-        number => number.parse().ok(),
-    }
-}
-
 /// The usual name of a protocol, or its number.
 pub(crate) fn protocol_name(protocol: u8) -> String {
     match protocol {

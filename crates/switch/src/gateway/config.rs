@@ -1,14 +1,17 @@
 //! The section `[gateway]` of `switch.toml`.
 
-use super::{Hop, Outside, Route, RoutePrefix, Settings};
+use super::{Hop, Outside, Route, Settings};
 use crate::flow::config::mac;
 use fib::action::PortId;
+use fib::prefixes;
+use fib::text::address::{self, AnyPrefix, is_any};
+use fib::text::{Dialect, Lines, Records};
 use fib::unicast::check_unicast;
-use lookup::lpm::Prefix;
 use serde::Deserialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The section as it is written in the file. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
@@ -24,7 +27,7 @@ pub struct Section {
     outside: Vec<OutsideSection>,
     #[serde(default, rename = "route")]
     routes: Vec<RouteSection>,
-    /// A file with more routes, `prefix,via` on each line.
+    /// A file with more routes, `prefix,via` on each line, as `fibula lpm build` reads it.
     routes_file: Option<PathBuf>,
 }
 
@@ -79,22 +82,14 @@ impl Section {
         }
         let outside: Vec<_> = sides.into_iter().map(|(port, addresses)| Outside { port, addresses }).collect();
         let mut routes = Vec::new();
-        for RouteSection { prefix, via } in &self.routes {
-            routes.push(route(prefix, via, &outside).map_err(|reason| format!("[[gateway.route]] {reason}"))?);
+        let mut seen = HashMap::new();
+        for (number, RouteSection { prefix, via }) in (1u64..).zip(&self.routes) {
+            let place = format!("in [[gateway.route]] {number}");
+            add_routes(prefix, via, &outside, place, &mut seen, &mut routes)
+                .map_err(|reason| format!("[[gateway.route]] {reason}"))?;
         }
         if let Some(path) = &self.routes_file {
-            let shown = path.display();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("[gateway] routes_file = {shown:?} cannot be read: {error}"))?;
-            for (line, text) in (1..).zip(text.lines()) {
-                let text = text.trim();
-                if text.is_empty() || text.starts_with('#') {
-                    continue;
-                }
-                let parts = text.split_once(',').ok_or_else(|| format!("{text:?} is not like prefix,via"));
-                let parsed = parts.and_then(|(prefix, via)| route(prefix.trim(), via.trim(), &outside));
-                routes.push(parsed.map_err(|reason| format!("{shown}:{line}: {reason}"))?);
-            }
+            read_routes(path, &outside, &mut seen, &mut routes)?;
         }
         Ok(Settings { mac: own, port, addresses: self.addresses.clone(), outside, routes })
     }
@@ -109,27 +104,68 @@ fn check(what: &str, ip: IpAddr) -> Result<IpAddr, String> {
 fn interface(text: &str) -> Result<(IpAddr, u8), String> {
     let wrong = || format!("{text:?} is not an address with a prefix length; write it like 192.0.2.1/24");
     let (address, len) = text.split_once('/').ok_or_else(wrong)?;
-    let (address, len): (IpAddr, u8) = (address.parse().map_err(|_| wrong())?, len.parse().map_err(|_| wrong())?);
-    if len > if address.is_ipv4() { 32 } else { 128 } {
-        return Err(wrong());
-    }
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    let len = match address::mask_len(len).filter(|_| address.is_ipv4()) {
+        Some(len) => len?,
+        None => address::digits(len).filter(|len| *len <= max).ok_or_else(wrong)?,
+    };
     Ok((check("gateway.outside", address)?, len))
 }
 
-fn route(prefix: &str, via: &str, outside: &[Outside]) -> Result<Route, String> {
-    let prefix = if prefix.contains(':') {
-        prefix.parse::<Prefix<u128>>().map(RoutePrefix::V6)
-    } else {
-        prefix.parse::<Prefix<u32>>().map(RoutePrefix::V4)
+/// Reads a file of routes.
+fn read_routes(
+    path: &Path,
+    outside: &[Outside],
+    seen: &mut HashMap<AnyPrefix, String>,
+    routes: &mut Vec<Route>,
+) -> Result<(), String> {
+    let shown = path.display();
+    let file =
+        File::open(path).map_err(|error| format!("[gateway] routes_file = {shown:?} cannot be read: {error}"))?;
+    for line in Records::new(Lines::new(file), Dialect::Plain, prefixes::COLUMNS) {
+        let line = line.map_err(|error| format!("{shown}:{}: {}", error.line, error.reason))?;
+        let place = format!("on line {}", line.number);
+        prefixes::parts(&line.text)
+            .and_then(|(prefix, via)| match &via[..] {
+                "" => Err(format!("{:?} is not like prefix,via", line.text)),
+                via => add_routes(&prefix, via, outside, place, seen, routes),
+            })
+            .map_err(|reason| format!("{shown}:{}: {reason}", line.number))?;
     }
-    .map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Adds the routes to a prefix, of which `default` is one for each version of IP that `via` leads to.
+fn add_routes(
+    prefix: &str,
+    via: &str,
+    outside: &[Outside],
+    place: String,
+    seen: &mut HashMap<AnyPrefix, String>,
+    routes: &mut Vec<Route>,
+) -> Result<(), String> {
+    let prefixes = match is_any(prefix) {
+        true => prefixes::default_by(via.parse().ok()),
+        false => vec![address::prefix(prefix)?],
+    };
+    for one in prefixes {
+        if let Some(before) = seen.insert(one, place.clone()) {
+            return Err(format!("{prefix} is {before} already: leave one of them"));
+        }
+        routes.push(route(one, via, outside)?);
+    }
+    Ok(())
+}
+
+fn route(prefix: AnyPrefix, via: &str, outside: &[Outside]) -> Result<Route, String> {
     let hop = match via {
         "inside" => Hop::Inside,
         "discard" => Hop::Discard,
         via => {
             let unreadable = |_| format!("via = {via:?} is unknown; write an address, inside or discard");
             let next = check("via", via.parse().map_err(unreadable)?)?;
-            if next.is_ipv4() != matches!(prefix, RoutePrefix::V4(_)) {
+            if next.is_ipv4() != prefix.is_v4() {
                 return Err(format!(
                     "the next hop {via} and the prefix {prefix} have different versions of IP; give both the same"
                 ));
@@ -167,6 +203,38 @@ mod tests {
     }
 
     #[test]
+    fn file_of_routes_is_read_as_any_list_of_prefixes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("routes.csv");
+        let only_file = format!(
+            "mac = '02:00:00:00:00:fe'\nport = 100\naddresses = ['10.0.0.1']\nroutes_file = '{}'\n\
+             [[outside]]\nport = 3\naddresses = ['192.0.2.1/255.255.255.0', '2001:db8::1/64']\n",
+            path.display()
+        );
+        let read_file = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read(&only_file)
+        };
+        let plain = read_file("10.0.0.0/8,inside\n0.0.0.0/0,192.0.2.254\n10.9.0.0/16,discard\n").unwrap();
+        for text in [
+            "\u{feff}# routes\r\nprefix,via,,\r\n10.0.0.0/8,inside,,\r\ndefault,192.0.2.254,,\r\n10.9.0.0/16 , discard ; no\r\n,,\r\n",
+            "10.0.0.0 255.0.0.0 inside\nany 192.0.2.254\n10.9.0.0/255.255.0.0,\"discard\"",
+        ] {
+            assert_eq!(read_file(text).unwrap().routes, plain.routes, "{text}");
+        }
+        assert_eq!(read_file("default,discard").unwrap().routes.len(), 2);
+        for (text, reason) in [
+            ("# a\n10.0.0.0/8,inside\n10.0.0.0 255.0.0.0 discard", "routes.csv:3: 10.0.0.0/8 is on line 2 already"),
+            ("10.0.0.1/8,inside", "routes.csv:1: 10.0.0.1/8 has bits set"),
+            ("10.0.0.0/8", "not like prefix,via"),
+            ("10.0.0.0/8,inside,out", "2 fields behind"),
+        ] {
+            let message = read_file(text).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+    }
+
+    #[test]
     fn wrong_sections_are_refused_with_the_reason() {
         let cases = [
             ("02:00:00:00:00:fe", "02:00", "mac"),
@@ -188,6 +256,8 @@ mod tests {
             let message = read(&GOOD.replacen(good, bad, 1)).unwrap_err();
             assert!(message.contains(reason), "{bad}: {message}");
         }
+        let twice = GOOD.to_owned() + "[[route]]\nprefix = '10.0.0.0 255.0.0.0'\nvia = 'discard'\n";
+        assert!(read(&twice).unwrap_err().contains("in [[gateway.route]] 2 already"));
         let no_outside = GOOD.split("[[outside]]").next().unwrap();
         assert!(read(no_outside).unwrap_err().contains("[[gateway.outside]]"));
     }

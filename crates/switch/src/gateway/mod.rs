@@ -36,6 +36,7 @@ use crate::plane::{Mac, Neighbours};
 use arrayvec::ArrayVec;
 use errors::{Limits, Trouble};
 use fib::action::PortId;
+use fib::text::address::AnyPrefix;
 use lookup::hash::SecretKey;
 use lookup::lpm::trie::{Reader, Settings as TrieSettings};
 use lookup::lpm::{Address, Prefix, PrefixTrie};
@@ -44,48 +45,9 @@ use netio::{BURST, Burst, Packet};
 use outside::{Found, Neighbourhood, Neighbourly, neighbourly, question, told_by_arp};
 use packet::{AT, Carried, carried, count_down, echo, may_be_routed};
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A prefix of either version of IP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RoutePrefix {
-    /// Of IPv4.
-    V4(Prefix<u32>),
-    /// Of IPv6.
-    V6(Prefix<u128>),
-}
-
-impl fmt::Display for RoutePrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::V4(prefix) => prefix.fmt(f),
-            Self::V6(prefix) => prefix.fmt(f),
-        }
-    }
-}
-
-impl RoutePrefix {
-    /// The prefix with the first `len` bits of an address.
-    /// # Panics
-    /// If `len` is larger than the address.
-    pub fn of(address: IpAddr, len: u8) -> Self {
-        match address {
-            IpAddr::V4(ip) => Self::V4(Prefix::of(ip.into(), len)),
-            IpAddr::V6(ip) => Self::V6(Prefix::of(ip.into(), len)),
-        }
-    }
-
-    fn covers(self, address: IpAddr) -> bool {
-        match (self, address) {
-            (Self::V4(prefix), IpAddr::V4(ip)) => prefix.covers(ip.into()),
-            (Self::V6(prefix), IpAddr::V6(ip)) => prefix.covers(ip.into()),
-            _ => false,
-        }
-    }
-}
 
 /// The next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -109,7 +71,7 @@ pub enum Hop {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The destinations.
-    pub prefix: RoutePrefix,
+    pub prefix: AnyPrefix,
     /// Their next hop.
     pub hop: Hop,
 }
@@ -125,7 +87,7 @@ pub struct Outside {
 
 impl Outside {
     fn address_towards(&self, ip: IpAddr) -> Option<IpAddr> {
-        let same_link = |&&(own, len): &&(IpAddr, u8)| RoutePrefix::of(own, len).covers(ip);
+        let same_link = |&&(own, len): &&(IpAddr, u8)| AnyPrefix::of(own, len).covers(ip);
         self.addresses.iter().find(same_link).map(|&(own, _)| own)
     }
 
@@ -277,19 +239,19 @@ impl Gateway {
                 hops.len() as u64
             });
             match prefix {
-                RoutePrefix::V4(prefix) => drop(v4.insert(prefix, index)),
-                RoutePrefix::V6(prefix) => drop(v6.insert(prefix, index)),
+                AnyPrefix::V4(prefix) => drop(v4.insert(prefix, index)),
+                AnyPrefix::V6(prefix) => drop(v6.insert(prefix, index)),
             }
         };
         for outside in &settings.outside {
             for &(ip, len) in &outside.addresses {
-                add(RoutePrefix::of(ip, len), Hop::Outside { port: outside.port, via: None });
+                add(AnyPrefix::of(ip, len), Hop::Outside { port: outside.port, via: None });
             }
         }
         settings.routes.iter().for_each(|route| add(route.prefix, route.hop));
         let outside = settings.outside.iter().flat_map(|outside| outside.addresses.iter().map(|&(ip, _)| ip));
         for ip in settings.addresses.iter().copied().chain(outside) {
-            add(RoutePrefix::of(ip, if ip.is_ipv4() { 32 } else { 128 }), Hop::Own);
+            add(AnyPrefix::of(ip, if ip.is_ipv4() { 32 } else { 128 }), Hop::Own);
         }
         let own =
             |ips: &mut dyn Iterator<Item = IpAddr>| Neighbours::with_own(ips.map(|ip| (ip, settings.mac)).collect());

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ::lookup::hash::Family;
 use clap::{Args, Subcommand};
-use command::output::{Exit, Failure, Output};
+use command::output::{Exit, Failure, OrExit, Output};
 use command::parse_size;
-use command::prefix_list::List;
 use fib::messages::ValueMode;
 use fibula_repro::BenchError;
 use fibula_repro::bench::click;
@@ -314,7 +313,8 @@ impl LpmArgs {
     fn options(self) -> anyhow::Result<lpm::Options> {
         let (all, source) = match &self.table {
             Some(path) => {
-                let list = List::read(path, Some("any"))?;
+                let read = fib::prefixes::List::read(command::open(path)?, Some("any"));
+                let list = read.or_exit(Exit::BadInput, path.display())?;
                 let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 (list.ipv4.into_iter().map(|(prefix, _)| prefix).collect(), name)
             }

@@ -1,16 +1,15 @@
 //! `fibula filter hash-test`: Tables V and VI of "Low Computational Cost Bloom Filters", and fibula's digests in the same
 //! tests.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use command::output::{Exit, Failure, Output, aligned, write_out};
-use command::text::TextReader;
 use command::{open, parse_size};
 use etherparse::{Ipv4Slice, TransportSlice};
 use fib::list::{Layout, List};
 use fib::name::NameKind;
+use fib::text::Lines;
 use fibula_repro::hash_lab::Table;
 use fibula_repro::hash_lab::chi_squared::{LEAST_VALUES, Verdict};
 use fibula_repro::hash_lab::keys::Keys;
@@ -152,9 +151,8 @@ fn too_many(path: &Path) -> anyhow::Error {
 fn from_list(path: &Path, key_bytes: usize) -> anyhow::Result<Keys> {
     let what = path.display();
     let kind = if key_bytes == Keys::ADDRESS { NameKind::Ipv4 } else { NameKind::FiveTuple };
-    let input: Box<dyn Read> = Box::new(open(path)?);
     let mut keys = Keys::new(key_bytes);
-    for entry in List::new(kind, Layout::Plain, TextReader::new(input).lines()) {
+    for entry in List::new(kind, Layout::Plain, Lines::new(open(path)?)) {
         let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
         if entry.name.as_bytes().len() != key_bytes {
             let text = format!("{what}: line {}: `{}` is not of IPv4", entry.line, entry.name);
