@@ -3,7 +3,7 @@
 use crate::address::socket_path;
 use crate::identity::Kind;
 use crate::lookup::MAX_LOOKUP_BYTES;
-use crate::tls::{Tls, connect_plain, connect_unix, explain};
+use crate::tls::{Tls, connect_plain, connect_unix, explain, is_of_tls};
 use crate::v1::captures_client::CapturesClient;
 use crate::v1::flows_client::FlowsClient;
 use crate::v1::lookup_client::LookupClient;
@@ -33,6 +33,14 @@ pub enum ConnectError {
         /// As given.
         url: String,
         /// The transport's innermost error.
+        reason: String,
+    },
+    /// Somebody answers, and one of the two does not trust the other.
+    #[error("something answers at {url}, and no connection with TLS comes about: {reason}")]
+    NotTrusted {
+        /// As given.
+        url: String,
+        /// What TLS says, with advice.
         reason: String,
     },
     /// The URL asks for TLS, and there is no certificate to show.
@@ -81,8 +89,10 @@ pub async fn connect_watched(
     silence: Duration,
 ) -> Result<Channel, ConnectError> {
     let bad_url = || ConnectError::BadUrl { url: url.to_owned() };
-    let unreachable =
-        |e: tonic::transport::Error| ConnectError::Unreachable { url: url.to_owned(), reason: explain(&e) };
+    let unreachable = |e: tonic::transport::Error| {
+        let (url, reason) = (url.to_owned(), explain(&e));
+        if is_of_tls(&e) { ConnectError::NotTrusted { url, reason } } else { ConnectError::Unreachable { url, reason } }
+    };
     if let Some(path) = socket_path(url) {
         let path = path.map_err(|_| bad_url())?;
         let connector = tower::service_fn(move |_: Uri| {

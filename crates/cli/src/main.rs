@@ -10,6 +10,7 @@ mod audit;
 mod capture;
 mod choices;
 mod controller;
+mod declared;
 mod demo;
 mod doctor;
 mod fib;
@@ -68,6 +69,16 @@ enum Command {
     Group(rib::Noun<rib::group::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
+    /// Make the network what the lists of a directory say: switches, hosts, links, names; the plan first
+    ///
+    /// Exit codes: 0 if it is so now, 2 if nobody said yes, 3 if a list is wrong, 5 if something cannot be done.
+    Apply(declared::ApplyArgs),
+    /// Say in what the network differs from the lists of a directory
+    ///
+    /// Exit codes: 0 if nothing differs, 6 if something does, 3 if a list is wrong.
+    Diff(declared::DiffArgs),
+    /// Write switches, hosts, links and names as lists that `apply` reads
+    Export(declared::ExportArgs),
     /// Certificates: who may reach a controller and its switches, and do what
     Pki(pki::Args),
     /// Choose another hash key, and send every switch a new table
@@ -109,7 +120,7 @@ enum Command {
 /// The commands as `fibula --help` lists them, grouped by user.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["demo", "init", "doctor", "controller", "switch", "store"]),
-    ("Network", &["name", "host", "group", "link", "flow"]),
+    ("Network", &["name", "host", "group", "link", "flow", "apply", "diff", "export"]),
     ("See", &["top", "monitor", "trace", "capture"]),
     ("Trust", &["pki", "rekey", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm", "rules"]),
@@ -157,6 +168,9 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Group(args) => args.run(out),
         Command::Link(args) => args.run(out),
         Command::Flow(args) => args.run(out),
+        Command::Apply(args) => args.run(out),
+        Command::Diff(args) => args.run(out),
+        Command::Export(args) => args.run(out),
         Command::Top(args) => args.run(out),
         Command::Monitor(args) => args.run(out),
         Command::Trace(args) => args.run(out),

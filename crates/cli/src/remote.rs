@@ -107,13 +107,20 @@ impl Remote {
             if let Some(client) = follower {
                 return work(client).await;
             }
-            let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), e.to_string()));
-            Err(Failure::new(exit, format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER.")))
+            let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), said(&e)));
+            Err(Failure::new(exit, error))
         })
     }
 }
 
 impl Remote {
+    /// Connects to another controller of the same store, with the same certificate.
+    /// # Errors
+    /// [`Exit::Usage`] for an unusable certificate.
+    pub(crate) async fn connect_to(&self, at: &str) -> anyhow::Result<Result<Client, ConnectError>> {
+        Ok(self.credentials.connect(Kind::Controller, at).await?.map(api::client::northbound))
+    }
+
     /// As given, if it names one controller.
     /// # Errors
     /// [`Exit::Usage`] if it names several.
@@ -147,10 +154,23 @@ async fn follows(client: &mut Client) -> bool {
     status.is_ok_and(|status| !status.into_inner().leader.is_empty())
 }
 
+/// Why there is no connection, and what to do about it.
+fn said(error: &ConnectError) -> String {
+    match error {
+        // The controller is the right one, or may be.
+        ConnectError::NotTrusted { .. } => {
+            format!(
+                "{error}\nSet other certificates with --tls DIR or --ca FILE, or another controller with --controller URL."
+            )
+        }
+        _ => format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER."),
+    }
+}
+
 /// The exit code of a connection that cannot be made.
 pub(crate) fn exit_of(error: &ConnectError) -> Exit {
     match error {
-        ConnectError::Unreachable { .. } => Exit::NotFound,
+        ConnectError::Unreachable { .. } | ConnectError::NotTrusted { .. } => Exit::NotFound,
         _ => Exit::Usage,
     }
 }
@@ -178,7 +198,7 @@ pub(crate) fn refusal(status: &Status) -> anyhow::Error {
 }
 
 /// A port written as `switch:port`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PortOf {
     pub(crate) switch: String,
     pub(crate) port: u16,
@@ -191,6 +211,12 @@ impl std::str::FromStr for PortOf {
         let (switch, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         if switch.is_empty() { Err(wrong()) } else { Ok(Self { switch: switch.to_owned(), port }) }
+    }
+}
+
+impl std::fmt::Display for PortOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.switch, self.port)
     }
 }
 

@@ -321,3 +321,175 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     assert_eq!(none.code(), tonic::Code::NotFound);
     drop(switches);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_are_renamed_and_one_that_nobody_declared_gets_the_name_that_is_added() {
+    let (site, _controller) = site_with_hosts().await;
+    let done = |arguments: &[&str]| {
+        let output = site.fibula(arguments);
+        assert_eq!(exit_code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let port = format!("s1:{}", support::HOST_PORT);
+    done(&["name", "add", &mac(1), "h1"]);
+    assert_eq!(done(&["host", "rename", "h1", "web"]), "1 host renamed\n");
+    assert_eq!(done(&["host", "rename", "web", "web"]), "0 hosts renamed, 1 as asked for already\n");
+    assert!(done(&["-j", "name", "show", &mac(1)]).contains("\"host\":\"web\""), "its names stay at it");
+    // As switches find them: named after the port.
+    done(&["host", "add", "s1.7", "s1:7"]);
+    done(&["name", "add", &mac(2), "s1.7"]);
+    assert_eq!(done(&["host", "add", "printer", "s1:7"]), "1 host added\n");
+    assert!(done(&["-j", "name", "show", &mac(2)]).contains("\"host\":\"printer\""));
+    let listed = done(&["-j", "host", "list"]);
+    assert!(
+        !listed.contains("s1.7") && listed.contains("\"host\":\"printer\",\"switch\":\"s1\",\"port\":7"),
+        "{listed}"
+    );
+    for (arguments, code, reason) in [
+        (["host", "rename", "h1", "x"], 4, "no host `h1`"),
+        (["host", "rename", "web", "h2"], 5, "there is a host `h2` already"),
+        (["host", "rename", "web", "h 2"], 3, "no name for a switch or host"),
+        (["host", "add", "mail", &port], 5, "`fibula host rename`"),
+    ] {
+        let output = site.fibula(&arguments);
+        assert_eq!(exit_code(&output), code, "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(reason), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_keep_their_new_names_over_a_restart() {
+    let (site, controller) = site_with_hosts().await;
+    assert_eq!(exit_code(&site.fibula(&["host", "rename", "h1", "web"])), 0);
+    controller.kill();
+    let _controller = site.start();
+    let listed = stdout(&site.fibula(&["-j", "host", "list"]));
+    assert!(listed.contains("\"host\":\"web\"") && !listed.contains("\"h1\""), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_found_by_their_addresses() {
+    let (site, _controller) = site_with_hosts().await;
+    let ask = |arguments: &[&str]| {
+        let output = site.fibula(arguments);
+        (exit_code(&output), stdout(&output), stderr(&output))
+    };
+    for (i, ip) in [(1, "10.1.0.7"), (2, "10.1.9.9"), (3, "10.2.0.1"), (4, "fd00::7")] {
+        assert_eq!(ask(&["name", "add", &mac(i), "h1", "--ip", ip]).0, 0);
+    }
+    assert_eq!(ask(&["name", "add", &mac(5), "h2"]).0, 0);
+    let name = |text: String| text.lines().filter(|line| line.contains("02:00:")).count();
+    assert!(
+        ask(&["name", "show", "10.1.0.7"]).1.contains(&mac(1)) && ask(&["name", "show", "FD00::7"]).1.contains(&mac(4))
+    );
+    assert_eq!(name(ask(&["name", "list", "--ip", "10.1.0.0/16"]).1), 2);
+    assert_eq!(name(ask(&["name", "list", "--ip", "10.1.9.9"]).1), 1);
+    assert_eq!(name(ask(&["name", "list", "--ip", "10.0.0.0/8", "--limit", "1"]).1), 1);
+    assert_eq!(name(ask(&["name", "list", "--ip", "10.0.0.0/8", "--after", &mac(1), "--host", "h1"]).1), 2);
+    let (code, way, _) = ask(&["trace", "10.1.0.7", "--from", "s2"]);
+    assert!(way.starts_with(&format!("{} is at host h1", mac(1))), "{way}");
+    // No switch is connected, but the tables say where it ends.
+    assert_eq!(code, 0, "{way}");
+    for (arguments, code, reason) in [
+        (&["name", "show", "10.9.9.9"][..], 4, "no name has the address 10.9.9.9"),
+        (&["trace", "10.9.9.9"], 4, "no name has the address 10.9.9.9"),
+        (&["name", "list", "--prefix", "10.1"], 3, "no name of the kind `mac` begins with `10.1`; `--ip ADDRESS`"),
+        (&["name", "list", "--prefix", "xyz"], 3, "no name of the kind `mac` begins with `xyz`"),
+        (&["name", "list", "--prefix", "02:77"], 0, "no name begins with `02:77`"),
+        (&["name", "list", "--ip", "10.3.0.0/16"], 0, "no name has an address of `10.3.0.0/16`"),
+        (&["name", "list", "--ip", "10.3"], 3, "no IP address and no prefix"),
+    ] {
+        let (exit, _, said) = ask(arguments);
+        assert_eq!(exit, code, "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_a_file_are_removed() {
+    let (site, _controller) = site_with_hosts().await;
+    let file = site.path("names.csv");
+    let text =
+        |names: &[u32]| format!("name,host\n{}", names.iter().map(|i| format!("{},h1\n", mac(*i))).collect::<String>());
+    std::fs::write(&file, text(&[1, 2, 3, 4])).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(exit_code(&site.fibula(&["name", "import", file])), 0);
+    std::fs::write(file, text(&[2, 9, 3])).unwrap();
+    let refused = site.fibula(&["name", "del", "--file", file]);
+    assert_eq!(exit_code(&refused), 4);
+    assert!(
+        stderr(&refused).contains(&format!("line 3; nothing is removed: there is no name `{}`", mac(9))),
+        "{}",
+        stderr(&refused)
+    );
+    let removed = site.fibula(&["name", "del", "--ignore-missing", "--file", file]);
+    assert_eq!(stdout(&removed), "2 names removed, 1 as asked for already\n");
+    assert!(stdout(&site.fibula(&["-j", "name", "count"])).contains("\"names\":2"));
+    assert_eq!(exit_code(&site.fibula(&["name", "del", "--file", file, &mac(1)])), 2);
+    std::fs::write(file, "# nothing\n").unwrap();
+    assert_eq!(exit_code(&site.fibula(&["name", "del", "--file", file])), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_tells_every_wrong_line_and_which_one_the_controller_refuses() {
+    let (site, _controller) = site_with_hosts().await;
+    let import = |noun: &str, text: &str| {
+        let file = site.path("list.csv");
+        std::fs::write(&file, text).unwrap();
+        let output = site.fibula(&[noun, "import", file.to_str().unwrap()]);
+        assert_ne!(exit_code(&output), 0);
+        stderr(&output)
+    };
+    let said = import("host", "name,port\na,s1:x\nb,s1:3\nc\nd,s9\n");
+    for (line, reason) in [(2, "`s1:x` is no port"), (4, "no `,`"), (5, "`s9` is no port")] {
+        assert!(said.contains(&format!("line {line}: {reason}")), "{said}");
+    }
+    let said = import("link", &"s1:1\n".repeat(50));
+    assert_eq!((said.matches("line ").count(), said.contains("are not checked")), (10, true), "{said}");
+    let said = import("host", "a,s1:3\nb,s9:3\n");
+    assert!(said.contains("line 2; nothing imported: there is no switch `s9`"), "{said}");
+    let said = import("link", "# far\ns1:7,s2:7\ns1:8,s9:8\n");
+    assert!(said.contains("line 3; nothing imported: there is no switch `s9`"), "{said}");
+    let said = import("switch", "t1\nt 2\n");
+    assert!(said.contains("line 2; nothing imported"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_waits_to_be_accepted_is_called_so_and_logged_once() {
+    let site = Site::new("");
+    let (log, config) = (site.path("log"), site.path("controller.toml"));
+    let controller = Process::logging(&["controller", "--config", config.to_str().unwrap()], &log);
+    let switch = site.switch("s8");
+    let client = site.client().await;
+    eventually("it waits", async || {
+        let list = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner();
+        list.pending.iter().any(|switch| switch.name == "s8")
+    })
+    .await;
+    for arguments in [
+        &["host", "add", "h8", "s8:1"][..],
+        &["switch", "show", "s8"],
+        &["switch", "verify", "s8"],
+        &["switch", "del", "s8"],
+        &["link", "add", "s8:1", "s8:2"],
+    ] {
+        let output = site.fibula(arguments);
+        assert_eq!(exit_code(&output), 4, "{arguments:?}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("switch `s8` waits to be accepted; `fibula switch accept s8` does so"),
+            "{arguments:?}: {said}"
+        );
+    }
+    let attempts = async || {
+        let list = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner();
+        list.pending[0].last_ms - list.pending[0].first_ms
+    };
+    eventually("it has tried again and again", async || attempts().await > 1000).await;
+    assert!(!switch.status().connected);
+    drop(controller);
+    let log = std::fs::read_to_string(log).unwrap();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("s8")).collect();
+    assert_eq!(refused.len(), 1, "{log}");
+    assert!(refused[0].contains("waits to be accepted") && !refused[0].contains("there is no switch"), "{log}");
+}

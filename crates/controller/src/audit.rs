@@ -14,6 +14,7 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
         Change::AddSwitches { names } => ("add_switches", some(names, String::clone)),
         Change::RemoveSwitch { name } => ("remove_switch", name.clone()),
         Change::AddHosts { hosts } => ("add_hosts", some(hosts, |(name, at)| format!("{name} at {}", place(at)))),
+        Change::RenameHost { name, to } => ("rename_host", format!("{name} to {to}")),
         Change::RemoveHost { name } => ("remove_host", name.clone()),
         Change::AddLink { a, b, wanted: Wanted { cost, weight, up, .. } } => {
             let down = if *up { "" } else { ", down" };
@@ -51,6 +52,10 @@ pub(crate) fn summary(change: &Change) -> (&'static str, String) {
             ("learn", some(records, |Record { name, host, .. }| format!("{name} at {host}")))
         }
         Change::RemoveNames { names, .. } => ("remove_names", some(names, String::clone)),
+        Change::AlterNames { remove, records } => {
+            ("alter_names", format!("{} removed, {} put", remove.len(), records.len()))
+        }
+        Change::ReplaceNames(all) => ("replace_names", format!("with {} names", all.len())),
     }
 }
 

@@ -79,6 +79,11 @@ impl Copied {
         Ok(())
     }
 
+    /// The number of the last commit.
+    pub(crate) fn n_commits(&self) -> u64 {
+        self.store.n_commits()
+    }
+
     /// [`Store::has_followers`].
     pub(crate) fn has_followers(&self) -> bool {
         self.store.has_followers()

@@ -31,6 +31,8 @@ struct Last {
     /// Whether it understands who hears what is said to everybody, and the generation and the key of what it was told.
     takes_groups: bool,
     groups_told: Option<(u64, u64)>,
+    /// Whether it wants to know how it is found.
+    takes_standing: bool,
     /// Whether it knows weights of ways.
     weighs_ways: bool,
     counters: Option<(Instant, Counters)>,
@@ -58,6 +60,15 @@ impl Said {
 
     pub(crate) fn says_log(&self) -> bool {
         self.lock().says_log
+    }
+
+    /// Notes whether the switch wants to know how it is found.
+    pub(crate) fn set_takes_standing(&self, takes_standing: bool) {
+        self.lock().takes_standing = takes_standing;
+    }
+
+    pub(crate) fn takes_standing(&self) -> bool {
+        self.lock().takes_standing
     }
 
     /// Notes whether the switch knows weights of ways.

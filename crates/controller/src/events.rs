@@ -283,6 +283,7 @@ impl Happened {
             Change::AddHosts { hosts } => {
                 some(hosts, "host", |(name, place)| (Level::Info, name.clone(), format!("added at {}", at(place))))
             }
+            Change::RenameHost { name, to } => one("host", name.clone(), format!("is called {to} from now on")),
             Change::RemoveHost { name } => one("host", name.clone(), "removed".to_owned()),
             Change::AddLink { a, b, wanted } => one("link", format!("{} – {}", at(a), at(b)), added(wanted)),
             Change::AddLinks { links } => {
@@ -311,7 +312,10 @@ impl Happened {
             }),
             Change::RemoveLink { end } => one("link", link(end), "removed".to_owned()),
             Change::Learn { records, more, .. } => learnt(records, more, host_of),
-            Change::PutNames { .. } | Change::RemoveNames { .. } => Happened::Names(0),
+            Change::PutNames { .. }
+            | Change::RemoveNames { .. }
+            | Change::AlterNames { .. }
+            | Change::ReplaceNames(_) => Happened::Names(0),
         }
     }
 

@@ -35,7 +35,9 @@ pub enum HostError {
         name: String,
     },
     /// The port has a host.
-    #[error("the host `{name}` is at that port already; choose another port, or remove that host")]
+    #[error(
+        "the host `{name}` is at that port already; choose another port, or give that host another name with `fibula host rename`"
+    )]
     PortTaken {
         /// The host there.
         name: String,
@@ -62,19 +64,6 @@ impl Hosts {
         let end = End { node: NodeId(u32::from_le_bytes([a, b, c, d])), port: PortId(u16::from_le_bytes([e, f])) };
         self.insert(&name, end);
         Ok(())
-    }
-
-    /// Whether a host may get this name at this port.
-    /// # Errors
-    /// [`HostError::NameTaken`], [`HostError::PortTaken`].
-    pub fn check_new(&self, name: &str, end: End) -> Result<(), HostError> {
-        if self.by_name.contains_key(name) {
-            return Err(HostError::NameTaken { name: name.to_owned() });
-        }
-        match self.by_end.get(&end) {
-            Some(name) => Err(HostError::PortTaken { name: name.clone() }),
-            None => Ok(()),
-        }
     }
 
     /// Adds a host; returns the row to commit.
@@ -126,8 +115,6 @@ mod tests {
         }
         assert_eq!(again, hosts);
         assert_eq!(again.name(ends[1]), Some("h2"));
-        assert_eq!(again.check_new("h1", ends[0]), Err(HostError::NameTaken { name: "h1".to_owned() }));
-        assert_eq!(again.check_new("h3", ends[0]), Err(HostError::PortTaken { name: "h1".to_owned() }));
         assert!(matches!(again.restore(b"h4", b"short"), Err(HostError::BadRow { len: 5, .. })));
     }
 }

@@ -738,8 +738,8 @@ fn text(state: &State, end: End) -> String {
 
 /// A name for the host at a port that has none.
 fn free_host(state: &State, end: End) -> Result<String, String> {
-    let Place { switch, port } = state.place(end);
-    let name = format!("{switch}.{port}");
+    let place = state.place(end);
+    let (name, Place { switch, port }) = (crate::change::found_name(&place), place);
     crate::change::check_label(&name)
         .map_err(|_| format!("{switch}:{port} needs a host with a name; `fibula host add` makes one"))?;
     match state.hosts.end(&name) {

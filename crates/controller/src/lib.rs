@@ -17,6 +17,7 @@ mod backup;
 pub mod change;
 pub mod config;
 mod counters;
+mod elsewhere;
 mod events;
 mod follow;
 pub mod groups;

@@ -4,7 +4,7 @@
 //! has every change. Limits: the switch must be connected to this controller; one of an earlier version cannot be asked.
 
 use crate::north::North;
-use crate::verify::{answer_of, gone};
+use crate::verify::answer_of;
 use api::gate::Peer;
 use api::log::LogError;
 use api::v1::{LogState, SetLogRequest};
@@ -84,7 +84,7 @@ impl North {
 
     async fn ask_switch(&self, name: &str, filter: &str) -> Result<LogState, Failed> {
         let node = self.node(name).await?;
-        let session = self.shared.session(node).ok_or_else(|| gone(name))?;
+        let session = self.shared.session(node).ok_or_else(|| self.gone(name, node))?;
         if !session.said().says_log() {
             let name = clip(name);
             let why =

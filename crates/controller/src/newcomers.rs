@@ -11,11 +11,16 @@ use std::time::{Duration, Instant};
 const MAX_PENDING: usize = 1000;
 const LISTED_FOR: Duration = Duration::from_secs(600);
 
+/// A switch that is refused again for the same reason is logged this often.
+const REMIND: Duration = Duration::from_secs(600);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomers {
     auto: OnceLock<Auto>,
     seen: Mutex<BTreeMap<String, Newcomer>>,
+    /// Why switches were refused, as the log says already.
+    said: Mutex<BTreeMap<String, (Instant, String)>>,
 }
 
 /// Whether a switch is listed.
@@ -68,6 +73,24 @@ impl Newcomers {
         if known.is_some() { Noted::Again } else { Noted::New }
     }
 
+    /// Whether a switch of this name was here lately, and waits.
+    pub(crate) fn waits(&self, name: &str, now: Instant) -> bool {
+        self.lock().get(name).is_some_and(|newcomer| now.duration_since(newcomer.seen) < LISTED_FOR)
+    }
+
+    /// Whether the log is to say that a switch is refused, and why: it tries again every few seconds.
+    pub(crate) fn is_to_be_said(&self, name: &str, why: &str, now: Instant) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.get(name).is_some_and(|(at, before)| before == why && now.duration_since(*at) < REMIND) {
+            return false;
+        }
+        said.retain(|_, (at, _)| now.duration_since(*at) < REMIND);
+        if said.len() < MAX_PENDING {
+            said.insert(name.to_owned(), (now, why.to_owned()));
+        }
+        true
+    }
+
     /// Those that wait: that were there lately, and that nobody has added since.
     pub(crate) fn pending(&self, is_known: impl Fn(&str) -> bool, now: Instant) -> Vec<PendingSwitch> {
         let mut seen = self.lock();
@@ -86,6 +109,23 @@ impl Newcomers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_said_once_until_its_reason_changes_or_time_has_passed() {
+        let (newcomers, start) = (Newcomers::default(), Instant::now());
+        let said = |name: &str, why: &str, at| newcomers.is_to_be_said(name, why, at);
+        assert!(said("s1", "unknown", start) && !said("s1", "unknown", start) && said("s2", "unknown", start));
+        assert!(said("s1", "too late", start) && said("s1", "unknown", start));
+        assert!(!said("s1", "unknown", start + REMIND / 2) && said("s1", "unknown", start + REMIND));
+    }
+
+    #[test]
+    fn one_that_was_here_lately_waits() {
+        let (newcomers, start) = (Newcomers::default(), Instant::now());
+        newcomers.note("s1", "1", "10.0.0.9".to_owned(), start, 1);
+        assert!(newcomers.waits("s1", start) && !newcomers.waits("s2", start));
+        assert!(!newcomers.waits("s1", start + LISTED_FOR));
+    }
 
     #[test]
     fn they_are_listed_until_they_are_known_or_gone_and_never_more_than_fit() {

@@ -2,16 +2,20 @@
 
 mod drain;
 mod looking;
+mod replace;
+mod status;
+mod wire;
+
+pub(crate) use status::{status_of, waits};
+pub(crate) use wire::{end, from_wire};
+use wire::{host, listed, switch, to_wire_part, weight_of};
 
 use crate::audit::summary;
-use crate::backup::Part;
-use crate::change::{Change, Place, Record, Refusal, State};
+use crate::change::{Change, Place, Refusal, State};
 use crate::groups::{Mdns, Unknown};
-use crate::hosts::HostError;
 use crate::learning::{Decided, MAX_UNKNOWN};
 use crate::north::drain::What;
 use crate::shared::Shared;
-use crate::store::{RowChange, Sum};
 use crate::subscriptions::Asked;
 use crate::telemetry::Telemetry;
 use crate::writer::Job;
@@ -22,11 +26,8 @@ use api::limits::Answering;
 use api::seam::{Mistake, mistaken, now};
 use api::v1;
 use api::v1::northbound_server::Northbound;
-use fib::action::PortId;
-use fib::name::Name;
 use fib::network::NetworkError;
-use fib::rib::{Attachment, RibError};
-use fib::topology::{End, Node, NodeId, Topology, TopologyError, Wanted, check_weight};
+use fib::topology::{End, Wanted, check_weight};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -36,7 +37,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 /// Most names of a page, and the default.
 const MAX_PAGE: usize = 10_000;
@@ -84,8 +85,8 @@ impl North {
             None => Job::Change { change, reply },
         };
         self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
-        let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| status_of(&e))?;
-        Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged, left: 0 })
+        let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| self.refused(&e))?;
+        Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged, ..v1::Changed::default() })
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -171,8 +172,8 @@ impl Northbound for North {
         let record = self.read(move |state| {
             let rib = state.network.rib();
             let name = match ip {
-                Some(ip) => rib.by_ip(ip).ok_or_else(|| Refusal::UnknownName { name: ip.to_string() })?,
-                None => state.parse(&text)?,
+                Some(ip) => rib.by_ip(ip).ok_or(Refusal::UnknownAddress { ip })?,
+                None => state.find(&text)?,
             };
             let attachment = rib.get(&name).ok_or(Refusal::UnknownName { name: text })?;
             Ok(listed(state, &name, &attachment))
@@ -183,14 +184,14 @@ impl Northbound for North {
     async fn list_names(&self, request: Request<v1::ListNamesRequest>) -> Answer<v1::NamePage> {
         let asked = request.get_ref().limit as usize;
         self.reserve(&request, if asked == 0 { DEFAULT_PAGE } else { asked.min(MAX_PAGE) }, &self.shared.sizes.names)?;
-        let v1::ListNamesRequest { after, limit, learnt, prefix, host } = request.into_inner();
+        let v1::ListNamesRequest { after, limit, learnt, prefix, host, ip } = request.into_inner();
         let limit = if limit == 0 { DEFAULT_PAGE } else { (limit as usize).min(MAX_PAGE) };
         let page = match (&*prefix, &*host, learnt) {
-            ("", "", _) => self.page(after, limit, learnt).await,
-            ("", _, false) => self.names_at(&host, after, limit).await,
-            (_, "", false) if after.is_empty() => self.search(prefix, limit).await,
+            ("", "", _) if ip.is_empty() => self.page(after, limit, learnt).await,
+            ("", _, false) => self.names_where(host, &ip, after, limit).await,
+            (_, "", false) if after.is_empty() && ip.is_empty() => self.search(prefix, limit).await,
             _ => Err(Status::invalid_argument(
-                "ask for a prefix, for a host or for learnt names, not for two of them; a search by prefix has one page",
+                "ask for a prefix, for a host and addresses, or for learnt names, not for two of them; a search by prefix has one page",
             )),
         };
         page.map(Response::new)
@@ -211,7 +212,7 @@ impl Northbound for North {
         let rekeyed = rekeyed.map_err(|refusal| status_of(&refusal));
         let end = rekeyed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         self.audit.change(&peer, "rekey", "another hash key", end);
-        rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, unchanged: 0, left: 0 }))
+        rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, ..v1::Changed::default() }))
     }
 
     type BackupStream = StreamOf<v1::BackupPart>;
@@ -281,6 +282,16 @@ impl Northbound for North {
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
     }
 
+    type ReplaceNamesStream = StreamOf<v1::NameDifferences>;
+
+    async fn replace_names(
+        &self,
+        request: Request<Streaming<v1::ReplaceNamesRequest>>,
+    ) -> Answer<Self::ReplaceNamesStream> {
+        let peer = Peer::of(&request)?;
+        Ok(self.replace(peer, request.into_inner()))
+    }
+
     type ExportNamesStream = StreamOf<v1::NameBatch>;
 
     async fn export_names(&self, request: Request<v1::ExportNamesRequest>) -> Answer<Self::ExportNamesStream> {
@@ -330,7 +341,8 @@ impl Northbound for North {
                 }
                 let sharing = state.network.sharing();
                 let topology = state.network.topology();
-                let switch = |(id, node)| switch(topology, id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
+                let switch =
+                    |(id, node)| switch(&state.network, id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
                 let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
                 let pending = shared.newcomers.pending(|name| names.contains(name), now());
                 (topology.nodes().map(switch).collect::<Vec<_>>(), pending)
@@ -338,8 +350,9 @@ impl Northbound for North {
             .await?;
         let connected: BTreeMap<u32, _> = self.shared.connected().into_iter().map(|c| (c.node.0, c)).collect();
         for switch in &mut switches {
-            if let Some(connected) = connected.get(&switch.id) {
-                self.fill(switch, connected);
+            match connected.get(&switch.id) {
+                Some(connected) => self.fill(switch, connected),
+                None => self.fill_from_elsewhere(switch),
             }
         }
         Ok(Response::new(v1::SwitchList { switches, pending, troubles: self.shared.twins.troubles(now()) }))
@@ -426,6 +439,11 @@ impl Northbound for North {
     async fn add_hosts(&self, request: Request<v1::HostList>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
         self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
+    }
+
+    async fn rename_host(&self, request: Request<v1::RenameHostRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
     async fn remove_host(&self, request: Request<v1::RemoveHostRequest>) -> Answer<v1::Changed> {
@@ -526,7 +544,17 @@ impl Northbound for North {
 
     async fn set_link(&self, request: Request<v1::SetLinkRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
+        let request = request.into_inner();
+        let (place, is_drain) = (end(request.end.clone())?, request.raised.is_some());
+        let is_found = move |state: &State| {
+            let end = End { node: state.node(&place.switch).ok()?, port: place.port };
+            Some(state.network.topology().link(end).ok()?.found)
+        };
+        let was_found = self.read(is_found).await?.unwrap_or(false);
+        let changed = self.change(&peer, request.try_into()?).await?;
+        // A link whose length alone is raised for a drain stays as it was found.
+        let declared = u64::from(was_found && changed.changed > 0 && !is_drain);
+        Ok(Response::new(v1::Changed { declared, ..changed }))
     }
 
     async fn drain_link(&self, request: Request<v1::DrainLinkRequest>) -> Answer<v1::Drained> {
@@ -594,217 +622,5 @@ impl Northbound for North {
             shared.trunks.found(&state.network).into_iter().map(link).collect()
         });
         self.change(&peer, Change::AddLinks { links: found.await? }).await.map(Response::new)
-    }
-}
-
-// A request's change. An error names the field that makes no sense.
-
-impl TryFrom<v1::PutNamesRequest> for Change {
-    type Error = Status;
-    fn try_from(v1::PutNamesRequest { names, only_new }: v1::PutNamesRequest) -> Result<Change, Status> {
-        let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
-        Ok(Change::PutNames { records, only_new })
-    }
-}
-
-impl TryFrom<v1::NameBatch> for Change {
-    type Error = Status;
-    fn try_from(v1::NameBatch { names }: v1::NameBatch) -> Result<Change, Status> {
-        v1::PutNamesRequest { names, only_new: false }.try_into()
-    }
-}
-
-impl From<v1::RemoveNamesRequest> for Change {
-    fn from(v1::RemoveNamesRequest { names, ignore_missing }: v1::RemoveNamesRequest) -> Change {
-        Change::RemoveNames { names, ignore_missing }
-    }
-}
-
-impl From<v1::AddSwitchRequest> for Change {
-    fn from(v1::AddSwitchRequest { name, tenants }: v1::AddSwitchRequest) -> Change {
-        Change::AddSwitch { name, tenants }
-    }
-}
-
-impl From<v1::RemoveSwitchRequest> for Change {
-    fn from(v1::RemoveSwitchRequest { name }: v1::RemoveSwitchRequest) -> Change {
-        Change::RemoveSwitch { name }
-    }
-}
-
-impl TryFrom<v1::HostList> for Change {
-    type Error = Status;
-    fn try_from(v1::HostList { hosts, .. }: v1::HostList) -> Result<Change, Status> {
-        let host = |v1::Host { name, switch, port, .. }| Ok((name, place(switch, port)?));
-        Ok(Change::AddHosts { hosts: hosts.into_iter().map(host).collect::<Result<_, Status>>()? })
-    }
-}
-
-impl From<v1::RemoveHostRequest> for Change {
-    fn from(v1::RemoveHostRequest { name }: v1::RemoveHostRequest) -> Change {
-        Change::RemoveHost { name }
-    }
-}
-
-impl TryFrom<v1::Link> for Change {
-    type Error = Status;
-    fn try_from(link: v1::Link) -> Result<Change, Status> {
-        let (a, b, wanted) = wanted(link)?;
-        Ok(Change::AddLink { a, b, wanted })
-    }
-}
-
-/// A link as it is asked for.
-fn wanted(v1::Link { a, b, cost, up, weight, found, .. }: v1::Link) -> Result<(Place, Place, Wanted), Status> {
-    Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up, found }))
-}
-
-/// A weight as it is asked for; what is none is refused where it is set.
-fn weight_of(weight: Option<u32>) -> u8 {
-    u8::try_from(weight.unwrap_or(1)).unwrap_or(u8::MAX)
-}
-
-impl TryFrom<v1::LinkList> for Change {
-    type Error = Status;
-    fn try_from(v1::LinkList { links, .. }: v1::LinkList) -> Result<Change, Status> {
-        Ok(Change::AddLinks { links: links.into_iter().map(wanted).collect::<Result<_, Status>>()? })
-    }
-}
-
-impl TryFrom<v1::SetLinkRequest> for Change {
-    type Error = Status;
-    fn try_from(request: v1::SetLinkRequest) -> Result<Change, Status> {
-        let v1::SetLinkRequest { end: one, cost, raised, up, weight } = request;
-        let weight = weight.map(|weight| weight_of(Some(weight)));
-        Ok(Change::SetLink { end: end(one)?, cost, weight, raised, up })
-    }
-}
-
-impl TryFrom<v1::RemoveLinkRequest> for Change {
-    type Error = Status;
-    fn try_from(v1::RemoveLinkRequest { end: one }: v1::RemoveLinkRequest) -> Result<Change, Status> {
-        Ok(Change::RemoveLink { end: end(one)? })
-    }
-}
-
-/// A switch, as the network has it.
-fn switch(topology: &Topology, id: NodeId, node: &Node, hosts: u64, sharing: &BTreeMap<NodeId, usize>) -> v1::Switch {
-    let (sharing, drained) = (sharing.get(&id).map_or(0, |n| *n as u64), drain::is_drained(topology, id));
-    let (name, transit) = (node.name.clone(), node.transit);
-    v1::Switch { name, id: id.0, hosts, transit, sharing, drained, ..v1::Switch::default() }
-}
-
-/// A host, as it is listed.
-fn host(state: &State, (name, end): (&str, End)) -> v1::Host {
-    let Place { switch, port } = state.place(end);
-    let (name, learnt) = (name.to_owned(), state.hosts.learnt.count(end));
-    v1::Host { name, switch, port: port.0.into(), learnt, ..v1::Host::default() }
-}
-
-/// A name, as it is listed.
-fn listed(state: &State, name: &Name, attachment: &Attachment) -> v1::NameRecord {
-    let learnt_ms = state.hosts.learnt.since_ms(name).unwrap_or(0);
-    v1::NameRecord { learnt_ms, ..state.record(name, attachment).into() }
-}
-
-impl From<Record> for v1::NameRecord {
-    fn from(Record { name, host, tenant, ip }: Record) -> v1::NameRecord {
-        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default(), learnt_ms: 0 }
-    }
-}
-
-pub(crate) fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
-    let v1::NameRecord { name, host, tenant, ip, .. } = record;
-    let ip = match &ip[..] {
-        "" => None,
-        text => Some(text.parse::<IpAddr>().map_err(|_| {
-            Status::invalid_argument(format!(
-                "name `{name}`: `{text}` is not an IP address; write it like 10.0.0.7 or fd00::7"
-            ))
-        })?),
-    };
-    Ok(Record { name, host, tenant, ip })
-}
-
-fn place(switch: String, port: u32) -> Result<Place, Status> {
-    let port = u16::try_from(port)
-        .map_err(|_| Status::invalid_argument(format!("port {port} is too large; give at most 65535")))?;
-    Ok(Place { switch, port: PortId(port) })
-}
-
-fn to_wire_part(Part { rows, end }: Part) -> v1::BackupPart {
-    let row = |RowChange { kind, key, value }: RowChange| v1::BackupRow {
-        kind: kind.into(),
-        key: key.into(),
-        value: value.map(Into::into),
-    };
-    let end = end.map(|(term, Sum { n_rows, digest })| v1::BackupEnd {
-        term,
-        rows: n_rows,
-        digest: digest.to_le_bytes().to_vec().into(),
-    });
-    v1::BackupPart { rows: rows.into_iter().map(row).collect(), end }
-}
-
-pub(crate) fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
-    let v1::LinkEnd { switch, port } =
-        end.ok_or_else(|| Status::invalid_argument("the link has no end; give switch and port of both"))?;
-    place(switch, port)
-}
-
-/// A refusal as a gRPC status.
-pub(crate) fn status_of(refusal: &Refusal) -> Status {
-    let code = match refusal {
-        Refusal::UnknownSwitch { .. } | Refusal::UnknownName { .. } | Refusal::Host(HostError::Unknown { .. }) => {
-            Code::NotFound
-        }
-        Refusal::NameExists { .. } | Refusal::Host(HostError::NameTaken { .. } | HostError::PortTaken { .. }) => {
-            Code::AlreadyExists
-        }
-        Refusal::Duplicate { .. }
-        | Refusal::BadLabel { .. }
-        | Refusal::BadName { .. }
-        | Refusal::NotUnicast { .. }
-        | Refusal::TermTooLate { .. } => Code::InvalidArgument,
-        Refusal::BatchTooBig { .. } | Refusal::TooFast { .. } | Refusal::RekeyTooSoon { .. } => Code::ResourceExhausted,
-        Refusal::TooManyBackups { .. } | Refusal::BackupTooSlow { .. } => Code::ResourceExhausted,
-        Refusal::BackupFailed { .. } => Code::DataLoss,
-        Refusal::RekeyInProgress => Code::FailedPrecondition,
-        Refusal::Network { source, .. } => code_of(source),
-        Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
-        Refusal::NotLeader { .. } => Code::FailedPrecondition,
-        Refusal::Stopping | Refusal::NotUpToDate => Code::Unavailable,
-    };
-    let mut status = Status::new(code, refusal.to_string());
-    if let Refusal::Network { source: NetworkError::Batch { index, .. }, .. } = refusal {
-        status.metadata_mut().insert(api::REFUSED_ITEM, (*index as u64).into());
-    }
-    status
-}
-
-fn code_of(error: &NetworkError) -> Code {
-    match error {
-        NetworkError::Topology(error) => match error {
-            TopologyError::UnknownNode { .. } | TopologyError::NoLink { .. } => Code::NotFound,
-            TopologyError::NodeExists { .. } | TopologyError::NameTaken { .. } | TopologyError::PortHasLink { .. } => {
-                Code::AlreadyExists
-            }
-            TopologyError::NodeHasLinks { .. } => Code::FailedPrecondition,
-            _ => Code::InvalidArgument,
-        },
-        NetworkError::Rib(RibError::TooManyNames { .. }) => Code::ResourceExhausted,
-        NetworkError::Rib(RibError::WrongKind { .. }) => Code::InvalidArgument,
-        NetworkError::Overtaken => Code::Aborted,
-        NetworkError::Rib(_) | NetworkError::TenantNotHeld { .. } => Code::FailedPrecondition,
-        NetworkError::HasNames { .. } | NetworkError::HasHostPorts { .. } => Code::FailedPrecondition,
-        NetworkError::WrongCluster { .. } => Code::FailedPrecondition,
-        NetworkError::PortOfHosts { .. } | NetworkError::NameExists { .. } => Code::AlreadyExists,
-        NetworkError::UnknownName { .. } | NetworkError::NoHostPort { .. } => Code::NotFound,
-        NetworkError::TooManyActions { .. } | NetworkError::TooManySwitches { .. } => Code::ResourceExhausted,
-        NetworkError::Crowded { .. } | NetworkError::TenantCrowds { .. } | NetworkError::Graph(_) => {
-            Code::ResourceExhausted
-        }
-        NetworkError::Batch { source, .. } => code_of(source),
-        _ => Code::Internal,
     }
 }

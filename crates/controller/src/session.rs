@@ -10,7 +10,7 @@ use crate::counters::Said;
 use crate::session::question::Question;
 use api::crash::step;
 use api::seam::{Mistake, mistaken, now};
-use api::v1::{AskLog, Groups, SaidLog, ToSwitch, Verified};
+use api::v1::{AskLog, Groups, SaidLog, Standing, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
 use fib::topology::NodeId;
@@ -458,6 +458,13 @@ impl Session {
             && self.ask_now(ToSwitch { groups: Some(groups()), ..ToSwitch::default() })
         {
             self.said.set_groups_told(generation, key());
+        }
+    }
+
+    /// Tells the switch how it is found, for other controllers, if it understands that.
+    pub(crate) fn tell_standing(&self, standing: impl FnOnce() -> Standing) {
+        if self.said.takes_standing() {
+            self.ask_now(ToSwitch { standing: Some(standing()), ..ToSwitch::default() });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::away::{Absent, Away};
 use crate::change::Refusal;
+use crate::elsewhere::{Elsewhere, There};
 use crate::events::{Events, Level};
 use crate::groups;
 use crate::learning::Learning;
@@ -14,6 +15,7 @@ use crate::trunks::Trunks;
 use crate::twins::Twins;
 use api::seam::{Mistake, mistaken};
 use api::status::Histogram;
+use api::v1::Standing;
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) reads: Reads,
     /// Held while all names are looked at.
     pub(crate) scanning: tokio::sync::Mutex<()>,
+    /// Held while names that are to be the only ones come.
+    pub(crate) replacing: Arc<tokio::sync::Mutex<()>>,
     /// Held while something is drained.
     pub(crate) draining: tokio::sync::Mutex<()>,
     /// Switches that wait to be accepted.
@@ -68,6 +72,10 @@ pub(crate) struct Shared {
     pub(crate) twins: Twins,
     /// Switches that are not connected.
     pub(crate) away: Away,
+    /// Switches that are connected to other controllers.
+    pub(crate) elsewhere: Elsewhere,
+    /// The number of the last commit of this controller, while it leads.
+    committed_to: AtomicU64,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -145,10 +153,13 @@ impl Shared {
             events: Events::default(),
             update_times: Histogram::default(),
             scanning: tokio::sync::Mutex::new(()),
+            replacing: Arc::default(),
             draining: tokio::sync::Mutex::new(()),
             newcomers: Newcomers::default(),
             twins: Twins::default(),
             away: Away::default(),
+            elsewhere: Elsewhere::default(),
+            committed_to: AtomicU64::new(0),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),
@@ -197,6 +208,36 @@ impl Shared {
         self.position().filter(|_| self.leader().is_some())
     }
 
+    /// The number of the last commit that is carried out here, or made here. None: it is not known, or nobody follows.
+    pub(crate) fn last_commit(&self) -> Option<u64> {
+        match self.leader() {
+            Some(_) => self.position(),
+            None => self.has_others().then(|| self.committed_to.load(Relaxed)),
+        }
+    }
+
+    pub(crate) fn set_committed_to(&self, number: u64) {
+        self.committed_to.store(number, Relaxed);
+    }
+
+    /// A switch that another controller serves, and not this one.
+    pub(crate) fn there(&self, node: NodeId) -> Option<There> {
+        if self.session(node).is_some() { None } else { self.elsewhere.get(node, api::seam::now()) }
+    }
+
+    /// How a switch is found that this controller serves: in step as of a commit that was made before the call, or not.
+    pub(crate) fn standing(&self, session: &Session) -> Standing {
+        // As in `connected`; what is committed meanwhile counts for the next time.
+        let position = self.last_commit();
+        let is_told = !session.is_parked();
+        let all_made = self.made.load(Acquire) >= self.committed.load(Acquire);
+        let (sent_messages, acknowledged_messages, sent_bytes) = session.progress();
+        let cannot_follow = session.stuck().unwrap_or_default();
+        let in_step =
+            is_told && all_made && session.serves_all_made() && !session.is_ended() && cannot_follow.is_empty();
+        Standing { in_step, position, cannot_follow, sent_messages, acknowledged_messages, sent_bytes }
+    }
+
     pub(crate) fn set_position(&self, number: Option<u64>) {
         self.position.send_replace(number);
     }
@@ -242,6 +283,7 @@ impl Shared {
 
     /// Adds a session; ends an earlier one of the same switch. It has been behind for as long as the switch has.
     pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
+        self.elsewhere.forget(session.node());
         let before = self.lock().insert(session.node(), (name.to_owned(), Arc::clone(session)));
         if let Some((name, before)) = before {
             self.leave(name, &before);

@@ -16,8 +16,8 @@ use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{
-    FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeSubscriptionsReply, SeeSubscriptionsRequest, SeeTrunksReply,
-    SeeTrunksRequest, ToSwitch,
+    FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeSubscriptionsReply, SeeSubscriptionsRequest, SeeSwitchReply,
+    SeeSwitchRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch,
 };
 use fib::messages::{Report, Uplink};
 use fib::name::{LABELS, clip, is_label};
@@ -109,7 +109,17 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(hello)) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
-        let Hello { switch, report, version, says_log, takes_groups, subscriptions, weighs_ways, process } = hello;
+        let Hello {
+            switch,
+            report,
+            version,
+            says_log,
+            takes_groups,
+            subscriptions,
+            weighs_ways,
+            process,
+            takes_standing,
+        } = hello;
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
         if self.shared.drained.load(Relaxed) {
@@ -127,20 +137,24 @@ impl Southbound for South {
             attached = self.admit(&peer, &switch, &report, weighs_ways).await?;
         }
         let Attached { session, outbox } = attached.map_err(|error| {
-            tracing::warn!(switch = clip(&switch), %peer, %error, "the switch is refused");
-            let status = crate::north::status_of(&error);
-            if matches!(error, Refusal::UnknownSwitch { .. }) && self.shared.newcomers.auto() != Auto::Off {
-                let (name, word) = (clip(&switch), shell_word(&switch));
-                let why = match is_label(&switch) {
-                    true => format!("nobody has added switch `{name}`; `fibula switch accept {word}` does so"),
-                    false => format!("no switch may have the name `{name}`; {LABELS}"),
-                };
-                return Status::new(status.code(), why);
+            let (name, status) = (clip(&switch), crate::north::status_of(&error));
+            let status = match error.unknown_switch() {
+                Some(_) if !is_label(&switch) => {
+                    Status::new(status.code(), format!("no switch may have the name `{name}`; {LABELS}"))
+                }
+                Some(_) if self.shared.newcomers.waits(&switch, now()) => {
+                    Status::new(status.code(), crate::north::waits(&name))
+                }
+                _ => status,
+            };
+            if self.shared.newcomers.is_to_be_said(&name, status.message(), now()) {
+                tracing::warn!(switch = name, %peer, error = status.message(), "the switch is refused");
             }
             status
         })?;
         session.said().set_says_log(says_log);
         session.said().set_takes_groups(takes_groups);
+        session.said().set_takes_standing(takes_standing);
         self.shared.subscriptions.hear(session.node(), subscriptions);
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
@@ -198,6 +212,23 @@ impl Southbound for South {
         let node = node.map_err(|refusal| crate::north::status_of(&refusal))?;
         self.shared.subscriptions.hear(node, subscriptions);
         Ok(Response::new(SeeSubscriptionsReply {}))
+    }
+
+    async fn see_switch(&self, request: Request<SeeSwitchRequest>) -> Result<Response<SeeSwitchReply>, Status> {
+        let peer = Peer::of(&request)?;
+        let request = request.into_inner();
+        let name = request.switch.clone();
+        self.check(&peer, &name, "see_switch")?;
+        self.hear(&peer, &name, request.process, false)?;
+        let switch = name.clone();
+        let node = Job::ask(&self.jobs, move |state| state.node(&switch)).await.ok_or_else(stopping)?;
+        let node = node.map_err(|refusal| crate::north::status_of(&refusal))?;
+        let by = clip(&request.served_by);
+        // What comes late says nothing of one that is served here by now.
+        if self.shared.session(node).is_none() && self.shared.elsewhere.hear(node, request, now()) {
+            self.shared.events.note("switch", Level::Info, &*name, format!("is served by {by}"));
+        }
+        Ok(Response::new(SeeSwitchReply {}))
     }
 }
 
@@ -453,6 +484,7 @@ pub(crate) fn hear(
             for begun in session.said().set_counters(counters, now()) {
                 shared.events.note("switch", Level::Warning, switch, begun);
             }
+            session.tell_standing(|| shared.standing(&session));
             Ok(Heard::All)
         }
         Some(Body::Subscriptions(subscriptions)) => {

@@ -73,6 +73,7 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
             let hosts = hosts.into_iter().map(host).collect();
             Wire::AddHosts(v1::HostList { hosts, ..v1::HostList::default() })
         }
+        Change::RenameHost { name, to } => Wire::RenameHost(v1::RenameHostRequest { name, to }),
         Change::RemoveHost { name } => Wire::RemoveHost(v1::RemoveHostRequest { name }),
         Change::AddLink { a, b, wanted } => Wire::AddLink(link((a, b, wanted))),
         Change::AddLinks { links } => {
@@ -103,6 +104,11 @@ pub(crate) fn wire_of(change: &Change) -> v1::ToldChange {
         Change::RemoveNames { names, ignore_missing } => {
             Wire::RemoveNames(v1::RemoveNamesRequest { names, ignore_missing })
         }
+        Change::AlterNames { remove, records } => {
+            let put = records.into_iter().map(Record::into).collect();
+            Wire::ChangeNames(v1::ChangedNames { remove, put })
+        }
+        Change::ReplaceNames(_) => unreachable!("it is settled before it is told"),
     };
     v1::ToldChange { change: Some(change) }
 }
@@ -125,6 +131,7 @@ fn change_of(told: v1::ToldChange) -> Option<Change> {
         Wire::AddSwitches(v1::AddSwitchesRequest { names }) => Change::AddSwitches { names },
         Wire::RemoveSwitch(request) => request.into(),
         Wire::AddHosts(hosts) => hosts.try_into().ok()?,
+        Wire::RenameHost(request) => request.into(),
         Wire::RemoveHost(request) => request.into(),
         Wire::AddLink(link) => link.try_into().ok()?,
         Wire::AddLinks(links) => links.try_into().ok()?,
@@ -144,6 +151,10 @@ fn change_of(told: v1::ToldChange) -> Option<Change> {
             Change::Learn { records, at_ms, more: more.collect::<Option<_>>()? }
         }
         Wire::RemoveNames(request) => request.into(),
+        Wire::ChangeNames(v1::ChangedNames { remove, put }) => {
+            let records = put.into_iter().map(crate::north::from_wire).collect::<Result<_, _>>().ok()?;
+            Change::AlterNames { remove, records }
+        }
     })
 }
 
@@ -168,6 +179,7 @@ mod tests {
             Change::AddSwitches { names: vec![name(), "y".to_owned()] },
             Change::RemoveSwitch { name: name() },
             Change::AddHosts { hosts: vec![(name(), a.clone())] },
+            Change::RenameHost { name: name(), to: "y".to_owned() },
             Change::RemoveHost { name: name() },
             Change::AddLink {
                 a: a.clone(),
@@ -195,6 +207,7 @@ mod tests {
                 more: vec![("x".to_owned(), vec!["10.0.0.8".parse().unwrap(), "fd00::8".parse().unwrap()])],
             },
             Change::RemoveNames { names: vec![name()], ignore_missing: true },
+            Change::AlterNames { remove: vec![name(), "y".to_owned()], records: vec![record(None)] },
         ];
         let rows = [
             RowChange { kind: 4, key: vec![1], value: Some(Vec::new()) },

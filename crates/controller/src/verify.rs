@@ -33,7 +33,7 @@ impl North {
         let node = self.node(name).await?;
         let mut damage = Vec::new();
         for _ in 0..ROUNDS {
-            let session = self.shared.session(node).ok_or_else(|| gone(name))?;
+            let session = self.shared.session(node).ok_or_else(|| self.gone(name, node))?;
             if session.is_reconciled() {
                 let before = self.held(node).await?;
                 let theirs = held_by_switch(name, &session, &mut damage).await?;
@@ -56,10 +56,20 @@ impl North {
     /// The id of a switch.
     pub(crate) async fn node(&self, name: &str) -> Result<NodeId, Status> {
         let wanted = name.to_owned();
-        let node = self.read(move |state| state.network.topology().node_by_name(&wanted)).await?;
-        node.ok_or_else(|| {
-            Status::not_found(format!("there is no switch `{}`; `fibula switch list` lists all", clip(name)))
-        })
+        self.read(move |state| state.node(&wanted)).await?.map_err(|refusal| self.refused(&refusal))
+    }
+
+    /// That a switch is not connected here, and who serves it.
+    pub(crate) fn gone(&self, name: &str, node: NodeId) -> Status {
+        let name = clip(name);
+        let Some(there) = self.shared.there(node) else {
+            return Status::failed_precondition(format!(
+                "switch `{name}` is not connected to this controller; of several, ask the one that serves it, and otherwise start it and \
+                 try again"
+            ));
+        };
+        let by = there.served_by;
+        Status::failed_precondition(format!("switch `{name}` is served by {by}; ask that one, with --controller {by}"))
     }
 
     /// What the switch has by the controller's account; none while it is parked.
@@ -99,13 +109,6 @@ pub(crate) async fn answer_of<T>(name: &str, answer: Receiver<T>, patience: Dura
             "the stream of switch `{name}` ended, or somebody else asked it, before it answered; try again"
         ))
     })
-}
-
-pub(crate) fn gone(name: &str) -> Status {
-    Status::failed_precondition(format!(
-        "switch `{}` is not connected to this controller; of several, ask the one that serves it, and otherwise start it and try again",
-        clip(name)
-    ))
 }
 
 pub(crate) fn parts(report: &Report) -> Parts {

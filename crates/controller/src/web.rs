@@ -604,7 +604,9 @@ mod tests {
 
     #[test]
     fn what_was_accepted_is_said_as_by_the_commands() {
-        let said = |changed, unchanged| accepted(&v1::Changed { changed, unchanged, left: 0 }, "switch", "switches");
+        let said = |changed, unchanged| {
+            accepted(&v1::Changed { changed, unchanged, ..v1::Changed::default() }, "switch", "switches")
+        };
         assert_eq!(said(1, 0), "1 switch added");
         assert_eq!(said(2, 1), "2 switches added, 1 as asked for already");
     }

@@ -36,6 +36,7 @@ use crate::store::{Commit, Store, StoreError};
 use crate::telemetry::{Trace, Traced};
 use crate::told::{self, Telling};
 use crate::writer::pace::{Pace, TooFast};
+use crate::writer::refused::{is_collision, may_leave_traces};
 use crate::writer::reports::Answer;
 use api::crash::step;
 use api::seam::{Mistake, Moment, mistaken, now};
@@ -43,8 +44,7 @@ use api::throttle::Throttle;
 use api::v1::{ForgetfulPort, SeenHost, SeenTrunk};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
-use fib::network::{Effects, NetworkError, Settings};
-use fib::rib::RibError;
+use fib::network::{Effects, Settings};
 use fib::topology::NodeId;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -336,6 +336,9 @@ impl Writer {
             self.gave_back = Some(now());
         }
         self.shared.reads.answer(&self.state, TURN_READS);
+        if let Some(store) = &self.store {
+            self.shared.set_committed_to(store.n_commits());
+        }
         self.answer_reports(n_names);
         self.go_on_with_copies(n_rows);
         self.release(urgent);
@@ -371,6 +374,13 @@ impl Writer {
         match job {
             Job::Change { reply, .. } if self.store.is_none() => _ = reply.send(Err(self.shared.not_leader())),
             Job::Change { change, reply } => {
+                let change = match self.state.settle(change) {
+                    Ok(change) => change,
+                    Err(refusal) => {
+                        let _ = reply.send(Err(refusal));
+                        return Ok(());
+                    }
+                };
                 if self.pace.limits_tenants()
                     && let Err(refused) = self.pace.take(&self.state.tenants_of(&change), now())
                 {
@@ -728,32 +738,10 @@ fn phase_of(body: &Body) -> usize {
     }
 }
 
-fn is_collision(refusal: &Refusal) -> bool {
-    fn is_collision(error: &NetworkError) -> bool {
-        match error {
-            NetworkError::Rib(RibError::DigestCollision { .. }) => true,
-            NetworkError::Batch { source, .. } => is_collision(source),
-            _ => false,
-        }
-    }
-    matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
-}
-
-/// Whether a change that was refused may have changed how names are arranged.
-fn may_leave_traces(refusal: &Refusal) -> bool {
-    fn may(error: &NetworkError) -> bool {
-        match error {
-            NetworkError::Graph(_) | NetworkError::Crowded { .. } | NetworkError::TenantCrowds { .. } => true,
-            NetworkError::Batch { source, .. } => may(source),
-            _ => false,
-        }
-    }
-    matches!(refusal, Refusal::Network { source, .. } if may(source))
-}
-
 mod follow;
 mod found;
 mod pace;
+mod refused;
 mod rekey;
 mod reports;
 #[cfg(test)]

@@ -134,21 +134,43 @@ impl Rib {
         self.check_number(name, attachment).map(|(digest, _)| digest)
     }
 
+    /// As [`Rib::check`], where there is room for the name, and some names are to give their addresses up before.
+    /// # Errors
+    /// As [`Rib::check`].
+    pub(crate) fn check_among(
+        &self,
+        name: &Name,
+        attachment: &Attachment,
+        gives_up: impl Fn(&Name) -> bool,
+    ) -> Result<Digest, RibError> {
+        self.check_with_number(name, attachment, usize::MAX, gives_up).map(|(digest, _)| digest)
+    }
+
     /// The name's digest, and its number if it is known.
     fn check_number(&self, name: &Name, attachment: &Attachment) -> Result<(Digest, Option<u32>), RibError> {
+        self.check_with_number(name, attachment, self.max_names, |_| false)
+    }
+
+    fn check_with_number(
+        &self,
+        name: &Name,
+        attachment: &Attachment,
+        max_names: usize,
+        gives_up: impl Fn(&Name) -> bool,
+    ) -> Result<(Digest, Option<u32>), RibError> {
         if name.kind() != self.kind {
             return Err(RibError::WrongKind { got: name.kind(), expected: self.kind });
         }
         if let Some(ip) = attachment.ip
-            && let Some(holder) = self.by_ip(ip).filter(|holder| holder != name)
+            && let Some(holder) = self.by_ip(ip).filter(|holder| holder != name && !gives_up(holder))
         {
             return Err(RibError::IpInUse { ip, holder });
         }
         let digest = self.digest(name);
         let known = self.by_digest(digest);
         let number = known.filter(|known| self.entries.bytes(*known) == name.as_bytes());
-        if number.is_none() && self.len() >= self.max_names {
-            return Err(RibError::TooManyNames { got: self.len() + 1, max: self.max_names });
+        if number.is_none() && self.len() >= max_names {
+            return Err(RibError::TooManyNames { got: self.len() + 1, max: max_names });
         }
         if known != number {
             return Err(RibError::DigestCollision { name: name.clone(), tenant: attachment.tenant, digest });

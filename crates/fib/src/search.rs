@@ -55,6 +55,11 @@ pub fn search(rib: &Rib, kind: NameKind, text: &str, limit: usize) -> Found {
     found
 }
 
+/// Whether the text of any name of a kind can begin so.
+pub fn may_begin(kind: NameKind, text: &str) -> bool {
+    !spans(kind, text.trim()).is_empty()
+}
+
 /// A text as it is compared: with small letters, and a MAC address without what stands between its bytes.
 fn plain(kind: NameKind, text: &str) -> String {
     match kind {

@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 41] = [
+const ACCESS: [(&str, Needs); 44] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -42,8 +42,10 @@ const ACCESS: [(&str, Needs); 41] = [
     ("/fibula.v1.Northbound/PutNames", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveNames", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/ImportNames", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/ReplaceNames", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AddHosts", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/RenameHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/RemoveHost", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/AcceptHosts", Needs::Role(Role::Writer)),
     ("/fibula.v1.Northbound/ForgetHost", Needs::Role(Role::Writer)),
@@ -58,6 +60,7 @@ const ACCESS: [(&str, Needs); 41] = [
     ("/fibula.v1.Southbound/SeeTrunks", Needs::Switch),
     ("/fibula.v1.Southbound/SeeHosts", Needs::Switch),
     ("/fibula.v1.Southbound/SeeSubscriptions", Needs::Switch),
+    ("/fibula.v1.Southbound/SeeSwitch", Needs::Switch),
     ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),

@@ -1,6 +1,7 @@
 //! What the errors of TLS mean, and what to do about them.
 
 use std::error::Error;
+use tokio_rustls::rustls;
 
 /// What each text in an error means for an operator.
 const ADVICE: [(&str, &str); 15] = [
@@ -47,6 +48,20 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
         error = source;
     }
     advise(error.to_string())
+}
+
+/// Whether an error is of TLS itself: somebody answers.
+pub fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // The source of an error of input and output is that of what it is made of.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// An error's text with advice.

@@ -15,7 +15,7 @@ mod connection;
 mod kit;
 mod revocation;
 
-pub use advice::{explain, explain_client};
+pub use advice::{explain, explain_client, is_of_tls};
 pub use connection::Connection;
 pub(crate) use connection::{Spoken, connect_foreign, connect_plain, connect_unix, refusal};
 #[cfg(feature = "kit")]

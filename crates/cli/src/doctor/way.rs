@@ -69,7 +69,9 @@ async fn look(url: &str, tls: Option<&Arc<Tls>>) -> Result<(), String> {
     let has_tls = url.starts_with("https:");
     let answer = match tokio::time::timeout(PATIENCE, client::connect_to(Kind::Controller, url, tls, PATIENCE)).await {
         Ok(Ok(channel)) => ask(channel).await,
-        Ok(Err(ConnectError::Unreachable { reason, .. })) => Answer::Broken(reason),
+        Ok(Err(ConnectError::Unreachable { reason, .. } | ConnectError::NotTrusted { reason, .. })) => {
+            Answer::Broken(reason)
+        }
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => Answer::Silence,
     };

@@ -26,7 +26,7 @@ const TYPE_AT: usize = 12;
 pub(crate) struct Args {
     #[command(flatten)]
     remote: Remote,
-    /// The name that the frame is to, or a whole frame in hexadecimal digits
+    /// The name that the frame is to, or the IP address of that name, or a whole frame in hexadecimal digits
     what: String,
     /// The switch at which it enters; without it, a frame enters where its sender is, and a name has paths from all switches with hosts
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -262,6 +262,8 @@ fn about(name: &str, record: Option<&v1::NameRecord>, at: Option<&v1::LinkEnd>) 
     let name = plain(name);
     match (record, at) {
         (Some(record), Some(v1::LinkEnd { switch, port })) => {
+            // It may have been asked for by its address.
+            let name = plain(&record.name);
             let ip = if record.ip.is_empty() { String::new() } else { format!(", address {}", record.ip) };
             format!("{name} is at host {} ({switch}:{port}), tenant {}{ip}\n", plain(&record.host), record.tenant)
         }

@@ -1,7 +1,7 @@
 //! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, fields, moment, print_changed, records};
+use crate::rib::{Verbs, answer_of_lines, fields, moment, print_changed, records};
 use api::v1;
 use command::output::{Output, note};
 use serde::Serialize;
@@ -13,6 +13,8 @@ use std::path::PathBuf;
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
     /// Make a port of a switch a host port, under a name
+    ///
+    /// A host that is named after its port (s1.3), as those are that nobody declared, gets the new name.
     Add {
         /// The host's name
         name: String,
@@ -25,6 +27,13 @@ pub(crate) enum Verb {
     Import {
         /// The file, or - for standard input
         file: PathBuf,
+    },
+    /// Give a host another name; what is attached to it stays so
+    Rename {
+        /// The host's name
+        name: String,
+        /// Its name from then on
+        to: String,
     },
     /// Remove a host; refused while names are attached to it
     Del {
@@ -108,13 +117,13 @@ impl Verbs for Verb {
                 print_changed(out, changed, "host", "added")
             }
             Verb::Import { file } => {
-                let hosts = records(&file, &["name,port"], read)?;
-                print_changed(
-                    out,
-                    answer(client.add_hosts(v1::HostList { hosts, ..v1::HostList::default() }).await)?,
-                    "host",
-                    "added",
-                )
+                let (hosts, lines) = records(&file, &["name,port"], read)?;
+                let asked = client.add_hosts(v1::HostList { hosts, ..v1::HostList::default() }).await;
+                print_changed(out, answer_of_lines(asked, &file, &lines)?, "host", "added")
+            }
+            Verb::Rename { name, to } => {
+                let changed = answer(client.rename_host(v1::RenameHostRequest { name, to }).await)?;
+                print_changed(out, changed, "host", "renamed")
             }
             Verb::Del { name } => {
                 let changed = answer(client.remove_host(v1::RemoveHostRequest { name }).await)?;
@@ -137,7 +146,7 @@ impl Verbs for Verb {
             }
             Verb::Accept { names, .. } => {
                 let changed = answer(client.accept_hosts(v1::AcceptHostsRequest { names }).await)?;
-                let v1::Changed { changed, unchanged, left } = changed;
+                let v1::Changed { changed, unchanged, left, .. } = changed;
                 let text = accepted(changed, unchanged, left);
                 out.done(&AcceptedRow { changed, unchanged, left }, text)
             }

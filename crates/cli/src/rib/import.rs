@@ -6,6 +6,7 @@
 //! twice, and names and addresses are kept once, about 60 bytes each, to find duplicates.
 
 use crate::remote::{Client, answer, refusal};
+use crate::rib::replace;
 use api::v1;
 use command::output::{Exit, Failure, OrExit, Output};
 use fib::name::{Name, NameKind};
@@ -38,6 +39,7 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 /// libraries close connections on which many small messages wait to be read.
 const BATCHES_AHEAD: usize = 4;
 
+/// Where names are read from, twice.
 pub(crate) trait Source: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Source for T {}
 
@@ -48,19 +50,24 @@ struct ImportRow {
     unchanged: u64,
 }
 
-/// `batch`: names a transaction, if not [`batch_of`] the number of names.
-pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out: &Output) -> anyhow::Result<()> {
-    let from = file.to_owned();
-    let source = reading(move || open(&from)).await??;
-    let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
-    let kind: NameKind = kind.parse().or_exit(Exit::Internal, "the controller has a kind of name unknown here")?;
+/// `batch`: names a transaction, if not [`batch_of`] the number of names. `all`: instead all names become those of the file, or it is
+/// said what would change.
+pub(crate) async fn run(
+    mut client: Client,
+    file: &Path,
+    batch: Option<u32>,
+    all: Option<replace::Options>,
+    out: &Output,
+) -> anyhow::Result<()> {
+    let kind = kind_of(&mut client).await?;
     let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
     let hosts: HashSet<String> = hosts.into_iter().map(|host| host.name).collect();
 
     let shown = file.display().to_string();
-    let (source, total) = checked(source, kind, hosts)
-        .await?
-        .map_err(|errors| Failure::new(Exit::BadInput, format!("{shown}: nothing imported\n{}", errors.join("\n"))))?;
+    let (source, total) = whole(file, kind, hosts, "nothing imported").await?;
+    if let Some(options) = all {
+        return replace::run(client, (source, kind), total, (&shown, options), out).await;
+    }
     let batch = batch.map_or_else(|| batch_of(total), |batch| batch as usize);
 
     let bar = progress_bar(total, "imported");
@@ -100,6 +107,41 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
     bar.finish_and_clear();
     let sentence = format!("{} names imported: {} changed, {} as they were", row.names, row.changed, row.unchanged);
     out.done(&row, sentence)
+}
+
+/// The kind of names of the network.
+pub(crate) async fn kind_of(client: &mut Client) -> anyhow::Result<NameKind> {
+    let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
+    kind.parse().or_exit(Exit::Internal, "the controller has a kind of name unknown here")
+}
+
+/// The names of a file, of which every line was checked, and how many there are.
+/// # Errors
+/// The first lines that are wrong; `so` is what follows.
+pub(crate) async fn whole(
+    file: &Path,
+    kind: NameKind,
+    hosts: HashSet<String>,
+    so: &str,
+) -> anyhow::Result<(Box<dyn Source>, u64)> {
+    let from = file.to_owned();
+    let source = reading(move || open(&from)).await??;
+    let wrong =
+        |errors: Vec<String>| Failure::new(Exit::BadInput, format!("{}: {so}\n{}", file.display(), errors.join("\n")));
+    checked(source, kind, hosts).await?.map_err(wrong)
+}
+
+/// The names in the first column of a file, each with its line.
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn names_of(file: &Path, kind: NameKind) -> anyhow::Result<Vec<(u64, String)>> {
+    let mut source = open(file)?;
+    records(&mut *source, kind)
+        .map(|record| {
+            let Record { line, fields } = record.or_exit(Exit::BadInput, file.display())?;
+            Ok((line, fields.into_iter().next().unwrap_or_default()))
+        })
+        .collect()
 }
 
 /// Reads on a thread of its own. A file can take longer to read than the controller waits for an answer to its probes, so

@@ -1,7 +1,7 @@
 //! `fibula link`: links between switches.
 
 use crate::remote::{Client, PortOf, answer};
-use crate::rib::{Verbs, fields, print_changed, records};
+use crate::rib::{Verbs, answer_of_lines, fields, print_changed, records};
 use api::v1;
 use api::words::counted;
 use command::output::{Output, note};
@@ -151,13 +151,9 @@ impl Verbs for Verb {
                 print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
             Verb::Import { file } => {
-                let links = records(&file, &["a,b,cost,weight", "a,b,cost", "a,b"], read)?;
-                print_changed(
-                    out,
-                    answer(client.add_links(v1::LinkList { links, ..v1::LinkList::default() }).await)?,
-                    "link",
-                    "added",
-                )
+                let (links, lines) = records(&file, &["a,b,cost,weight", "a,b,cost", "a,b"], read)?;
+                let asked = client.add_links(v1::LinkList { links, ..v1::LinkList::default() }).await;
+                print_changed(out, answer_of_lines(asked, &file, &lines)?, "link", "added")
             }
             Verb::Del { end } => {
                 let request = v1::RemoveLinkRequest { end: Some(end.into()) };
@@ -165,8 +161,16 @@ impl Verbs for Verb {
             }
             Verb::Set { end, cost, weight, state } => {
                 let up = state.map(|state| state == State::Up);
-                let request = v1::SetLinkRequest { end: Some(end.into()), cost, raised: None, up, weight };
-                print_changed(out, answer(client.set_link(request).await)?, "link", "set")
+                let request = v1::SetLinkRequest { end: Some(end.clone().into()), cost, raised: None, up, weight };
+                let changed = answer(client.set_link(request).await)?;
+                print_changed(out, changed, "link", "set")?;
+                if changed.declared > 0 {
+                    eprintln!(
+                        "fibula: its switches found it, and it counts as declared from now on: it stays as it is when its cable is moved, \
+                         until `fibula link del {end}`"
+                    );
+                }
+                Ok(())
             }
             Verb::Drain { end } => drain(client, end, false, out).await,
             Verb::Undrain { end } => drain(client, end, true, out).await,

@@ -1,26 +1,30 @@
 //! The nouns of the routing table: `fibula name|host|group|link`, and `fibula switch add|del|list|show`.
 
 pub(crate) mod controllers;
+mod delete;
 pub(crate) mod group;
 pub(crate) mod host;
-mod import;
+pub(crate) mod import;
 pub(crate) mod link;
 mod lookup;
 pub(crate) mod name;
 pub(crate) mod node;
 pub(crate) mod rekey;
+pub(crate) mod replace;
+mod verify;
 
-use crate::remote::{Client, Remote};
+use crate::remote::{Client, Remote, refusal};
 use api::v1;
 use command::output::{Exit, Failure, Output};
 use fib::name::clip;
-use fib::text::{Dialect, LineError, Lines, Records, column_names};
+use fib::text::{Dialect, Lines, Records, column_names};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tonic::{Response, Status};
 
 /// What can be done with the objects of a noun: each verb is one conversation with the controller.
 pub(crate) trait Verbs: clap::Subcommand {
@@ -61,22 +65,57 @@ fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> 
     out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
 }
 
-/// What `read` makes of the lines of a file, or of standard input for `-`, which are those of [`fib::text`]. A header is one of
-/// `headers`.
+/// Wrong lines that are told of one file.
+const MAX_ERRORS: usize = 10;
+
+/// What `read` makes of the lines of a file, or of standard input for `-`, which are those of [`fib::text`], and which lines these
+/// are. A header is one of `headers`.
 /// # Errors
-/// The first line that is wrong, by its number.
-fn records<T>(file: &Path, headers: &[&str], read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Vec<T>> {
-    let wrong =
-        |error: LineError| Failure::new(Exit::BadInput, format!("{}: {error}; nothing imported", file.display()));
-    let mut made = Vec::new();
-    let lines = Records::new(Lines::new(command::input(file)?), Dialect::Plain, &[]);
-    for (place, line) in lines.enumerate() {
-        let line = line.map_err(wrong)?;
-        if place > 0 || !headers.contains(&&column_names(&line.text)[..]) {
-            made.push(read(&line.text).map_err(|why| wrong(line.error(why)))?);
+/// The first lines that are wrong, by their numbers.
+fn records<T>(
+    file: &Path,
+    headers: &[&str],
+    read: impl Fn(&str) -> Result<T, String>,
+) -> anyhow::Result<(Vec<T>, Vec<u64>)> {
+    let shown = file.display();
+    let (mut made, mut lines, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+    let all = Records::new(Lines::new(command::input(file)?), Dialect::Plain, &[]);
+    for (place, line) in all.enumerate() {
+        let one = match line {
+            Ok(line) if place == 0 && headers.contains(&&column_names(&line.text)[..]) => continue,
+            Ok(line) => read(&line.text).map(|one| (one, line.number)).map_err(|why| line.error(why)),
+            Err(error) => Err(error),
+        };
+        match one {
+            Ok((one, number)) => {
+                made.push(one);
+                lines.push(number);
+            }
+            Err(error) => wrong.push(format!("{shown}: {error}")),
+        }
+        if wrong.len() == MAX_ERRORS {
+            wrong.push("the lines after it are not checked".to_owned());
+            break;
         }
     }
-    Ok(made)
+    match wrong.len() {
+        0 => Ok((made, lines)),
+        1 => Err(Failure::new(Exit::BadInput, format!("{}; nothing imported", wrong[0]))),
+        _ => Err(Failure::new(Exit::BadInput, format!("{shown}: nothing imported\n{}", wrong.join("\n")))),
+    }
+}
+
+/// The controller's answer to what the lines of a file ask for, all or nothing; a refusal says which line is refused.
+/// # Errors
+/// As [`answer`](crate::remote::answer).
+fn answer_of_lines<T>(asked: Result<Response<T>, Status>, file: &Path, lines: &[u64]) -> anyhow::Result<T> {
+    let status = match asked {
+        Ok(answer) => return Ok(answer.into_inner()),
+        Err(status) => status,
+    };
+    let line = api::lookup::refused_item(&status).and_then(|item| lines.get(item));
+    let place = line.map(|line| format!(": line {line}")).unwrap_or_default();
+    Err(refusal(&status).context(format!("{}{place}; nothing imported", file.display())))
 }
 
 /// The fields of a line, for what takes a certain number of them.

@@ -2,7 +2,7 @@
 
 use crate::atomic_file::{AtomicFile, cannot_write};
 use crate::remote::{Client, answer};
-use crate::rib::{Verbs, import, print_changed};
+use crate::rib::{Verbs, delete, import, print_changed, replace};
 use api::v1;
 use command::output::{Output, note, to_stdout};
 use command::visible::shell_word;
@@ -20,15 +20,18 @@ pub(crate) enum Verb {
     /// Remove names
     Del {
         /// The names
-        #[arg(required = true)]
+        #[arg(required_unless_present = "file")]
         names: Vec<String>,
+        /// Names in a CSV file, in its first column, as `export` writes them (- for standard input): each 100,000 are one transaction
+        #[arg(long, conflicts_with = "names")]
+        file: Option<PathBuf>,
         /// Names that are not there are no error
         #[arg(long)]
         ignore_missing: bool,
     },
     /// Show where a name is attached
     Show {
-        /// The name
+        /// The name, or the IP address that it has
         name: String,
     },
     /// List names in their order, a page at a time
@@ -40,8 +43,11 @@ pub(crate) enum Verb {
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         /// Only those whose text begins with this
-        #[arg(long, default_value = "", hide_default_value = true, conflicts_with_all = ["after", "host"])]
+        #[arg(long, default_value = "", hide_default_value = true, conflicts_with_all = ["after", "host", "ip"])]
         prefix: String,
+        /// Only those that have this IP address, or one of this prefix: 10.0.0.7, 10.1.0.0/16
+        #[arg(long, default_value = "", hide_default_value = true)]
+        ip: String,
         /// Only those at this host
         #[arg(long, default_value = "", hide_default_value = true)]
         host: String,
@@ -50,7 +56,7 @@ pub(crate) enum Verb {
     Count,
     /// Add or move names from a CSV file with the columns name, host, and optionally tenant and ip
     ///
-    /// The whole file is checked before anything is sent. Names of earlier imports that the file lacks stay.
+    /// The whole file is checked before anything is sent. Names of earlier imports that the file lacks stay, but with --replace.
     Import {
         /// The file, or - for standard input
         file: PathBuf,
@@ -59,6 +65,16 @@ pub(crate) enum Verb {
         /// file, 20000 to 100000]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         batch: Option<u32>,
+        /// Remove declared names that the file lacks: the names become exactly those of the file, in one transaction. The controller needs
+        /// about 600 bytes of memory for each name that differs
+        #[arg(long, conflicts_with = "batch")]
+        replace: bool,
+        /// With --replace: remove names as well that switches learnt. Those that still send are learnt again
+        #[arg(long, requires = "replace")]
+        learnt: bool,
+        /// Change nothing, and print what would change
+        #[arg(long, conflicts_with = "batch")]
+        dry_run: bool,
     },
     /// Write all names as a CSV that import reads
     Export {
@@ -113,7 +129,8 @@ impl Verbs for Verb {
                 let changed = answer(client.put_names(put.request(false)).await)?;
                 print_changed(out, changed, "name", "set")
             }
-            Verb::Del { names, ignore_missing } => {
+            Verb::Del { file: Some(file), ignore_missing, .. } => delete::run(client, &file, ignore_missing, out).await,
+            Verb::Del { names, ignore_missing, .. } => {
                 let changed = answer(client.remove_names(v1::RemoveNamesRequest { names, ignore_missing }).await)?;
                 print_changed(out, changed, "name", "removed")
             }
@@ -122,10 +139,14 @@ impl Verbs for Verb {
                     answer(client.get_name(v1::GetNameRequest { name, ..v1::GetNameRequest::default() }).await)?;
                 out.rows(&[NameRow::from(record)])
             }
-            Verb::List { after, limit, prefix, host } => {
+            Verb::List { after, limit, prefix, ip, host } => {
                 let goes_on = prefix.is_empty();
-                let ask = v1::ListNamesRequest { after, limit, learnt: false, prefix, host };
+                let asked = asked(&prefix, &ip, &host);
+                let ask = v1::ListNamesRequest { after, limit, learnt: false, prefix, host, ip };
                 let page = answer(client.list_names(ask).await)?;
+                if page.names.is_empty() && !asked.is_empty() {
+                    eprintln!("fibula: no name {asked}");
+                }
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
                 if page.more && !goes_on {
@@ -139,10 +160,21 @@ impl Verbs for Verb {
                 let v1::Status { names, max_names, .. } = answer(client.get_status(v1::GetStatusRequest {}).await)?;
                 out.done(&CountRow { names, max_names }, format!("{names} names of at most {max_names}"))
             }
-            Verb::Import { file, batch } => import::run(client, &file, batch, out).await,
+            Verb::Import { file, batch, replace, learnt, dry_run } => {
+                let options = replace::Options { dry_run, keep_others: !replace, remove_learnt: learnt };
+                import::run(client, &file, batch, (replace || dry_run).then_some(options), out).await
+            }
             Verb::Export { file } => export(client, file, out).await,
         }
     }
+}
+
+/// What is asked of the names that are listed, in words; nothing if all are.
+fn asked(prefix: &str, ip: &str, host: &str) -> String {
+    let word = |what: &str, of: &str| (!of.is_empty()).then(|| format!("{what} `{}`", visible(of)));
+    let address = if ip.contains('/') { "has an address of" } else { "has the address" };
+    let words = [word("begins with", prefix), word(address, ip), word("is at host", host)];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 impl Put {

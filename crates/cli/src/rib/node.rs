@@ -2,10 +2,11 @@
 
 use crate::log;
 use crate::remote::{Client, Remote, answer};
-use crate::rib::{fields, lookup, moment, print_changed, records};
+use crate::rib::{answer_of_lines, fields, lookup, moment, print_changed, records, verify};
 use api::words::counted;
 use api::{memory, v1};
 use command::output::{Exit, Failure, Output, note};
+use command::visible::visible;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -46,8 +47,10 @@ pub(crate) enum Verb {
     /// Ask a switch which port names are at
     Lookup(lookup::Args),
     /// Have switches compute their digests again from memory, and compare them with the controller's
+    ///
+    /// Of several controllers each switch is asked by the one that serves it. Exit code 6 if something differs, or a switch was not checked.
     Verify {
-        /// Their names; without any, all that are connected
+        /// Their names; without any, all
         names: Vec<String>,
         #[command(flatten)]
         remote: Remote,
@@ -122,6 +125,8 @@ struct SwitchRow {
     /// Destinations without a value of their own there (port mode).
     sharing: u64,
     cannot_follow: String,
+    /// The controller that serves it, if that is another one than was asked.
+    served_by: String,
 }
 
 #[derive(Serialize)]
@@ -148,6 +153,7 @@ impl From<v1::Switch> for SwitchRow {
             sent_bytes: s.sent_bytes,
             sharing: s.sharing,
             cannot_follow: s.cannot_follow,
+            served_by: s.served_by,
         }
     }
 }
@@ -162,9 +168,10 @@ impl Verb {
                 print_changed(out, answer(client.add_switch(request).await)?, "switch", "added")
             }),
             Verb::Import { file, remote } => remote.run(|mut client| async move {
-                let names = records(&file, &["name"], |text| Ok(fields(text, 1..=1, "one name")?.remove(0)))?;
-                let request = v1::AddSwitchesRequest { names };
-                print_changed(out, answer(client.add_switches(request).await)?, "switch", "added")
+                let (names, lines) =
+                    records(&file, &["name"], |text| Ok(fields(text, 1..=1, "one name")?.remove(0)))?;
+                let asked = client.add_switches(v1::AddSwitchesRequest { names }).await;
+                print_changed(out, answer_of_lines(asked, &file, &lines)?, "switch", "added")
             }),
             Verb::Del { name, remote } => remote.run(|mut client| async move {
                 let request = v1::RemoveSwitchRequest { name };
@@ -195,14 +202,23 @@ impl Verb {
                 let changed = answer(client.accept_switches(v1::AcceptSwitchesRequest { names }).await)?;
                 print_changed(out, changed, "switch", "added")
             }),
-            Verb::Verify { names, remote } => remote.run(|client| verify(client, names, out)),
+            Verb::Verify { names, remote } => {
+                let others = remote.clone();
+                remote.run(|client| verify::run(client, &others, names, out))
+            }
             Verb::Drain { name, remote } => remote.run(|client| drain(client, name, false, out)),
             Verb::Undrain { name, remote } => remote.run(|client| drain(client, name, true, out)),
             Verb::Log { name, filter, remote } => remote.run(|client| log::run(client, name, filter, out)),
             Verb::Show { name, remote } => remote.run(|client| async move {
-                let found = switches(client).await?.into_iter().find(|switch| switch.name == name);
+                let v1::SwitchList { switches, pending, .. } = list(client).await?;
+                let found = switches.into_iter().find(|switch| switch.name == name);
                 let switch = found.ok_or_else(|| {
-                    let message = format!("there is no switch `{name}`; `fibula switch list` lists all");
+                    let waits = pending.iter().any(|switch| switch.name == name);
+                    let message = if waits {
+                        format!("switch `{name}` waits to be accepted; `fibula switch accept {name}` does so")
+                    } else {
+                        format!("there is no switch `{}`; `fibula switch list` lists all", visible(&name))
+                    };
                     Failure::new(Exit::NotFound, message)
                 })?;
                 show(switch, out)
@@ -236,10 +252,6 @@ async fn list(mut client: Client) -> anyhow::Result<v1::SwitchList> {
     answer(client.list_switches(v1::ListSwitchesRequest {}).await)
 }
 
-async fn switches(client: Client) -> anyhow::Result<Vec<v1::Switch>> {
-    Ok(list(client).await?.switches)
-}
-
 #[derive(Serialize)]
 struct DrainRow {
     steps: u32,
@@ -259,40 +271,4 @@ async fn drain(mut client: Client, name: String, undo: bool, out: &Output) -> an
     };
     let changes = counted(steps.into(), "change", "changes");
     out.done(&DrainRow { steps, hosts }, format!("switch {name}: {what}, after {changes} of paths"))
-}
-
-/// A switch whose memory was compared with what the controller says.
-#[derive(Serialize)]
-struct VerifiedRow {
-    switch: String,
-    /// Versioned pieces of its tables: what was compared.
-    parts: usize,
-    differ: usize,
-    damaged_tables: usize,
-}
-
-async fn verify(mut client: Client, mut names: Vec<String>, out: &Output) -> anyhow::Result<()> {
-    if names.is_empty() {
-        let connected = switches(client.clone()).await?.into_iter().filter(|switch| switch.connected);
-        names = connected.map(|switch| switch.name).collect();
-    }
-    let (mut rows, mut found) = (Vec::new(), Vec::new());
-    for switch in names {
-        let request = v1::VerifySwitchRequest { name: switch.clone() };
-        let v1::VerifySwitchReply { parts, damage } = answer(client.verify_switch(request).await)?;
-        let n_found = found.len();
-        found.extend(parts.iter().filter(|part| part.digest != part.expected_digest).map(|part| {
-            let v1::VerifiedPart { part, version, expected_digest, digest } = part;
-            format!(
-                "{switch}: {part} has digest {digest:#018x} at version {version}, the controller expects {expected_digest:#018x}; restart the switch without its saved image"
-            )
-        }));
-        let differ = found.len() - n_found;
-        found.extend(damage.iter().map(|damage| {
-            format!("{switch}: {damage}. Its memory was damaged; the controller has sent the table again. Look for bad memory")
-        }));
-        rows.push(VerifiedRow { switch, parts: parts.len(), differ, damaged_tables: damage.len() });
-    }
-    out.rows(&rows)?;
-    if found.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CheckFailed, found.join("\n"))) }
 }

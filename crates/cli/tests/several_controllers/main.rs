@@ -9,6 +9,7 @@ mod proxy;
 mod site;
 #[path = "../support/mod.rs"]
 mod support;
+mod views;
 
 use api::v1;
 use fib::action::PortId;
@@ -372,7 +373,7 @@ fn in_runtime(test: impl Future<Output = ()>) {
 fn main() -> ExitCode {
     let without = !member::is_installed();
     if without {
-        eprintln!("5 tests are ignored: they need etcd (Debian: etcd-server)");
+        eprintln!("6 tests are ignored: they need etcd (Debian: etcd-server)");
     }
     let killed = || {
         in_runtime(leaders_are_killed());
@@ -392,6 +393,11 @@ fn main() -> ExitCode {
     };
     let name = "a_store_is_converted_while_another_waits";
     let converted = Trial::test(name, converted).with_ignored_flag(without);
+    let views = || {
+        in_runtime(views::are_whole());
+        Ok(())
+    };
+    let views = Trial::test("every_view_is_whole_whichever_controller_is_asked", views).with_ignored_flag(without);
     let histories = || {
         history::hold_over_many_seeds();
         Ok(())
@@ -409,5 +415,6 @@ fn main() -> ExitCode {
         Ok(())
     };
     let judge = Trial::test("wrong_histories_are_found", judge);
-    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, converted, histories, demo, judge]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, converted, views, histories, demo, judge])
+        .exit_code()
 }

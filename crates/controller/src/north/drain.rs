@@ -146,7 +146,7 @@ impl North {
             }
             Ok(Now { topology, goal, hosts, is_drained })
         });
-        read.await?.map_err(|refusal: Refusal| status_of(&refusal))
+        read.await?.map_err(|refusal: Refusal| self.refused(&refusal))
     }
 
     /// Changes a link, and waits until every switch has its new tables.

@@ -163,6 +163,64 @@ impl Network {
         self.run(steps.into_values().collect())
     }
 
+    /// Removes names and adds, moves or changes others, all or none: one change. An address may pass from one of them to another. What
+    /// is put is not removed.
+    ///
+    /// Cost: as [`Network::put_names`] and [`Network::remove_names`].
+    /// # Errors
+    /// [`NetworkError::Batch`] names the first item refused, of those to be removed and then those to be put; unchanged.
+    pub fn change_names(&mut self, remove: &[Name], put: &[(Name, Attachment)]) -> Result<Effects, NetworkError> {
+        let mut after: HashMap<&Name, Option<IpAddr>> = put.iter().map(|(name, at)| (name, at.ip)).collect();
+        let mut steps = Vec::with_capacity(remove.len() + put.len());
+        for (index, name) in remove.iter().enumerate() {
+            if after.contains_key(name) {
+                continue;
+            }
+            steps.push(self.step(name, None).map_err(|source| batch(index, source))?);
+            after.insert(name, None);
+        }
+        let n_new = put.iter().filter(|(name, _)| self.rib.get(name).is_none()).count();
+        let (got, max) = (self.rib.len() - steps.len() + n_new, self.settings.max_names);
+        if n_new > 0 && got > max {
+            return Err(crate::rib::RibError::TooManyNames { got, max }.into());
+        }
+        let (mut digests, mut ips) = (HashSet::new(), HashMap::new());
+        for (index, (name, attachment)) in put.iter().enumerate() {
+            let step = (|| {
+                self.check_place(attachment)?;
+                let gives_up = |holder: &Name| after.get(holder).is_some_and(|ip| *ip != attachment.ip);
+                let digest = self.rib.check_among(name, attachment, gives_up)?;
+                if !digests.insert(digest) {
+                    let (name, tenant) = (name.clone(), attachment.tenant);
+                    return Err(crate::rib::RibError::DigestCollision { name, tenant, digest }.into());
+                }
+                if let Some(ip) = attachment.ip
+                    && let Some(holder) = ips.insert(ip, name)
+                {
+                    return Err(crate::rib::RibError::IpInUse { ip, holder: holder.clone() }.into());
+                }
+                Ok(Step { name: name.clone(), digest, before: self.rib.get(name), after: Some(*attachment) })
+            })();
+            steps.push(step.map_err(|source: NetworkError| batch(remove.len() + index, source))?);
+        }
+        drop((after, digests, ips));
+        self.run(steps)
+    }
+
+    /// Whether names may be there.
+    fn check_place(&self, attachment: &Attachment) -> Result<(), NetworkError> {
+        let end = attachment.end();
+        let switch = self.switches.get(&end.node);
+        let switch = switch.ok_or(crate::topology::TopologyError::UnknownNode { id: end.node })?;
+        if !self.host_ports.contains(&end) {
+            return Err(NetworkError::NoHostPort { end });
+        }
+        if !switch.tenants.holds(attachment.tenant) {
+            return Err(NetworkError::TenantNotHeld { id: end.node, tenant: attachment.tenant });
+        }
+        Ok(())
+    }
+
     /// Checks one change of a name; nothing is changed.
     fn step(&self, name: &Name, after: Option<Attachment>) -> Result<Step, NetworkError> {
         let before = self.rib.get(name);
@@ -170,15 +228,7 @@ impl Network {
             None if before.is_none() => return Err(NetworkError::UnknownName { name: name.clone() }),
             None => self.rib.digest(name),
             Some(attachment) => {
-                let end = attachment.end();
-                let switch = self.switches.get(&end.node);
-                let switch = switch.ok_or(crate::topology::TopologyError::UnknownNode { id: end.node })?;
-                if !self.host_ports.contains(&end) {
-                    return Err(NetworkError::NoHostPort { end });
-                }
-                if !switch.tenants.holds(attachment.tenant) {
-                    return Err(NetworkError::TenantNotHeld { id: end.node, tenant: attachment.tenant });
-                }
+                self.check_place(attachment)?;
                 self.rib.check(name, attachment)?
             }
         };
@@ -193,6 +243,15 @@ impl Network {
         }
         let mut fibs = Draft::default();
         self.change_graphs(&steps, &mut fibs)?;
+        // What gives up its address does so before another name gets it.
+        for Step { name, before, after, .. } in &steps {
+            if let (Some(before), Some(after)) = (before, after)
+                && before.ip.is_some()
+                && before.ip != after.ip
+            {
+                self.rib.upsert(name, Attachment { ip: None, ..*before }).expect("the name is there");
+            }
+        }
         let mut draft = Draft::default();
         for step in &steps {
             if let Some(before) = &mut self.before_reading {

@@ -9,11 +9,15 @@
 //! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
 //! one that it prefers answers again, and goes there.
 
+mod shared;
+
+pub use shared::{LinkStatus, Shared};
+
 use super::leader::{Client, ToLeader, process};
 use super::links::Trunk;
 use super::log;
+use super::others::{self, Served};
 use super::subscriptions;
-use crate::groups::Groups;
 use crate::links::Neighbour;
 use api::client::ConnectError;
 use api::clock;
@@ -24,16 +28,15 @@ use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::{
     Ack, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
-    SeenTrunk, Subscriptions, ToSwitch, TrunkReport, Verified,
+    SeenTrunk, ToSwitch, TrunkReport,
 };
-use fib::messages::{Message, Uplink};
-use fib::replica::{Replica, ReplicaError, Tables};
-use serde::Serialize;
+use fib::messages::Message;
+use fib::replica::{ReplicaError, Tables};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
@@ -83,194 +86,6 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// Messages above this size are applied where they do not hold up other tasks.
 const BIG_MESSAGE_BYTES: usize = 64 << 10;
-
-/// What an agent tells about itself.
-#[derive(Clone, Debug, Serialize)]
-pub struct LinkStatus {
-    /// Whether the stream is up.
-    pub connected: bool,
-    /// When it came up or went down.
-    pub since: SystemTime,
-    /// Why it went down; empty at first.
-    pub last_error: String,
-    /// The latest change of the network that is served.
-    pub serving_change: u64,
-    /// Streams begun.
-    pub connects: u64,
-    /// Messages that changed something.
-    pub applied: u64,
-    /// Messages that were here already.
-    pub duplicates: u64,
-    /// Why the controller's tables are more than this switch may hold; empty if they are not.
-    pub cannot_follow: String,
-    /// Messages that did not fit.
-    pub refused: u64,
-    /// Reports sent because of them.
-    pub resyncs: u64,
-    /// Bytes of messages received.
-    pub received_bytes: u64,
-    /// Times that all digests were computed again, and tables that were not as their digest said.
-    pub verifications: u64,
-    /// See `verifications`.
-    pub damaged_tables: u64,
-}
-
-impl Default for LinkStatus {
-    fn default() -> Self {
-        Self {
-            connected: false,
-            since: clock::now(),
-            last_error: String::new(),
-            serving_change: 0,
-            connects: 0,
-            applied: 0,
-            duplicates: 0,
-            cannot_follow: String::new(),
-            refused: 0,
-            resyncs: 0,
-            received_bytes: 0,
-            verifications: 0,
-            damaged_tables: 0,
-        }
-    }
-}
-
-/// A replica, its link status and a count of its changes, shared between the agent, the saver and the status page.
-pub struct Shared<T: Tables> {
-    replica: Mutex<Replica<T>>,
-    status: Mutex<LinkStatus>,
-    n_changes: watch::Sender<u64>,
-    unsaved: AtomicBool,
-    /// Messages that wait for the replica.
-    n_waiting: AtomicU32,
-    /// The network that the replica is of; 0: not known yet.
-    cluster: AtomicU64,
-    /// What is seen at the trunks; none until that was said.
-    trunks: watch::Sender<Option<Vec<Trunk>>>,
-    /// Who hears what hosts say to everybody, and what hosts here want of that.
-    groups: Arc<Groups>,
-    subscriptions: watch::Sender<Subscriptions>,
-}
-
-impl<T: Tables> Shared<T> {
-    /// Shares `replica`.
-    pub fn new(replica: Replica<T>) -> Arc<Self> {
-        Self::with_groups(replica, Arc::default())
-    }
-
-    /// As [`Shared::new`], with what workers read of groups.
-    pub fn with_groups(replica: Replica<T>, groups: Arc<Groups>) -> Arc<Self> {
-        let cluster = replica.cluster();
-        let status = LinkStatus { serving_change: replica.change(), ..LinkStatus::default() };
-        Arc::new(Self {
-            replica: Mutex::new(replica),
-            status: Mutex::new(status),
-            n_changes: watch::Sender::new(0),
-            unsaved: AtomicBool::new(false),
-            n_waiting: AtomicU32::new(0),
-            cluster: AtomicU64::new(cluster),
-            trunks: watch::Sender::new(None),
-            groups,
-            subscriptions: watch::Sender::new(Subscriptions::default()),
-        })
-    }
-
-    /// Who hears what hosts say to everybody.
-    pub fn groups(&self) -> Arc<Groups> {
-        Arc::clone(&self.groups)
-    }
-
-    /// What hosts here want of multicasts, as the controller is told.
-    pub fn subscriptions(&self) -> watch::Receiver<Subscriptions> {
-        self.subscriptions.subscribe()
-    }
-
-    /// Says what hosts here want of multicasts, to the controller as well.
-    pub fn set_subscriptions(&self, subscriptions: Subscriptions) {
-        self.subscriptions.send_replace(subscriptions);
-    }
-
-    /// The network that the replica is of; 0: not known yet. Does not wait for the replica.
-    pub fn cluster(&self) -> u64 {
-        self.cluster.load(Relaxed)
-    }
-
-    /// What is seen at the trunks.
-    pub fn trunks(&self) -> Vec<Trunk> {
-        self.trunks.borrow().clone().unwrap_or_default()
-    }
-
-    /// Says what is seen at the trunks, to the controller as well.
-    pub fn set_trunks(&self, trunks: Vec<Trunk>) {
-        self.trunks.send_replace(Some(trunks));
-    }
-
-    /// The replica, locked: hold it shortly, messages wait meanwhile.
-    pub fn replica(&self) -> MutexGuard<'_, Replica<T>> {
-        self.replica.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// As [`Shared::replica`], for a message: a save that holds the replica gives way.
-    fn replica_for_message(&self) -> MutexGuard<'_, Replica<T>> {
-        self.n_waiting.fetch_add(1, Relaxed);
-        let replica = self.replica();
-        self.n_waiting.fetch_sub(1, Relaxed);
-        replica
-    }
-
-    /// Whether a message waits for the replica.
-    pub fn is_awaited(&self) -> bool {
-        self.n_waiting.load(Relaxed) > 0
-    }
-
-    /// The link's status now.
-    pub fn status(&self) -> LinkStatus {
-        self.lock_status().clone()
-    }
-
-    /// Counts the messages that changed the replica.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.n_changes.subscribe()
-    }
-
-    /// The replica changed: it is to be saved.
-    pub fn changed(&self) {
-        self.unsaved.store(true, Relaxed);
-        self.n_changes.send_modify(|n| *n += 1);
-    }
-
-    /// If the replica changed since this was called last, counts it as saved with what `save` makes of it;
-    /// [`Shared::keep_unsaved`] takes that back.
-    pub fn take_unsaved<R>(&self, save: impl FnOnce(&Replica<T>) -> R) -> Option<R> {
-        let replica = self.replica();
-        self.unsaved.swap(false, Relaxed).then(|| save(&replica))
-    }
-
-    /// What was taken could not be saved.
-    pub fn keep_unsaved(&self) {
-        self.unsaved.store(true, Relaxed);
-    }
-
-    fn lock_status(&self) -> MutexGuard<'_, LinkStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Computes all digests again.
-    pub fn verify(&self, verify: u64) -> Verified {
-        let found = self.replica().verify();
-        {
-            let mut status = self.lock_status();
-            status.verifications += 1;
-            status.damaged_tables += found.damage.len() as u64;
-        }
-        Verified { verify, report: Uplink::Report(found.report).encode().into(), damage: found.damage }
-    }
-
-    /// What is held, as it is sent.
-    pub fn report(&self) -> Vec<u8> {
-        Uplink::Report(self.replica().report()).encode()
-    }
-}
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
@@ -341,11 +156,12 @@ pub async fn run_with<T: Tables + Send>(
     about: Arc<dyn About>,
     home_every: Duration,
 ) {
-    // Both run for ever.
+    // All run for ever.
     tokio::join!(
         follow(&switch, &controller, tls.as_ref(), &shared, &about, home_every),
         tell_leader(&switch, &controller, tls.as_ref(), &shared),
-        subscriptions::tell_each(&switch, &controller, tls.as_ref(), &shared)
+        subscriptions::tell_each(&switch, &controller, tls.as_ref(), &shared),
+        others::tell_each(&switch, &controller, tls.as_ref(), &shared, &about)
     );
 }
 
@@ -397,7 +213,9 @@ async fn follow<T: Tables + Send>(
         let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
         let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
         let channel = connect_within(controller, tls, patience);
-        let Err(error) = session(switch, controller, channel, shared, about, home).await;
+        let takes_standing = controllers.len() > 1;
+        let Err(error) = session((switch, controller, takes_standing), channel, shared, about, home).await;
+        shared.served.send_if_modified(|served| std::mem::take(served).by.is_some());
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
             (nth, n_sent_on) = (0, n_sent_on + 1);
@@ -424,8 +242,13 @@ async fn follow<T: Tables + Send>(
         if was_connected || !last_said.as_ref().is_some_and(is_said) {
             last_said = Some((Instant::now(), why));
             let LinkStatus { since, serving_change, .. } = shared.status();
-            let seconds = since.elapsed().unwrap_or_default().as_secs();
-            tracing::warn!(switch, controller, %error, "no controller for {seconds} s; the switch forwards by version {serving_change} and tries again");
+            let without = without_controller(was_connected, since.elapsed().unwrap_or_default());
+            let goes_on = if serving_change == 0 {
+                "has no table yet".to_owned()
+            } else {
+                format!("forwards by version {serving_change}")
+            };
+            tracing::warn!(switch, controller, %error, "{without}; the switch {goes_on} and tries again");
         }
         #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to connect")]
         tokio::time::sleep(jitter(pause)).await;
@@ -433,6 +256,15 @@ async fn follow<T: Tables + Send>(
         if nth == 0 {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+/// What a switch says of the time without a controller.
+fn without_controller(was_connected: bool, time: Duration) -> String {
+    match time.as_secs() {
+        _ if was_connected => "the connection to the controller ended".to_owned(),
+        0 => "no controller serves this switch yet".to_owned(),
+        seconds => format!("no controller for {seconds} s"),
     }
 }
 
@@ -497,8 +329,7 @@ fn jitter(pause: Duration) -> Duration {
 
 /// One stream from its hello to its end.
 async fn session<T: Tables>(
-    switch: &str,
-    controller: &str,
+    (switch, controller, takes_standing): (&str, &str, bool),
     channel: impl Future<Output = Result<Channel, ConnectError>>,
     shared: &Shared<T>,
     about: &Arc<dyn About>,
@@ -514,6 +345,7 @@ async fn session<T: Tables>(
         weighs_ways: true,
         subscriptions: shared.groups.subscriptions().map(|_| shared.subscriptions.borrow().clone()),
         process: process(),
+        takes_standing,
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
@@ -538,6 +370,7 @@ async fn session<T: Tables>(
         status.since = clock::now();
         status.connects += 1;
     }
+    shared.served.send_replace(Served { by: Some(controller.to_owned()), ..Served::default() });
     tracing::info!(switch, controller, "connected to the controller");
 
     let mut following = Following::default();
@@ -593,6 +426,14 @@ async fn session<T: Tables>(
             // Also that they are not asked any more.
             tells_subscriptions |= groups.snooping.is_some();
             subscriptions::take(groups, &shared.groups);
+            continue;
+        }
+        if let Some(standing) = message.standing {
+            shared.served.send_if_modified(|served| {
+                let is_new = served.standing != standing;
+                served.standing = standing;
+                is_new
+            });
             continue;
         }
         if message.verify != 0 {

@@ -23,6 +23,7 @@ pub mod links;
 mod lldp;
 mod log;
 mod lookup;
+mod others;
 mod ports;
 pub mod saved;
 mod status;

@@ -13,7 +13,13 @@ fn change(random: &mut Random, network: &Network, step: usize) -> Option<Change>
     let hosts: Vec<End> = network.host_ports().collect();
     let links: Vec<Link> = network.topology().links().copied().collect();
     let at = random.pick(&hosts)?;
-    Some(match random.below(21) {
+    Some(match random.below(22) {
+        21 => {
+            let remove: Vec<Name> =
+                (0..400).map(mac).filter(|name| network.rib().get(name).is_some()).step_by(3).collect();
+            let names: Vec<_> = (300..340).map(|i| (mac(i), Attachment::new(at.node, at.port))).collect();
+            Box::new(move |network| network.change_names(&remove, &names))
+        }
         0..9 => {
             let (name, attachment) = (mac(random.below(400)), Attachment::new(at.node, at.port));
             Box::new(move |network| network.set_name(&name, attachment))

@@ -71,6 +71,33 @@ fn operate(seed: u64, settings: Settings, designs: &[[&'static Design; 2]], step
                 lab.removed.retain(|name| !batch.iter().any(|(put, _)| put == name));
                 lab.live.extend(batch);
             }
+            26 if random.below(2) == 0 => {
+                // What is there goes, or gets the address of another one that goes or changes; others come.
+                let Some(at) = random.pick(&hosts).filter(|at| *lab.network.tenants(at.node).unwrap() == Tenants::All)
+                else {
+                    continue;
+                };
+                let (mut remove, mut put, mut free) = (Vec::new(), BTreeMap::new(), Vec::new());
+                for (name, before) in &lab.live {
+                    match random.below(3) {
+                        0 => remove.push(name.clone()),
+                        1 => _ = put.insert(name.clone(), Attachment::new(at.node, at.port)),
+                        _ => continue,
+                    }
+                    free.extend(before.ip);
+                }
+                put.values_mut().rev().zip(free).for_each(|(attachment, ip)| attachment.ip = Some(ip));
+                for name in (0..random.below(60)).map(|i| mac(200 + i)) {
+                    remove.retain(|removed| *removed != name);
+                    put.entry(name).or_insert(Attachment::new(at.node, at.port));
+                }
+                let put: Vec<_> = put.into_iter().collect();
+                lab.change(|net| net.change_names(&remove, &put));
+                lab.live.retain(|name, _| !remove.contains(name));
+                lab.removed.extend(remove);
+                lab.removed.retain(|name| !put.iter().any(|(put, _)| put == name));
+                lab.live.extend(put);
+            }
             26 => {
                 let batch: Vec<Name> = lab.live.keys().filter(|_| random.below(3) == 0).cloned().collect();
                 lab.change(|net| net.remove_names(&batch));

@@ -483,6 +483,10 @@ class HostSet:
         given = [wire.message("Host", name=name, switch=end.switch, port=end.port) for name, end in ends]
         return await self._controller._change("AddHosts", "HostList", hosts=given)
 
+    async def rename(self, name: str, to: str) -> Changed:
+        """Gives a host another name; what is attached to it stays so."""
+        return await self._controller._change("RenameHost", "RenameHostRequest", name=name, to=to)
+
     async def remove(self, name: str) -> Changed:
         """Removes a host that has no names."""
         return await self._controller._change("RemoveHost", "RemoveHostRequest", name=name)

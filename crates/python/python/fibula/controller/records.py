@@ -13,12 +13,14 @@ R = TypeVar("R")
 class Changed:
     """How many objects a request added, changed or removed; `unchanged` were as asked for already.
 
-    `left` hosts that were to be accepted stay unknown: their ports, or switches, have as many as they may.
+    `left` hosts that were to be accepted stay unknown: their ports, or switches, have as many as they may. `declared` links were found
+    by switches, and count as declared since they were set.
     """
 
     changed: int = 0
     unchanged: int = 0
     left: int = 0
+    declared: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ class Counters:
 class Switch:
     """A switch. `cannot_follow` says why it cannot hold what it should; empty: it can.
 
-    `sharing`: other switches with hosts that have no value of their own there; `drained`: no path of others leads through it.
+    `sharing`: other switches with hosts that have no value of their own there; `drained`: no path of others leads through it; `tenants`:
+    it holds the names of these alone, or of all if there are none; `served_by`: the other controller that it is connected to.
     """
 
     name: str
@@ -171,6 +174,8 @@ class Switch:
     rates: Optional[Rates] = None
     sharing: int = 0
     drained: bool = False
+    tenants: tuple[int, ...] = ()
+    served_by: str = ""
 
 
 @dataclass(frozen=True)

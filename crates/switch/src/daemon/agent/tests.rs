@@ -36,3 +36,11 @@ fn switches_spread_over_controllers_and_those_of_one_that_is_gone_over_the_other
     assert!(n_switches.values().all(|n| n.abs_diff(1000) < 144), "{n_switches:?}");
     assert_eq!(order(7), order(7));
 }
+
+#[test]
+fn the_time_without_a_controller_is_told_in_words_that_hold() {
+    let said = |was_connected, seconds| without_controller(was_connected, Duration::from_secs(seconds));
+    assert_eq!(said(true, 0), "the connection to the controller ended");
+    assert_eq!(said(false, 0), "no controller serves this switch yet");
+    assert_eq!(said(false, 75), "no controller for 75 s");
+}

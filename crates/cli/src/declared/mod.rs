@@ -1,0 +1,137 @@
+//! `fibula apply`, `diff` and `export`: the network as a directory of lists says it.
+//!
+//! | file | columns |
+//! |---|---|
+//! | `switches.csv` | `name`, and `tenants` with spaces between, if it holds the names of these only |
+//! | `hosts.csv` | `name`, and `port` as switch:port |
+//! | `links.csv` | `a` and `b` as switch:port; `cost`, `weight`, `state` (up, down, or as it is) |
+//! | `names.csv` | `name`, `host`, `tenant`, `ip` |
+//!
+//! A list that is not there says nothing: what it would be about stays. What a list lacks stays too, but with `--prune`; what switches
+//! found by themselves stays even then, but with `--learnt`.
+//!
+//! **Steps.** What has to give way goes first: links whose ports are wanted, hosts that move. Then switches and hosts, names in one
+//! transaction, links; at the end what is pruned. Each step is a transaction, and each can be carried out again: whoever is killed half
+//! way applies again, and only what is left is in the plan.
+//!
+//! **A host that moves** leaves its port under the name of the port, as one that nobody declared, and is added at the other one. Its
+//! names follow by their list, so all that are declared must be in it.
+
+mod export;
+mod files;
+mod names;
+mod plan;
+mod steps;
+
+use crate::remote::Remote;
+use command::output::{Exit, Failure, Output, write_out};
+use files::Lists;
+use plan::{Pruning, There};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+
+pub(crate) use export::Args as ExportArgs;
+
+/// Names that differ which a plan tells one by one.
+const NAMES_SHOWN: usize = 20;
+
+/// Which lists, and what of the rest.
+#[derive(clap::Args)]
+struct What {
+    /// The directory with switches.csv, hosts.csv, links.csv and names.csv; one that is not there leaves what it would be about alone
+    #[arg(short, long, value_name = "DIR")]
+    files: PathBuf,
+    /// What the lists lack is to be removed; but not what switches found by themselves
+    #[arg(long)]
+    prune: bool,
+    /// With --prune: also names and hosts that were learnt and links that were found
+    #[arg(long, requires = "prune")]
+    learnt: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Arguments of `fibula apply`.
+#[derive(clap::Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    what: What,
+    /// Carry the plan out without asking
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Arguments of `fibula diff`.
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    what: What,
+}
+
+impl What {
+    fn pruning(&self) -> Pruning {
+        Pruning { others: self.prune, learnt: self.learnt }
+    }
+}
+
+impl ApplyArgs {
+    /// # Errors
+    /// Those of the lists and of the controller; [`Exit::Usage`] if nobody says yes.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let lists = Lists::read(&self.what.files)?;
+        let pruning = self.what.pruning();
+        self.what.remote.run(|mut client| async move {
+            let there = There::ask(&mut client).await?;
+            let plan = plan::plan(&lists, &there, pruning)?;
+            let shown = if out.is_json() { usize::MAX } else { NAMES_SHOWN };
+            plan.print(out)?;
+            let counts = names::differences(&mut client, &lists, &plan, pruning, shown, out).await?;
+            if plan.is_empty() && counts.n_differ() == 0 {
+                return out.done(&serde_json::json!({ "changed": 0 }), "nothing to change");
+            }
+            let sentence = plan.sentence(counts);
+            if !self.yes && !is_wanted(&sentence)? {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("{sentence}; nothing changed. Add --yes to carry it out"),
+                ));
+            }
+            let changed = steps::carry_out(&mut client, &lists, plan, counts, pruning).await?;
+            out.done(&serde_json::json!({ "changed": changed }), format!("{changed} changes made"))
+        })
+    }
+}
+
+impl DiffArgs {
+    /// # Errors
+    /// Those of the lists and of the controller; [`Exit::CheckFailed`] if something differs.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let lists = Lists::read(&self.what.files)?;
+        let pruning = self.what.pruning();
+        self.what.remote.run(|mut client| async move {
+            let there = There::ask(&mut client).await?;
+            let plan = plan::plan(&lists, &there, pruning)?;
+            plan.print(out)?;
+            let counts = names::differences(&mut client, &lists, &plan, pruning, usize::MAX, out).await?;
+            if plan.is_empty() && counts.n_differ() == 0 {
+                return out.done(&serde_json::json!({ "differ": 0 }), "nothing differs");
+            }
+            // A script wants to know.
+            Err(Failure::new(Exit::CheckFailed, plan.sentence(counts)))
+        })
+    }
+}
+
+/// Asks whoever is there.
+fn is_wanted(sentence: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    write_out("")?;
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{sentence}. Carry it out? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

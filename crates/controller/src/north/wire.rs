@@ -1,0 +1,185 @@
+//! Requests of operators as changes, and what is listed as they read it. An error names the field that makes no sense.
+
+use super::drain;
+use crate::backup::Part;
+use crate::change::{Change, Place, Record, State};
+use crate::store::{RowChange, Sum};
+use api::v1;
+use fib::action::PortId;
+use fib::durable::Tenants;
+use fib::name::Name;
+use fib::network::Network;
+use fib::rib::Attachment;
+use fib::topology::{End, Node, NodeId, Wanted};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use tonic::Status;
+
+impl TryFrom<v1::PutNamesRequest> for Change {
+    type Error = Status;
+    fn try_from(v1::PutNamesRequest { names, only_new }: v1::PutNamesRequest) -> Result<Change, Status> {
+        let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
+        Ok(Change::PutNames { records, only_new })
+    }
+}
+
+impl TryFrom<v1::NameBatch> for Change {
+    type Error = Status;
+    fn try_from(v1::NameBatch { names }: v1::NameBatch) -> Result<Change, Status> {
+        v1::PutNamesRequest { names, only_new: false }.try_into()
+    }
+}
+
+impl From<v1::RemoveNamesRequest> for Change {
+    fn from(v1::RemoveNamesRequest { names, ignore_missing }: v1::RemoveNamesRequest) -> Change {
+        Change::RemoveNames { names, ignore_missing }
+    }
+}
+
+impl From<v1::AddSwitchRequest> for Change {
+    fn from(v1::AddSwitchRequest { name, tenants }: v1::AddSwitchRequest) -> Change {
+        Change::AddSwitch { name, tenants }
+    }
+}
+
+impl From<v1::RemoveSwitchRequest> for Change {
+    fn from(v1::RemoveSwitchRequest { name }: v1::RemoveSwitchRequest) -> Change {
+        Change::RemoveSwitch { name }
+    }
+}
+
+impl TryFrom<v1::HostList> for Change {
+    type Error = Status;
+    fn try_from(v1::HostList { hosts, .. }: v1::HostList) -> Result<Change, Status> {
+        let host = |v1::Host { name, switch, port, .. }| Ok((name, place(switch, port)?));
+        Ok(Change::AddHosts { hosts: hosts.into_iter().map(host).collect::<Result<_, Status>>()? })
+    }
+}
+
+impl From<v1::RenameHostRequest> for Change {
+    fn from(v1::RenameHostRequest { name, to }: v1::RenameHostRequest) -> Change {
+        Change::RenameHost { name, to }
+    }
+}
+
+impl From<v1::RemoveHostRequest> for Change {
+    fn from(v1::RemoveHostRequest { name }: v1::RemoveHostRequest) -> Change {
+        Change::RemoveHost { name }
+    }
+}
+
+impl TryFrom<v1::Link> for Change {
+    type Error = Status;
+    fn try_from(link: v1::Link) -> Result<Change, Status> {
+        let (a, b, wanted) = wanted(link)?;
+        Ok(Change::AddLink { a, b, wanted })
+    }
+}
+
+/// A link as it is asked for.
+fn wanted(v1::Link { a, b, cost, up, weight, found, .. }: v1::Link) -> Result<(Place, Place, Wanted), Status> {
+    Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up, found }))
+}
+
+/// A weight as it is asked for; what is none is refused where it is set.
+pub(super) fn weight_of(weight: Option<u32>) -> u8 {
+    u8::try_from(weight.unwrap_or(1)).unwrap_or(u8::MAX)
+}
+
+impl TryFrom<v1::LinkList> for Change {
+    type Error = Status;
+    fn try_from(v1::LinkList { links, .. }: v1::LinkList) -> Result<Change, Status> {
+        Ok(Change::AddLinks { links: links.into_iter().map(wanted).collect::<Result<_, Status>>()? })
+    }
+}
+
+impl TryFrom<v1::SetLinkRequest> for Change {
+    type Error = Status;
+    fn try_from(request: v1::SetLinkRequest) -> Result<Change, Status> {
+        let v1::SetLinkRequest { end: one, cost, raised, up, weight } = request;
+        let weight = weight.map(|weight| weight_of(Some(weight)));
+        Ok(Change::SetLink { end: end(one)?, cost, weight, raised, up })
+    }
+}
+
+impl TryFrom<v1::RemoveLinkRequest> for Change {
+    type Error = Status;
+    fn try_from(v1::RemoveLinkRequest { end: one }: v1::RemoveLinkRequest) -> Result<Change, Status> {
+        Ok(Change::RemoveLink { end: end(one)? })
+    }
+}
+
+/// A switch, as the network has it.
+pub(super) fn switch(
+    network: &Network,
+    id: NodeId,
+    node: &Node,
+    hosts: u64,
+    sharing: &BTreeMap<NodeId, usize>,
+) -> v1::Switch {
+    let (sharing, drained) = (sharing.get(&id).map_or(0, |n| *n as u64), drain::is_drained(network.topology(), id));
+    let (name, transit) = (node.name.clone(), node.transit);
+    let tenants = match network.tenants(id) {
+        Some(Tenants::Only(tenants)) => tenants.iter().copied().collect(),
+        _ => Vec::new(),
+    };
+    v1::Switch { name, id: id.0, hosts, transit, sharing, drained, tenants, ..v1::Switch::default() }
+}
+
+/// A host, as it is listed.
+pub(super) fn host(state: &State, (name, end): (&str, End)) -> v1::Host {
+    let Place { switch, port } = state.place(end);
+    let (name, learnt) = (name.to_owned(), state.hosts.learnt.count(end));
+    v1::Host { name, switch, port: port.0.into(), learnt, ..v1::Host::default() }
+}
+
+/// A name, as it is listed.
+pub(super) fn listed(state: &State, name: &Name, attachment: &Attachment) -> v1::NameRecord {
+    let learnt_ms = state.hosts.learnt.since_ms(name).unwrap_or(0);
+    v1::NameRecord { learnt_ms, ..state.record(name, attachment).into() }
+}
+
+impl From<Record> for v1::NameRecord {
+    fn from(Record { name, host, tenant, ip }: Record) -> v1::NameRecord {
+        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default(), learnt_ms: 0 }
+    }
+}
+
+pub(crate) fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
+    let v1::NameRecord { name, host, tenant, ip, .. } = record;
+    let ip = match &ip[..] {
+        "" => None,
+        text => Some(text.parse::<IpAddr>().map_err(|_| {
+            Status::invalid_argument(format!(
+                "name `{name}`: `{text}` is not an IP address; write it like 10.0.0.7 or fd00::7"
+            ))
+        })?),
+    };
+    Ok(Record { name, host, tenant, ip })
+}
+
+fn place(switch: String, port: u32) -> Result<Place, Status> {
+    let port = u16::try_from(port)
+        .map_err(|_| Status::invalid_argument(format!("port {port} is too large; give at most 65535")))?;
+    Ok(Place { switch, port: PortId(port) })
+}
+
+pub(super) fn to_wire_part(Part { rows, end }: Part) -> v1::BackupPart {
+    let row = |RowChange { kind, key, value }: RowChange| v1::BackupRow {
+        kind: kind.into(),
+        key: key.into(),
+        value: value.map(Into::into),
+    };
+    let end = end.map(|(term, Sum { n_rows, digest })| v1::BackupEnd {
+        term,
+        rows: n_rows,
+        digest: digest.to_le_bytes().to_vec().into(),
+    });
+    v1::BackupPart { rows: rows.into_iter().map(row).collect(), end }
+}
+
+pub(crate) fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
+    let v1::LinkEnd { switch, port } =
+        end.ok_or_else(|| Status::invalid_argument("the link has no end; give switch and port of both"))?;
+    place(switch, port)
+}
