@@ -1,5 +1,8 @@
-//! The configuration file of a daemon: read whole, checked whole; errors start with its name. Whether a file has changed.
+//! The configuration file of a daemon: read whole, checked whole; errors start with its name. Whether a file has changed, and which
+//! keys of a configuration have when it is read again.
 
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -44,4 +47,164 @@ pub enum ConfigError {
 pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
+}
+
+/// A configuration that its daemon reads again when it is told to.
+#[derive(Debug)]
+pub struct Watched<C> {
+    path: PathBuf,
+    parse: fn(&str) -> Result<C, String>,
+    keys_of: fn(&str) -> Option<Value>,
+    /// Keys whose values a daemon takes while it runs; a section stands for all its keys.
+    live: &'static [&'static str],
+    /// With which the daemon started.
+    started: Value,
+    /// As it was read last.
+    last: Value,
+}
+
+/// What has changed in a configuration, as paths of keys: `limits.connections`, `port 3.acl`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Taken while the daemon runs: since it was read last.
+    pub live: Vec<String>,
+    /// Taken at the next start: since the start.
+    pub at_restart: Vec<String>,
+}
+
+impl<C> Watched<C> {
+    /// Reads the file at `path`. `keys_of` gives what stands in a text by its keys.
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn open(
+        path: &Path,
+        parse: fn(&str) -> Result<C, String>,
+        keys_of: fn(&str) -> Option<Value>,
+        live: &'static [&'static str],
+    ) -> Result<(Self, C), ConfigError> {
+        let (config, keys) = load(path, |text| Ok((parse(text)?, keys_of(text).unwrap_or_default())))?;
+        let (path, started, last) = (path.to_owned(), keys.clone(), keys);
+        Ok((Self { path, parse, keys_of, live, started, last }, config))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it again.
+    /// # Errors
+    /// [`ConfigError`]; then the next time is compared with what was read before.
+    pub fn read_again(&mut self) -> Result<(C, Changes), ConfigError> {
+        let (parse, keys_of) = (self.parse, self.keys_of);
+        let (config, now) = load(&self.path, |text| Ok((parse(text)?, keys_of(text).unwrap_or_default())))?;
+        let changes = Changes {
+            live: changed(&self.last, &now).into_iter().filter(|key| self.is_live(key)).collect(),
+            at_restart: changed(&self.started, &now).into_iter().filter(|key| !self.is_live(key)).collect(),
+        };
+        self.last = now;
+        Ok((config, changes))
+    }
+
+    fn is_live(&self, key: &str) -> bool {
+        // The number or the name of an element says which one it is.
+        let plain: Vec<&str> = key.split('.').filter_map(|part| part.split(' ').next()).collect();
+        let plain = plain.join(".");
+        let covers =
+            |live: &&&str| plain.strip_prefix(**live).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.live.iter().any(|live| covers(&live))
+    }
+}
+
+/// The keys whose values differ. An element of a list is named by its `id` or its `name`, or by its place; where a list has another
+/// length, it is named as a whole.
+fn changed(before: &Value, after: &Value) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    compare("", before, after, &mut keys);
+    keys
+}
+
+fn compare(path: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match (before, after) {
+        _ if before == after => {}
+        (Value::Object(a), Value::Object(b)) => {
+            for name in a.keys().chain(b.keys()) {
+                let (a, b) = (a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null));
+                // A section that is new or gone is its keys.
+                let empty = Value::Object(serde_json::Map::new());
+                match (a, b) {
+                    (Value::Null, Value::Object(_)) => compare(&below(name), &empty, b, keys),
+                    (Value::Object(_), Value::Null) => compare(&below(name), a, &empty, keys),
+                    _ => compare(&below(name), a, b, keys),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() && a.iter().chain(b).all(Value::is_object) => {
+            for (place, (a, b)) in (1..).zip(a.iter().zip(b)) {
+                let named = ["id", "name"].iter().find_map(|key| a.get(*key)).map(|name| match name {
+                    Value::String(name) => name.clone(),
+                    name => name.to_string(),
+                });
+                compare(&format!("{path} {}", named.unwrap_or_else(|| format!("{place}"))), a, b, keys);
+            }
+        }
+        _ => _ = keys.insert(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names(before: &Value, after: &Value) -> Vec<String> {
+        changed(before, after).into_iter().collect()
+    }
+
+    #[test]
+    fn changed_keys_are_named_with_the_element_that_they_are_in() {
+        let before = json!({"workers": 1, "limits": {"connections": 5}, "port": [{"id": 3, "acl": "a"}, {"id": 4}]});
+        assert_eq!(names(&before, &before), [""; 0]);
+        let after = json!({"workers": 2, "limits": {"connections": 6}, "port": [{"id": 3, "acl": "b"}, {"id": 4}], "log": "debug"});
+        assert_eq!(names(&before, &after), ["limits.connections", "log", "port 3.acl", "workers"]);
+        let after = json!({"workers": 1, "port": [{"id": 3, "acl": "a"}]});
+        assert_eq!(names(&before, &after), ["limits.connections", "port"]);
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_said_until_there_is_one_and_what_does_not_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.json");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
+        let keys = |text: &str| serde_json::from_str(text).ok();
+        write(r#"{"workers": 1, "limits": {"streams": 1, "idle_ms": 1}}"#);
+        let (mut watched, _) = Watched::open(&path, parse, keys, &["limits.idle_ms", "flow.virtual.servers"]).unwrap();
+        write(r#"{"workers": 2, "limits": {"streams": 1, "idle_ms": 2}, "flow": {"virtual": []}}"#);
+        let (_, changes) = watched.read_again().unwrap();
+        assert_eq!(
+            (changes.live, changes.at_restart),
+            (vec!["limits.idle_ms".to_owned()], vec!["flow.virtual".to_owned(), "workers".to_owned()])
+        );
+        write("{");
+        assert!(watched.read_again().unwrap_err().to_string().contains("x.json"));
+        write(r#"{"workers": 2, "limits": {"streams": 1, "idle_ms": 2}}"#);
+        let (_, changes) = watched.read_again().unwrap();
+        assert_eq!((changes.live, changes.at_restart), (vec![], vec!["workers".to_owned()]));
+    }
+
+    #[test]
+    fn a_key_of_an_element_is_live_wherever_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.json");
+        let service = |servers: Value| json!({"flow": {"virtual": [{"port": 80, "servers": servers}]}}).to_string();
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
+        std::fs::write(&path, service(json!([1]))).unwrap();
+        let (mut watched, _) =
+            Watched::open(&path, parse, |text| serde_json::from_str(text).ok(), &["flow.virtual.servers"]).unwrap();
+        std::fs::write(&path, service(json!([1, 2]))).unwrap();
+        let (_, changes) = watched.read_again().unwrap();
+        assert_eq!((changes.live, changes.at_restart), (vec!["flow.virtual 1.servers".to_owned()], vec![]));
+    }
 }

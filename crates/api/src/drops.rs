@@ -233,3 +233,23 @@ pub fn worth_an_event(reason: &str) -> Option<f64> {
 pub fn why(reason: &str) -> &'static str {
     REASONS.iter().find(|(name, _)| *name == reason).map_or("", |(_, why)| why)
 }
+
+/// Reasons for which a frame is dropped as it should be: nobody misses it, however many there are.
+const EXPECTED: [&str; 11] = [
+    "broadcast",
+    "multicast",
+    "link_local",
+    "arp_unknown",
+    "arp_own",
+    "nd_unknown",
+    "nd_own",
+    "router_solicitation",
+    "listener_report",
+    "listener_query",
+    "neighbour_learnt",
+];
+
+/// Whether a drop for this reason is as it should be.
+pub fn is_expected(reason: &str) -> bool {
+    EXPECTED.contains(&reason)
+}

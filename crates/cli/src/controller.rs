@@ -1,11 +1,13 @@
 //! `fibula controller`: the daemon that knows every name; several of them, and what one logs.
 
+use crate::reload::{Reloads, reload};
 use crate::rib::controllers;
 use crate::supervisor::Supervisor;
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
 use api::address::Address;
+use api::config::{Changes, Watched};
 use api::tls::Tls;
 use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
@@ -42,23 +44,28 @@ impl Args {
             (None, Some(path)) => path,
             (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or list, log, drain or resume")),
         };
-        let config = crate::remote::config(Config::load(&path))?;
+        let (watched, config) =
+            crate::remote::config(Watched::open(&path, Config::parse, Config::keys_of, Config::LIVE))?;
+        crate::reload::check_log(config.log.as_deref())?;
         if self.check {
             let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose();
             tls.or_exit(Exit::Usage, "the certificates of [tls] are not usable")?;
             return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", path.display()));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let result = runtime.block_on(serve(config, out));
+        let result = runtime.block_on(serve(config, watched, out));
         runtime.shutdown_background();
         result
     }
 }
 
-async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
+async fn serve(config: Config, mut watched: Watched<Config>, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     let supervisor = Supervisor::of_this_process();
     crate::log::install();
+    crate::reload::configure_log(config.log.as_deref())?;
+    let mut current = config.clone();
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
     // While it waits until it can follow, too, it ends when it is told to.
     let started = tokio::select! {
@@ -74,18 +81,40 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     out.done(&row, &sentence)?;
     supervisor.serves(&sentence);
     let pulse = controller.pulse();
-    tokio::select! {
-        never = supervisor.watch(async || pulse.beat().await) => match never {},
-        ended = controller.ended() => {
-            let exit = ended.as_ref().err().map_or(Exit::Internal, exit_of_store);
-            return ended.or_exit(exit, "the controller stops");
+    {
+        let mut watch = std::pin::pin!(supervisor.watch(async || pulse.beat().await));
+        loop {
+            tokio::select! {
+                never = &mut watch => match never {},
+                ended = controller.ended() => {
+                    let exit = ended.as_ref().err().map_or(Exit::Internal, exit_of_store);
+                    return ended.or_exit(exit, "the controller stops");
+                }
+                _ = hangup.recv() => reload(&controller, &mut watched, &mut current, &supervisor).await,
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+            }
         }
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
     }
     tracing::info!("stopping");
     supervisor.stops();
     controller.stop().await.or_exit(Exit::Internal, "the last changes were not committed")
+}
+
+impl Reloads for Controller {
+    type Config = Config;
+
+    fn reopen_files(&self) -> Vec<String> {
+        tokio::task::block_in_place(|| self.reopen_files())
+    }
+
+    fn log(config: &Config) -> Option<&str> {
+        config.log.as_deref()
+    }
+
+    async fn reload(&self, _before: &Config, config: &Config, changes: &Changes) -> Vec<String> {
+        self.reload(config, changes).await
+    }
 }
 
 fn exit_of(error: &StartError) -> Exit {

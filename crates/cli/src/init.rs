@@ -5,6 +5,7 @@
 //! says the same by flags is printed.
 
 mod asking;
+mod edge;
 
 use crate::atomic_file::AtomicFile;
 use crate::doctor;
@@ -79,6 +80,11 @@ pub(crate) struct SwitchArgs {
     /// port that no switch in /etc/fibula has]
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
+    /// Where the saved image, the audit trail and the socket of `fibula capture` are [default: /var/lib/fibula/switch/NAME]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    edge: edge::EdgeArgs,
     #[command(flatten)]
     common: Common,
 }
@@ -408,9 +414,10 @@ impl SwitchArgs {
         let Some(name) = &self.name else {
             return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
         };
-        if self.host.is_empty() && self.trunk.is_empty() {
+        if self.host.is_empty() && self.trunk.is_empty() && self.edge.is_empty() {
             return Err(Failure::new(Exit::Usage, no_ports(&candidates(&machine::interfaces()))));
         }
+        self.edge.check(&self.host)?;
         if self.lacks_certificate() {
             let why = format!(
                 "a controller at https:// takes a certificate, by TLS; give --certificate DIR, with the directory that `fibula pki issue switch {name}` makes"
@@ -423,7 +430,10 @@ impl SwitchArgs {
     fn text(&self) -> String {
         let name = self.name.as_deref().unwrap_or_default();
         let controller = quoted(self.controller.as_deref().unwrap_or("http://127.0.0.1:4600"));
-        let state_dir = quoted(Path::new("/var/lib/fibula/switch").join(name));
+        let directory = self.state_dir.clone().unwrap_or_else(|| Path::new("/var/lib/fibula/switch").join(name));
+        let control = quoted(format!("unix:{}", directory.join("control.sock").display()));
+        let state_dir = quoted(&directory);
+        let dhcp = self.edge.dhcp();
         let status = quoted(self.status.clone().unwrap_or_else(|| free_status(&file_of_switch(name))));
         let learn = if self.learn { "accept" } else { "off" };
         let mut text = format!(
@@ -436,20 +446,25 @@ controller = {controller}
 state_dir = {state_dir}
 # HTTP: /metrics and /status. Each switch of a machine needs a port of its own.
 status = {status}
+# Where `fibula capture` reaches it on this machine, by root and by the user of the switch.
+control = {control}
 # What becomes of hosts that nobody declared: off, report or accept.
 learn = "{learn}"
-# Threads that forward.
+{dhcp}# Threads that forward.
 workers = 1
 "#,
             quoted(name)
         );
-        let hosts = self.host.iter().map(|device| (device, "host", "Hosts."));
+        let hosts = self.host.iter().map(|device| (device.as_str(), "host", "Hosts."));
         let why = "Another switch. Its MTU has to be 4 more than that of hosts, at both ends.";
-        let trunks = self.trunk.iter().map(|device| (device, "trunk", why));
-        for (id, (device, role, why)) in (1..).zip(hosts.chain(trunks)) {
+        let trunks = self.trunk.iter().map(|device| (device.as_str(), "trunk", why));
+        let outside = self.edge.devices().map(|device| (device, "outside", "Networks outside."));
+        for (id, (device, role, why)) in (1..).zip(hosts.chain(trunks).chain(outside)) {
+            let more = self.edge.of_port(device);
             let device = quoted(device);
-            let _ = write!(text, "\n# {why}\n[[port]]\nid = {id}\ndevice = {device}\nrole = \"{role}\"\n");
+            let _ = write!(text, "\n# {why}\n[[port]]\nid = {id}\ndevice = {device}\nrole = \"{role}\"\n{more}");
         }
+        text.push_str(&self.edge.gateway(name, 1 + self.host.len() + self.trunk.len()));
         text.push_str(&self.common.tls_section(&format!("switch {name}")));
         text
     }
@@ -507,6 +522,8 @@ mod tests {
                 trunk: vec!["eth3".to_owned()],
                 learn: true,
                 status: Some("127.0.0.1:4603".to_owned()),
+                state_dir: None,
+                edge: edge::EdgeArgs::default(),
                 common: common(tls),
             };
             args.controller = tls.map(|_| "https://10.0.0.1:4600".to_owned());

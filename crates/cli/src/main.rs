@@ -19,12 +19,14 @@ mod fish;
 mod flow;
 mod init;
 mod laboratory;
+mod live;
 mod log;
 mod look;
 mod lpm;
 mod machine;
 mod man;
 mod pki;
+mod reload;
 mod remote;
 mod rib;
 mod rules;
@@ -112,6 +114,9 @@ enum Command {
         /// The shell to complete for
         shell: clap_complete::Shell,
     },
+    /// List what completions offer
+    #[command(hide = true)]
+    Live(live::Args),
     /// Write the manual pages of all commands
     #[command(hide = true)]
     Man(man::Args),
@@ -151,7 +156,7 @@ fn syntax() -> clap::Command {
         list.push('\n');
     }
     syntax.help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{heading}Options:{heading:#}\n{{options}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{heading}Global options:{heading:#}\n{{options}}"
     ))
 }
 
@@ -187,8 +192,10 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut syntax, "fibula", &mut script);
             let script = String::from_utf8_lossy(&script);
             let is_fish = shell == clap_complete::Shell::Fish;
-            write_out(&if is_fish { fish::mended(&script, &syntax) } else { script.into_owned() })
+            let script = if is_fish { fish::mended(&script, &syntax) } else { script.into_owned() };
+            write_out(&live::with_offers(&script, shell))
         }
+        Command::Live(args) => args.run(),
         Command::Man(args) => args.run(laboratory::add_in_full_to(product()), out),
     }
 }

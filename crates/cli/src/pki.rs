@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory of the certificate authority [default: ~/.config/fibula/pki]
-    #[arg(long, env = "FIBULA_PKI", global = true, value_name = "DIR")]
+    #[arg(long, env = "FIBULA_PKI", global = true, value_name = "DIR", help_heading = command::program::GLOBAL)]
     pki: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
@@ -39,6 +39,9 @@ enum Verb {
         /// Renew all that expire within this many days instead
         #[arg(long, value_name = "DAYS", conflicts_with_all = ["kind", "name"])]
         within: Option<u32>,
+        /// Others reach the holder at this host name or IP address from now on, instead of at those before; repeatable
+        #[arg(long = "address", value_name = "ADDRESS", value_parser = without_port, conflicts_with = "within")]
+        addresses: Vec<String>,
         #[command(flatten)]
         life: Life,
     },
@@ -100,9 +103,20 @@ struct Named {
 
 #[derive(clap::Args)]
 struct Addresses {
-    /// A host name or IP address that others reach it at, without a port; repeatable
-    #[arg(long = "address", value_name = "ADDRESS")]
+    /// A host name or IP address that others reach it at; a port is left out. Of a switch that of its `status`, for Prometheus;
+    /// repeatable
+    #[arg(long = "address", value_name = "ADDRESS", value_parser = without_port)]
     addresses: Vec<String>,
+}
+
+/// An address as it stands in a configuration, without its port: certificates name hosts.
+fn without_port(text: &str) -> Result<String, std::convert::Infallible> {
+    let host = match text.parse::<std::net::SocketAddr>() {
+        Ok(address) => return Ok(address.ip().to_string()),
+        Err(_) => text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()),
+    };
+    // An IPv6 address has colons of its own.
+    Ok(host.map(|(host, _)| host).filter(|host| !host.contains(':')).unwrap_or(text).to_owned())
 }
 
 #[derive(clap::Args, Clone, Copy)]
@@ -173,21 +187,34 @@ impl Args {
         match self.verb {
             Verb::Init => Ok(()),
             Verb::Issue(Issue::Controller { named, addresses, life }) => {
-                issue(&authority, Kind::Controller, &named, &addresses.addresses, life, out).map(drop)
+                issue(&authority, Kind::Controller, &named, &addresses.addresses, life, out)
             }
             Verb::Issue(Issue::Switch { named, addresses, life }) => {
-                issue(&authority, Kind::Switch, &named, &addresses.addresses, life, out).map(drop)
+                issue(&authority, Kind::Switch, &named, &addresses.addresses, life, out)
             }
             Verb::Issue(Issue::Operator { named, role, install: wanted, life }) => {
                 if wanted && named.names.len() > 1 {
                     return Err(Failure::new(Exit::Usage, "--install takes one operator"));
                 }
-                let files = issue(&authority, Kind::Operator(role), &named, &[], life, out)?;
-                files.first().filter(|_| wanted).map_or(Ok(()), |files| install(files))
+                let issued = make(&authority, Kind::Operator(role), &named, &[], life)?;
+                if !wanted {
+                    return issued.iter().try_for_each(|(identity, files)| say(identity, files, &[], out));
+                }
+                issued.iter().try_for_each(|(identity, files)| {
+                    let target = install(files)?;
+                    let row = IssuedRow { kind: identity.kind().word(), name: identity.name().to_owned(), files: files.clone() };
+                    let text = format!(
+                        "{identity}: {}, and copied to {} (cert.pem, key.pem, ca.pem, crl.pem), where this user's commands look for \
+                         a certificate",
+                        files.display(),
+                        target.display()
+                    );
+                    out.done(&row, text)
+                })
             }
-            Verb::Renew { kind, name, within, life } => {
+            Verb::Renew { kind, name, within, addresses, life } => {
                 let holder = kind.zip(name).map(|(kind, name)| Holder { kind, name });
-                renew(&authority, holder, within, life, out)
+                renew(&authority, holder, within, (&addresses, life), out)
             }
             Verb::Revoke { holder, serial } => {
                 let n = authority.revoke(holder.kind(), &holder.name, serial.as_deref()).map_err(failure)?;
@@ -237,23 +264,40 @@ fn issue(
     addresses: &[String],
     life: Life,
     out: &Output,
-) -> anyhow::Result<Vec<PathBuf>> {
-    // All names are checked before the first certificate is made.
-    let identities: Result<Vec<Identity>, _> = named.names.iter().map(|name| Identity::new(kind, name)).collect();
-    let mut directories = Vec::new();
-    for identity in identities.map_err(|error| failure(error.into()))? {
-        let files = authority.issue(&identity, addresses, life.days).map_err(failure)?;
-        say(&identity, &files, out)?;
-        directories.push(files);
-    }
-    Ok(directories)
+) -> anyhow::Result<()> {
+    let issued = make(authority, kind, named, addresses, life)?;
+    issued.iter().try_for_each(|(identity, files)| say(identity, files, addresses, out))
 }
 
-fn say(identity: &Identity, files: &Path, out: &Output) -> anyhow::Result<()> {
+fn make(
+    authority: &Authority,
+    kind: Kind,
+    named: &Named,
+    addresses: &[String],
+    life: Life,
+) -> anyhow::Result<Vec<(Identity, PathBuf)>> {
+    // All names are checked before the first certificate is made.
+    let identities: Result<Vec<Identity>, _> = named.names.iter().map(|name| Identity::new(kind, name)).collect();
+    let issued = identities.map_err(|error| failure(error.into()))?.into_iter().map(|identity| {
+        let files = authority.issue(&identity, addresses, life.days).map_err(failure)?;
+        Ok((identity, files))
+    });
+    issued.collect()
+}
+
+fn say(identity: &Identity, files: &Path, addresses: &[String], out: &Output) -> anyhow::Result<()> {
     let path = files.display();
     let how = match identity.kind() {
         Kind::Operator(_) => {
             format!("give it to the operator, for --tls DIR, FIBULA_TLS or {}", default_tls().display())
+        }
+        _ if addresses.is_empty() => {
+            let name = identity.name();
+            let kind = identity.kind().word();
+            format!(
+                "copy it to the machine, as the dir of [tls]. It names no address, so that only that machine reaches its `status`, \
+                 `lookup` and `control`; `fibula pki renew {kind} {name} --address ADDRESS` names one"
+            )
         }
         _ => "copy it to the machine, as the dir of [tls]".to_owned(),
     };
@@ -265,7 +309,7 @@ fn renew(
     authority: &Authority,
     holder: Option<Holder>,
     within: Option<u32>,
-    life: Life,
+    (addresses, life): (&[String], Life),
     out: &Output,
 ) -> anyhow::Result<()> {
     let holders: Vec<(&'static str, String)> = match (holder, within) {
@@ -284,7 +328,10 @@ fn renew(
         return out.done(&serde_json::json!({ "renewed": 0 }), "none expires by then");
     }
     for (kind, name) in holders {
-        let files = authority.renew(kind, &name, life.days).map_err(failure)?;
+        if kind == "operator" && !addresses.is_empty() {
+            return Err(Failure::new(Exit::Usage, "nobody connects to an operator: leave --address out"));
+        }
+        let files = authority.renew(kind, &name, addresses, life.days).map_err(failure)?;
         let text =
             format!("{kind} {name}: {}; copy it over the one before, which is valid until it expires", files.display());
         out.done(&IssuedRow { kind, name, files }, text)?;
@@ -313,8 +360,8 @@ fn default_tls() -> PathBuf {
     config_directory().join("tls")
 }
 
-/// Copies the files of an operator to where this user's commands look for them.
-fn install(files: &Path) -> anyhow::Result<()> {
+/// Copies the files of an operator to where this user's commands look for them. Returns that directory.
+fn install(files: &Path) -> anyhow::Result<PathBuf> {
     let target = default_tls();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&target)?;
     for name in ["ca.pem", "crl.pem", "key.pem", "cert.pem"] {
@@ -328,7 +375,7 @@ fn install(files: &Path) -> anyhow::Result<()> {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&to)?;
         std::io::Write::write_all(&mut file, &text)?;
     }
-    Ok(())
+    Ok(target)
 }
 
 fn failure(error: PkiError) -> anyhow::Error {
@@ -346,6 +393,20 @@ fn failure(error: PkiError) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_they_stand_in_a_configuration() {
+        for (given, taken) in [
+            ("10.0.0.11", "10.0.0.11"),
+            ("10.0.0.11:4602", "10.0.0.11"),
+            ("[2001:db8::1]:4602", "2001:db8::1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("s1.example.org:4602", "s1.example.org"),
+            ("s1", "s1"),
+        ] {
+            assert_eq!(without_port(given).unwrap(), taken);
+        }
+    }
 
     #[test]
     fn completions_offer_every_role() {

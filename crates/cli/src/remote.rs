@@ -6,6 +6,7 @@ use api::tls::{Files, Tls};
 use api::v1;
 use api::v1::northbound_client::NorthboundClient;
 use command::output::{Exit, Failure, OrExit};
+use command::program::GLOBAL;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use tonic::{Code, Response, Status};
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Credentials {
     /// Directory with our certificate, as `fibula pki issue` makes it [default: ~/.config/fibula/tls, if it is there]
-    #[arg(long, env = "FIBULA_TLS", global = true, value_name = "DIR")]
+    #[arg(long, env = "FIBULA_TLS", global = true, value_name = "DIR", help_heading = GLOBAL)]
     tls: Option<PathBuf>,
     /// Our certificate, instead of cert.pem there
-    #[arg(long, env = "FIBULA_CERT", global = true, value_name = "FILE")]
+    #[arg(long, env = "FIBULA_CERT", global = true, value_name = "FILE", help_heading = GLOBAL)]
     cert: Option<PathBuf>,
     /// Its private key, instead of key.pem there
-    #[arg(long, env = "FIBULA_KEY", global = true, value_name = "FILE")]
+    #[arg(long, env = "FIBULA_KEY", global = true, value_name = "FILE", help_heading = GLOBAL)]
     key: Option<PathBuf>,
     /// Certificates of the authorities that we trust, instead of ca.pem there
-    #[arg(long, env = "FIBULA_CA", global = true, value_name = "FILE")]
+    #[arg(long, env = "FIBULA_CA", global = true, value_name = "FILE", help_heading = GLOBAL)]
     ca: Option<PathBuf>,
 }
 
@@ -67,7 +68,7 @@ impl Credentials {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
     /// URL of the controller, or unix:PATH of its socket; of several controllers, separated by commas [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
-    #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL")]
+    #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL", help_heading = GLOBAL)]
     controller: Option<String>,
     #[command(flatten)]
     credentials: Credentials,

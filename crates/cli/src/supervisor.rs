@@ -64,6 +64,11 @@ impl Supervisor {
         self.tell(&format!("READY=1\nSTATUS={}", sentence.replace('\n', " ")));
     }
 
+    /// The daemon reloads; it says that it serves when that is done.
+    pub(crate) fn reloads(&self) {
+        self.tell("RELOADING=1\nSTATUS=reloading");
+    }
+
     /// The daemon stops because it was told to.
     pub(crate) fn stops(&self) {
         self.tell("STOPPING=1\nSTATUS=stopping");

@@ -1,11 +1,13 @@
 //! `fibula switch`: the daemon that forwards, and the controller's table of switches.
 
+use crate::reload::{Reloads, reload};
 use crate::rib::node;
 use crate::supervisor::Supervisor;
 use ::switch::daemon::config::Config;
 use ::switch::daemon::{StartError, Switch, lookup_threads};
 use ::switch::dataplane::Pulse;
 use api::address::Address;
+use api::config::{Changes, Watched};
 use api::tls::Tls;
 use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
@@ -47,7 +49,9 @@ impl Args {
                 return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list, show, log or lookup"));
             }
         };
-        let config = crate::remote::config(Config::load(&path))?;
+        let (watched, config) =
+            crate::remote::config(Watched::open(&path, Config::parse, Config::keys_of, Config::LIVE))?;
+        crate::reload::check_log(config.log.as_deref())?;
         if self.check {
             let tls = config.tls.as_ref().map(|files| Tls::load_for(files, Some(&config.name))).transpose();
             tls.or_exit(Exit::Usage, "the certificates of [tls] are not usable")?;
@@ -55,16 +59,19 @@ impl Args {
         }
         let threads = if config.lookup.is_some() { lookup_threads() } else { 1 };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let result = runtime.block_on(serve(config, out));
+        let result = runtime.block_on(serve(config, watched, out));
         runtime.shutdown_background();
         result
     }
 }
 
-async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
+async fn serve(config: Config, mut watched: Watched<Config>, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     let supervisor = Supervisor::of_this_process();
     crate::log::install();
+    crate::reload::configure_log(config.log.as_deref())?;
+    let mut current = config.clone();
     let name = config.name.clone();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let is_open = config.metrics_open;
@@ -92,15 +99,37 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     out.done(&row, &sentence)?;
     supervisor.serves(&sentence);
     let mut pulse = Pulse::default();
-    tokio::select! {
-        never = supervisor.watch(async || switch.beat(&mut pulse).await) => match never {},
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    {
+        let mut watch = std::pin::pin!(supervisor.watch(async || switch.beat(&mut pulse).await));
+        loop {
+            tokio::select! {
+                never = &mut watch => match never {},
+                _ = hangup.recv() => reload(&switch, &mut watched, &mut current, &supervisor).await,
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+            }
+        }
     }
     tracing::info!("stopping");
     supervisor.stops();
     switch.stop().await;
     Ok(())
+}
+
+impl Reloads for Switch {
+    type Config = Config;
+
+    fn reopen_files(&self) -> Vec<String> {
+        tokio::task::block_in_place(|| self.reopen_files())
+    }
+
+    fn log(config: &Config) -> Option<&str> {
+        config.log.as_deref()
+    }
+
+    async fn reload(&self, before: &Config, config: &Config, changes: &Changes) -> Vec<String> {
+        tokio::task::block_in_place(|| self.reload(before, config, changes))
+    }
 }
 
 fn exit_of(error: &StartError) -> Exit {

@@ -23,6 +23,7 @@ netio::tests! {
     anywhere: [
         a_file_that_is_there_is_replaced_by_force_alone,
         what_cannot_be_asked_has_to_be_said,
+        a_gateway_and_dhcp_are_configured_by_flags,
         doctor_says_what_is_bad_and_fails_for_it,
         doctor_ends_as_its_help_says,
     ]
@@ -153,6 +154,12 @@ fn what_cannot_be_asked_has_to_be_said() {
             "TLS",
         ),
         (&["init", "controller", "--name-kind", "names", "-o", "-"], "names"),
+        (&["init", "switch", "--name", "s1", "--outside", "eth3"], "--gateway"),
+        (
+            &["init", "switch", "--name", "s1", "--outside", "eth3", "--gateway", "10.0.0.254", "-o", "-"],
+            "eth3=192.0.2.1/24",
+        ),
+        (&["init", "switch", "--name", "s1", "--host", "eth1", "--dhcp-at", "eth2", "-o", "-"], "--host eth2"),
     ] {
         let output = fibula(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -161,6 +168,25 @@ fn what_cannot_be_asked_has_to_be_said() {
     let printed = fibula(&["init", "switch", "--name", "s1", "--host", "eth1", "--trunk", "eth2", "-o", "-"]);
     let printed = String::from_utf8(printed.stdout).unwrap();
     assert!(printed.contains("id = 2\ndevice = \"eth2\"\nrole = \"trunk\""), "{printed}");
+    assert!(printed.contains("control = \"unix:/var/lib/fibula/switch/s1/control.sock\""), "{printed}");
+}
+
+fn a_gateway_and_dhcp_are_configured_by_flags() {
+    let arguments = "init switch --name s1 --host eth1 --host eth2 --outside eth3=192.0.2.1/24 --outside eth4=2001:db8::1/64 --gateway \
+         10.0.0.254 --gateway fd00::fe --next-hop 192.0.2.254 --next-hop 2001:db8::ff --dhcp-server 02:00:00:00:00:63 --dhcp-at eth2 \
+         --state-dir /srv/s1 -o -";
+    let output = fibula(&arguments.split_whitespace().collect::<Vec<_>>());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let config = switch::daemon::config::Config::parse(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(config.state_dir, Path::new("/srv/s1"));
+    assert!(config.control.is_some_and(|at| at.to_string().contains("/srv/s1/control.sock")));
+    assert!(config.dhcp_server.is_some() && config.dhcp_trusted == Some(false));
+    assert_eq!(config.ports.iter().map(|port| port.dhcp_trusted).collect::<Vec<_>>(), [None, Some(true), None, None]);
+    let config = switch::daemon::config::Config::parse(&text).unwrap();
+    let gateway = config.gateway_settings().unwrap().unwrap();
+    assert_eq!((gateway.outside.len(), gateway.routes.len(), gateway.addresses.len()), (2, 4, 2));
+    assert!(text.contains("fibula name add 02:f2:"), "{text}");
 }
 
 fn doctor_says_what_is_bad_and_fails_for_it() {

@@ -432,7 +432,8 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     assert_eq!(status, 200, "{answer}");
     let list = network.done(&["link", "list"]);
     assert!(list.lines().skip(1).any(|line| line.contains("drained")), "{list}");
-    assert!(network.audit().contains("set_link"));
+    let audit = network.audit();
+    assert!(audit.contains("drain_link") && !audit.contains("set_link"), "{audit}");
     for body in [json!({"do": "rekey"}), json!({}), json!("text"), json!({"do": "x".repeat(10_000)})] {
         let (status, answer) = network.act("X-Fibula: 1\r\n", &body);
         assert!(status == 400 && answer["error"].is_string(), "{answer}");

@@ -386,8 +386,8 @@ async fn certificates_are_renewed_and_revoked_while_all_runs() {
     // A renewed certificate is read without a restart; the one before can be revoked then.
     let before: Vec<String> =
         trust.authority.issued().unwrap().into_iter().map(|issued| issued.certificate.serial).collect();
-    trust.authority.renew("controller", "c1", 30).unwrap();
-    trust.authority.renew("switch", "s1", 30).unwrap();
+    trust.authority.renew("controller", "c1", &[], 30).unwrap();
+    trust.authority.renew("switch", "s1", &[], 30).unwrap();
     let c1 = trust.authority.issued().unwrap();
     let old = |kind: &str| {
         let mut of = c1
@@ -598,7 +598,10 @@ fn two_machines_are_set_up_in_five_commands() {
     done(&["issue", "controller", "c1", "--address", "10.0.0.1"]);
     let said = done(&["issue", "switch", "s1", "s2"]);
     assert!(said.contains("switch s2: ") && said.contains("[tls]"), "{said}");
-    done(&["issue", "operator", "alice", "--role", "admin", "--install"]);
+    assert!(said.contains("fibula pki renew switch s1 --address ADDRESS"), "{said}");
+    let said = done(&["issue", "operator", "alice", "--role", "admin", "--install"]);
+    let copied = directory.path().join("fibula/tls");
+    assert!(said.contains(&format!("copied to {}", copied.display())) && said.contains("key.pem"), "{said}");
     let shown = done(&["show"]);
     let rows: Vec<&str> = shown.lines().skip(1).collect();
     assert_eq!(rows.len(), 4, "{shown}");
@@ -614,7 +617,7 @@ fn two_machines_are_set_up_in_five_commands() {
     refused(&["issue", "switch", "s3", "a b"], 2, "is no name");
     refused(&["issue", "operator", "bob"], 2, "--role");
     refused(&["issue", "operator", "bob", "--role", "root"], 2, "reader, writer and admin");
-    refused(&["issue", "controller", "c2", "--address", "10.0.0.1:4600"], 2, "without a port");
+    refused(&["issue", "controller", "c2", "--address", "10.0.0.1/24"], 2, "neither a host name");
     refused(&["revoke", "switch", "s9"], 4, "fibula pki show");
     refused(&["renew"], 2, "--within");
     refused(&["show", "--pki", "/nonexistent"], 4, "fibula pki init");
@@ -622,6 +625,20 @@ fn two_machines_are_set_up_in_five_commands() {
     assert_eq!(done(&["renew", "--within", "300"]), "none expires by then\n");
     assert!(done(&["revoke", "switch", "s2"]).starts_with("2 certificates of switch s2 revoked"));
     assert_eq!(done(&["show"]).matches(" revoked ").count(), 2);
+    done(&["issue", "switch", "s4", "--address", "10.0.0.4:4602"]);
+    let addresses = |holder: &str| {
+        let shown = done(&["-j", "show"]);
+        let rows = shown.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
+        let last = rows.filter(|row| row["name"] == holder).last().unwrap();
+        last["addresses"].as_str().unwrap().to_owned()
+    };
+    assert!(addresses("s4").contains("10.0.0.4") && !addresses("s4").contains("4602"), "{}", addresses("s4"));
+    assert!(!addresses("s1").contains("10.0.0.11"));
+    done(&["renew", "switch", "s1", "--address", "10.0.0.11", "--days", "500"]);
+    assert!(addresses("s1").contains("10.0.0.11") && addresses("s1").contains("localhost"), "{}", addresses("s1"));
+    done(&["renew", "switch", "s4", "--days", "500"]);
+    assert!(addresses("s4").contains("10.0.0.4"), "they stay where none are given");
+    refused(&["renew", "operator", "alice", "--address", "10.0.0.9"], 2, "leave --address out");
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! to standard error. The exit code says what kind of failure it was: see [`output::Exit`].
 
 pub mod log;
+pub mod order;
 pub mod output;
 pub mod program;
 pub mod tree;
+pub mod units;
 pub use lookup::base::visible;
 
 use std::fs::File;

@@ -7,7 +7,7 @@ pub(crate) mod priority;
 use crate::output::{Exit, Failure};
 use priority::StandardError;
 use std::io::IsTerminal;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing_subscriber::filter::{LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
@@ -36,12 +36,17 @@ pub enum Format {
 /// The filter of the log.
 struct Filter {
     handle: Handle<EnvFilter, Registry>,
-    at_start: String,
+    /// Whether the environment or the command line says what it is.
+    is_asked: bool,
+    at_start: Mutex<String>,
     now: Mutex<String>,
 }
 
 /// The program has one log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
+
+/// The filter where nobody asks for another.
+const USUAL: &str = "info";
 
 /// The variable of the environment that has a filter.
 const VARIABLE: &str = "FIBULA_LOG";
@@ -50,7 +55,7 @@ const VARIABLE: &str = "FIBULA_LOG";
 /// # Errors
 /// [`Exit::Usage`] for a journal where there is none.
 pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
-    let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
+    let default = [USUAL, "debug", "trace"][usize::from(verbose.min(2))];
     let asked = std::env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned());
     let (filter, at_start, mistake) = at_start(asked.as_deref().unwrap_or_default(), default);
     let (filter, handle) = reload::Layer::new(filter);
@@ -72,8 +77,9 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     if let Some(mistake) = mistake {
         tracing::warn!("{VARIABLE} is not taken, and `{at_start}` is: {mistake}");
     }
-    let now = Mutex::new(at_start.clone());
-    let _ = FILTER.set(Filter { handle, at_start, now });
+    let is_asked = verbose > 0 || asked.is_some_and(|asked| !asked.trim().is_empty());
+    let (now, at_start) = (Mutex::new(at_start.clone()), Mutex::new(at_start));
+    let _ = FILTER.set(Filter { handle, is_asked, at_start, now });
     Ok(())
 }
 
@@ -143,7 +149,29 @@ pub enum FilterError {
 /// The filter of the log as it is, and as it was at the start.
 pub fn filter() -> (String, String) {
     let Some(filter) = FILTER.get() else { return (String::new(), String::new()) };
-    (filter.now.lock().unwrap_or_else(PoisonError::into_inner).clone(), filter.at_start.clone())
+    let [now, at_start] = [&filter.now, &filter.at_start].map(|text| lock(text).clone());
+    (now, at_start)
+}
+
+fn lock(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the filter of a configuration, or the usual one where it has none, unless the environment or the command line says
+/// another. Returns whether it was taken.
+/// # Errors
+/// [`FilterError`]; the filter is as it was.
+pub fn configure(text: Option<&str>) -> Result<bool, FilterError> {
+    let text = text.unwrap_or(USUAL);
+    check_filter(text)?;
+    if FILTER.get().ok_or(FilterError::NoLog)?.is_asked {
+        return Ok(false);
+    }
+    set_filter(text)?;
+    if let Some(filter) = FILTER.get() {
+        text.clone_into(&mut lock(&filter.at_start));
+    }
+    Ok(true)
 }
 
 /// Changes the filter of the log, from the next event on, and returns what it was before.
@@ -152,7 +180,7 @@ pub fn filter() -> (String, String) {
 pub fn set_filter(text: &str) -> Result<String, FilterError> {
     let parsed = parse(text)?;
     let filter = FILTER.get().ok_or(FilterError::NoLog)?;
-    let mut now = filter.now.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut now = lock(&filter.now);
     filter.handle.reload(parsed).map_err(|_| FilterError::NoLog)?;
     Ok(std::mem::replace(&mut *now, text.to_owned()))
 }

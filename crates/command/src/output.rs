@@ -93,6 +93,29 @@ impl Output {
         write_out(&text)
     }
 
+    /// As [`Output::rows`], with another form of each row in the table: short headings, and numbers for people.
+    /// # Errors
+    /// As there.
+    pub fn rows_as<T: Serialize, S: Serialize>(self, rows: &[T], shown: impl FnMut(&T) -> S) -> anyhow::Result<()> {
+        self.rows_within(rows, shown, WIDEST)
+    }
+
+    /// As [`Output::rows_as`], in a table of so many columns at most.
+    /// # Errors
+    /// As there.
+    pub fn rows_within<T: Serialize, S: Serialize>(
+        self,
+        rows: &[T],
+        shown: impl FnMut(&T) -> S,
+        widest: usize,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return self.rows(rows);
+        }
+        let values = rows.iter().map(shown).map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        write_out(&table_within(&values, widest))
+    }
+
     /// Prints the result of a command that changes something: `value` as JSON, or the sentence.
     /// # Errors
     /// When standard output is closed.
@@ -179,11 +202,87 @@ fn json_lines(values: &[Value]) -> anyhow::Result<String> {
 
 /// An aligned table: numbers to the right, the rest to the left, columns two spaces apart.
 fn table(rows: &[Value]) -> String {
+    table_within(rows, WIDEST)
+}
+
+fn table_within(rows: &[Value], widest: usize) -> String {
     let Some(Value::Object(first)) = rows.first() else { return String::new() };
     let header: Vec<String> = first.keys().map(|k| k.replace('_', " ")).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| first.keys().map(|key| cell(&row[key])).collect()).collect();
-    let is_number: Vec<bool> = first.keys().map(|key| rows.iter().any(|r| r[key].is_number())).collect();
+    let is_number: Vec<bool> =
+        first.keys().map(|key| rows.iter().any(|r| r[key].is_number()) || is_quantity(rows, key)).collect();
+    let (cells, is_number) = fitted(&header, cells, is_number, widest);
     aligned(&header, &cells, &is_number)
+}
+
+/// Whether a column has [quantities](crate::units), which are texts.
+fn is_quantity(rows: &[Value], key: &str) -> bool {
+    let is_one = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<std::net::IpAddr>().is_err() && {
+            let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim_start();
+            ["", "k", "M", "G", "T", "B", "KiB", "MiB", "GiB", "TiB"].contains(&unit)
+        }
+    };
+    let mut texts = rows.iter().filter_map(|row| row[key].as_str()).filter(|text| *text != "-").peekable();
+    texts.peek().is_some() && texts.all(is_one)
+}
+
+/// As wide as a table may be.
+const WIDEST: usize = 120;
+/// A text that is broken into lines keeps so many characters of each.
+const NARROWEST: usize = 24;
+
+/// Breaks the widest texts between words where a table would be too wide, so that a cell continues in lines of its own. Nothing
+/// is left out.
+fn fitted(
+    header: &[String],
+    cells: Vec<Vec<String>>,
+    is_number: Vec<bool>,
+    limit: usize,
+) -> (Vec<Vec<String>>, Vec<bool>) {
+    let length = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = (0..header.len())
+        .map(|c| cells.iter().map(|row| length(&row[c])).chain([length(&header[c])]).max().unwrap_or(0))
+        .collect();
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    let natural = widths.clone();
+    loop {
+        let excess = total(&widths).saturating_sub(limit);
+        // The widest text that has spaces to be broken at.
+        let breakable =
+            |c: &usize| !is_number[*c] && widths[*c] > NARROWEST && cells.iter().any(|row| row[*c].contains(' '));
+        let widest = (0..widths.len()).filter(breakable).max_by_key(|&c| widths[c]);
+        let Some(c) = widest.filter(|_| excess > 0) else { break };
+        widths[c] = (widths[c] - excess.min(widths[c] - NARROWEST)).max(NARROWEST);
+    }
+    if widths == natural {
+        return (cells, is_number);
+    }
+    let mut lines = Vec::new();
+    for row in cells {
+        let broken: Vec<Vec<String>> = row.iter().zip(&widths).map(|(cell, &width)| broken(cell, width)).collect();
+        for n in 0..broken.iter().map(Vec::len).max().unwrap_or(1) {
+            lines.push(broken.iter().map(|cell| cell.get(n).cloned().unwrap_or_default()).collect());
+        }
+    }
+    (lines, is_number)
+}
+
+/// A text in lines of so many characters, broken between words; a longer word has a line of its own.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else if let Some(last) = lines.last_mut() {
+            if line > 0 {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
 }
 
 /// Columns two spaces apart, as wide as their widest cell; those in `to_the_right` are right-aligned.
@@ -250,6 +349,33 @@ mod tests {
         let lines = json_lines(&rows).unwrap();
         assert!(lines.is_ascii(), "{lines}");
         assert_eq!(serde_json::from_str::<Value>(&lines).unwrap(), rows[0]);
+    }
+
+    #[test]
+    fn a_table_is_at_most_120_columns_wide_and_has_every_word() {
+        let why = "the controller has given it a table that it cannot hold ".repeat(4);
+        let rows = [
+            serde_json::json!({"switch": "s1", "detail": "x".repeat(20), "why": why, "n": 7}),
+            serde_json::json!({"switch": "s2", "detail": "", "why": "short", "n": 12}),
+        ];
+        let shown = table(&rows);
+        assert!(shown.lines().all(|line| line.chars().count() <= WIDEST), "{shown}");
+        assert!(shown.lines().count() > 3, "{shown}");
+        let words = |text: &str| text.split_whitespace().filter(|word| why.contains(word)).count();
+        assert_eq!(words(&shown), words(&why), "{shown}");
+        let second: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(second, ["s2", "short", "12"]);
+        let narrow = [serde_json::json!({"switch": "s1", "why": "two words"})];
+        assert_eq!(table(&narrow), "switch  why\ns1      two words\n");
+    }
+
+    #[test]
+    fn quantities_are_aligned_to_the_right_and_addresses_are_not() {
+        let rows = [
+            serde_json::json!({"sent": "1.18 KiB", "ip": "10.0.0.1", "a": "s1:2"}),
+            serde_json::json!({"sent": "999 B", "ip": "10.0.0.10", "a": "s1:20"}),
+        ];
+        assert_eq!(table(&rows), "    sent  ip         a\n1.18 KiB  10.0.0.1   s1:2\n   999 B  10.0.0.10  s1:20\n");
     }
 
     #[test]

@@ -9,18 +9,21 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use crate::log::{self, Format};
 use crate::output::{Exit, Failure, Output};
 
+/// The heading of options that commands have in common.
+pub const GLOBAL: &str = "Global options";
+
 /// A command line: the flags that all commands have, and the command.
 #[derive(Parser)]
 #[command(version, propagate_version = true, arg_required_else_help = true)]
 pub struct CommandLine<C: Subcommand> {
     /// Print one JSON object per row instead of a table
-    #[arg(short = 'j', long, global = true)]
+    #[arg(short = 'j', long, global = true, help_heading = GLOBAL)]
     json: bool,
     /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `info,fibula_controller=debug`
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
     /// How the log is written: for people, as JSON, or to the journal of systemd
-    #[arg(long, global = true, env = "FIBULA_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(long, global = true, env = "FIBULA_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT", help_heading = GLOBAL)]
     log_format: Format,
     #[command(subcommand)]
     command: C,

@@ -195,6 +195,8 @@ pub struct Config {
     pub etcd: Option<EtcdTls>,
     /// Where `/metrics` and `/status` listen, and the page for browsers; none if absent.
     pub status: Option<Address>,
+    /// The filter of the log, unless `FIBULA_LOG` or `-v` says another.
+    pub log: Option<String>,
     /// What the page is for: off, read or change.
     #[serde(default)]
     pub dashboard: Dashboard,

@@ -268,6 +268,9 @@ fn fill_rates(counters: &mut Counters, before: &Counters, seconds: f64) -> Rates
     for DropCount { reason, total, a_second, .. } in &mut counters.drops {
         *a_second = rate(*total, drops.get(&**reason).copied().unwrap_or(0), seconds);
         all.drops += *a_second;
+        if api::drops::is_expected(reason) {
+            all.expected_drops += *a_second;
+        }
     }
     all
 }
@@ -351,6 +354,20 @@ mod tests {
             said.set_counters(report(0, 1504), at(10)).is_empty()
                 && said.set_counters(report(1500, 0), at(12)).is_empty()
         );
+    }
+
+    #[test]
+    fn drops_that_are_as_they_should_be_are_counted_apart() {
+        let (said, start) = (Said::default(), Instant::now());
+        let dropped = |reason: &str, total| DropCount { reason: reason.to_owned(), total, ..DropCount::default() };
+        for (seconds, n) in [(0, 0), (2, 10)] {
+            let drops = vec![dropped("alien", 2 * n), dropped("broadcast", n)];
+            let report = Counters { drops, ..Counters::default() };
+            said.set_counters(report, start + Duration::from_secs(seconds));
+        }
+        let rates = said.rates(start + Duration::from_secs(2)).unwrap();
+        assert_eq!((rates.drops, rates.expected_drops), (15.0, 5.0));
+        assert!(api::drops::REASONS.iter().any(|(reason, _)| api::drops::is_expected(reason)));
     }
 
     #[test]

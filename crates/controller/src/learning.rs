@@ -31,7 +31,7 @@ use fib::unicast::check_unicast;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod decided;
@@ -105,7 +105,7 @@ impl Default for Settings {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Learning {
-    settings: OnceLock<Settings>,
+    settings: Mutex<Settings>,
     seen: Mutex<Seen>,
 }
 
@@ -216,7 +216,7 @@ struct Sight {
 impl Learning {
     /// Says, once, what may be learnt.
     pub(crate) fn set(&self, settings: Settings) {
-        let _ = self.settings.set(settings);
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -236,7 +236,7 @@ impl Learning {
 
     /// Decides what becomes of what a switch saw.
     pub(crate) fn decide(&self, state: &State, node: NodeId, hosts: &[SeenHost], now: Instant, now_ms: u64) -> Decided {
-        let settings = self.settings.get().cloned().unwrap_or_default();
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut seen = self.lock();
         let mut decided = Decided::default();
         // What this report adds to ports, and whose addresses it has given away.
@@ -420,7 +420,7 @@ impl Learning {
     /// # Errors
     /// The name that was not seen, or why there can be no host.
     pub(crate) fn accept(&self, state: &State, names: &[Name], now: Instant) -> Result<Decided, String> {
-        let settings = self.settings.get().cloned().unwrap_or_default();
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut seen = self.lock();
         let mut decided = Decided::default();
         let (mut made, mut given): (HashMap<End, String>, HashSet<IpAddr>) = Default::default();

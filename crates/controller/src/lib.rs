@@ -21,6 +21,7 @@ mod elsewhere;
 mod events;
 mod follow;
 pub mod groups;
+mod history;
 pub mod hosts;
 #[cfg(feature = "kit")]
 pub mod kit;
@@ -31,6 +32,7 @@ mod newcomers;
 mod north;
 mod push;
 mod reads;
+mod reload;
 mod session;
 mod shared;
 mod south;
@@ -181,6 +183,7 @@ pub struct Controller {
     written: oneshot::Receiver<Result<(), StoreError>>,
     /// Resolves when another controller may lead.
     lost: Lost,
+    live: reload::Live,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -304,6 +307,15 @@ impl Controller {
         let _ = shared.groups.set(config.groups.clone());
         tokio::spawn(groups::tell(config.groups.clone(), jobs.clone(), Arc::clone(&shared)));
 
+        let seen = Arc::clone(&shared);
+        tokio::spawn(async move {
+            loop {
+                #[expect(clippy::disallowed_methods, reason = "between two values of a curve")]
+                tokio::time::sleep(history::EVERY).await;
+                seen.note_history();
+            }
+        });
+
         let told = Arc::clone(&shared);
         tokio::spawn(async move {
             loop {
@@ -318,6 +330,12 @@ impl Controller {
         let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
         tokio::spawn(api::memory::keep_small(traffic));
 
+        let live = reload::Live {
+            shared: Arc::clone(&shared),
+            gate: Arc::clone(&gate),
+            audit: Arc::clone(&audit),
+            jobs: jobs.clone(),
+        };
         let known = Arc::clone(&shared);
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit, telemetry };
         dashboard.serve(north.clone());
@@ -361,7 +379,7 @@ impl Controller {
                 Err(_) => std::future::pending().await,
             }
         });
-        Ok(Self { address, status_address, jobs, written, lost, server })
+        Ok(Self { address, status_address, jobs, written, lost, live, server })
     }
 
     /// Where gRPC listens.

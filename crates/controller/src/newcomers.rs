@@ -4,7 +4,7 @@ use crate::change::check_label;
 use crate::config::Auto;
 use api::v1::PendingSwitch;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Switches that are listed at most, and for how long after they were there last. They try again every few seconds.
@@ -17,7 +17,7 @@ const REMIND: Duration = Duration::from_secs(600);
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomers {
-    auto: OnceLock<Auto>,
+    auto: Mutex<Auto>,
     seen: Mutex<BTreeMap<String, Newcomer>>,
     /// Why switches were refused, as the log says already.
     said: Mutex<BTreeMap<String, (Instant, String)>>,
@@ -44,11 +44,11 @@ struct Newcomer {
 impl Newcomers {
     /// Says, once, what becomes of them.
     pub(crate) fn set_auto(&self, auto: Auto) {
-        let _ = self.auto.set(auto);
+        *self.auto.lock().unwrap_or_else(PoisonError::into_inner) = auto;
     }
 
     pub(crate) fn auto(&self) -> Auto {
-        self.auto.get().copied().unwrap_or_default()
+        *self.auto.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Newcomer>> {

@@ -411,6 +411,10 @@ impl Northbound for North {
         Ok(Response::new(v1::SetDrainedReply { switches }))
     }
 
+    async fn show_audit(&self, request: Request<v1::ShowAuditRequest>) -> Answer<v1::AuditPage> {
+        crate::audit::page(self.audit.path().to_owned(), request.into_inner()).await.map(Response::new)
+    }
+
     async fn verify_switch(&self, request: Request<v1::VerifySwitchRequest>) -> Answer<v1::VerifySwitchReply> {
         self.verify(&request.into_inner().name).await.map(Response::new)
     }

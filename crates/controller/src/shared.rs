@@ -5,6 +5,7 @@ use crate::change::Refusal;
 use crate::elsewhere::{Elsewhere, There};
 use crate::events::{Events, Level};
 use crate::groups;
+use crate::history::History;
 use crate::learning::Learning;
 use crate::newcomers::Newcomers;
 use crate::reads::Reads;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) elsewhere: Elsewhere,
     /// The number of the last commit of this controller, while it leads.
     committed_to: AtomicU64,
+    /// What they carried in the last hour.
+    pub(crate) history: History,
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
     /// What this one follows by, once it does.
@@ -160,6 +163,7 @@ impl Shared {
             away: Away::default(),
             elsewhere: Elsewhere::default(),
             committed_to: AtomicU64::new(0),
+            history: History::default(),
             leader: watch::Sender::new(None),
             follower: Mutex::default(),
             position: watch::Sender::new(None),
@@ -332,6 +336,14 @@ impl Shared {
 
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
         self.lock().values().map(|(_, session)| Arc::clone(session)).collect()
+    }
+
+    /// Notes what comes into each switch that is connected.
+    pub(crate) fn note_history(&self) {
+        let now = api::seam::now();
+        let all: Vec<_> = self.lock().values().map(|(name, session)| (name.clone(), Arc::clone(session))).collect();
+        self.history
+            .add(all.into_iter().map(|(name, session)| (name, session.said().rates(now).map(|rates| rates.bytes_in))));
     }
 
     pub(crate) fn end_sessions(&self) {

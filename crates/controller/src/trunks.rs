@@ -17,7 +17,7 @@ use fib::name::{clip, is_label};
 use fib::network::Network;
 use fib::topology::{End, Link, NodeId, Topology};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Trunks of a switch that are kept.
@@ -32,7 +32,7 @@ type Seen = BTreeMap<NodeId, BTreeMap<PortId, SeenTrunk>>;
 /// The last reports of all switches.
 #[derive(Debug, Default)]
 pub(crate) struct Trunks {
-    auto: OnceLock<Auto>,
+    auto: Mutex<Auto>,
     seen: Mutex<Seen>,
     /// How often trunks that flap went down in a row, and when that was said first.
     falls: Mutex<HashMap<End, (u32, Instant)>>,
@@ -41,11 +41,11 @@ pub(crate) struct Trunks {
 impl Trunks {
     /// Says, once, what becomes of cables that nobody declared.
     pub(crate) fn set_auto(&self, auto: Auto) {
-        let _ = self.auto.set(auto);
+        *self.auto.lock().unwrap_or_else(PoisonError::into_inner) = auto;
     }
 
     pub(crate) fn auto(&self) -> Auto {
-        self.auto.get().copied().unwrap_or_default()
+        *self.auto.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {

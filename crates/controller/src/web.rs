@@ -7,6 +7,8 @@
 //! page can (`api::gate`), and a change needs a header that other pages cannot send. Changes are made only where the configuration says so: at a
 //! loopback address without certificates every process of the machine could make them.
 
+mod edges;
+
 use crate::config::Dashboard;
 use crate::north::North;
 use api::gate::{Attempt, Gate, Needs, Peer, Turned, Who};
@@ -214,6 +216,7 @@ impl Web {
         let switches = north.list_switches(Request::new(v1::ListSwitchesRequest {})).await?.into_inner();
         let links = north.list_links(Request::new(v1::ListLinksRequest {})).await?.into_inner();
         let (waiting, n_waiting) = north.waiting_hosts(MAX_WAITING).await?;
+        let with_edges = edges::of(north, &switches.switches, status.hosts).await?;
         let troubles: Vec<String> =
             switches.troubles.into_iter().chain(links.troubles).chain(north.host_troubles()).collect();
         let value = json!({
@@ -221,7 +224,7 @@ impl Web {
             "follows": (!status.leader.is_empty()).then_some(status.leader), "drained": status.drained,
             "names": status.names, "max_names": status.max_names, "changes": status.changes,
             "learnt": north.learnt(), "pending_pushes": status.pending_pushes,
-            "switches": switches.switches.iter().map(switch).collect::<Vec<_>>(),
+            "switches": with_edges,
             "pending": switches.pending.iter().map(|p| json!({
                 "name": p.name, "version": p.version, "address": p.address, "first_ms": p.first_ms, "last_ms": p.last_ms,
             })).collect::<Vec<_>>(),
@@ -252,6 +255,7 @@ pub(crate) fn router(web: Shown) -> Router {
         .route("/ui/network", get(network))
         .route("/ui/names", get(names))
         .route("/ui/switch", get(of_switch))
+        .route("/ui/history", get(history))
         .route("/ui/trace", get(trace))
         .route("/ui/events", get(events))
         .route("/ui/act", post(act))
@@ -315,6 +319,7 @@ fn rates(rates: &v1::Rates) -> Value {
     json!({
         "age_ms": rates.age_ms, "frames_in_s": rates.frames_in, "frames_out_s": rates.frames_out,
         "bytes_in_s": rates.bytes_in, "bytes_out_s": rates.bytes_out, "drops_s": rates.drops,
+        "expected_drops_s": rates.expected_drops,
     })
 }
 
@@ -450,7 +455,7 @@ async fn of_switch(
             value
         });
         let drops = counters.drops.iter().map(
-            |drop| json!({ "reason": drop.reason, "total": drop.total, "a_second": drop.a_second, "why": drop.why }),
+            |drop| json!({ "reason": drop.reason, "total": drop.total, "a_second": drop.a_second, "why": drop.why, "expected": api::drops::is_expected(&drop.reason) }),
         );
         json!({
             "age_ms": counters.age_ms, "ports": ports.collect::<Vec<_>>(), "drops": drops.collect::<Vec<_>>(),
@@ -458,6 +463,17 @@ async fn of_switch(
         })
     });
     Ok(answer(&value))
+}
+
+#[derive(Deserialize)]
+struct HistoryQuery {
+    name: Option<String>,
+}
+
+/// What came into a switch, or into the network, in the last hour.
+async fn history(State(web): State<Shown>, Asked(query): Asked<HistoryQuery>) -> Result<Response, Refused> {
+    let values = web.north()?.shared.history.of(query.name.as_deref());
+    Ok(answer(&json!({ "every_s": crate::history::EVERY.as_secs(), "bytes_s": values })))
 }
 
 #[derive(Deserialize)]

@@ -155,6 +155,8 @@ pub(crate) enum Job {
         store: Box<dyn Store>,
         settings: Box<Settings>,
     },
+    /// Let peers cause this much from now on.
+    Rates(Rates),
     Stop,
 }
 
@@ -668,6 +670,7 @@ impl Writer {
             Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}
+            Job::Rates(rates) => self.pace.set_rates(rates),
             Job::Change { .. }
             | Job::Traced { .. }
             | Job::Trunks { .. }

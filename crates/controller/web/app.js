@@ -82,7 +82,7 @@ function strip() {
   const sum = total.at(-1);
   set(figures.load, sum ? bits(sum.bytes_s) : "–", null, "what enters all switches, at all their ports");
   set(figures.frames, sum ? rate(sum.frames_s) : "–");
-  set(figures.drops, sum ? rate(sum.drops_s) : "–", null, "frames dropped a second, by all switches");
+  set(figures.drops, sum ? rate(sum.drops_s) : "–", null, `frames dropped a second that somebody may miss, by all switches${sum?.expected_s > 0 ? `; ${rate(sum.expected_s)} more are dropped as they should be` : ""}`);
   set(figures.waiting, count(network.pending_pushes), null, `changes that switches are about to be sent; ${count(network.changes)} changes so far`);
   set(figures.up, span(network.uptime_seconds), null, `controller ${short(network.version, 30)}`);
   load.update(total.map((each) => (each ? each.bytes_s : null)));

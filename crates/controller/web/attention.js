@@ -1,8 +1,9 @@
 // What needs somebody first, worst first, each with what to do: a button for who may change things, else the command to type.
-import { act, endOf, feed, linkState, on, switchState } from "./feed.js";
-import { command, h, linkTo, route, say, put, sync, word } from "./dom.js";
+import { act, ask, endOf, feed, keyOf, linkState, lost, on, switchState } from "./feed.js";
+import { command, h, linkTo, plain, route, say, put, sync, tell, word } from "./dom.js";
 import { eventRow } from "./events.js";
-import { bits, count, now, plural, rate, short, time } from "./units.js";
+import { curve } from "./link.js";
+import { bits, count, natural, now, plural, rate, short, time } from "./units.js";
 
 const RANK = { bad: 0, warning: 1, info: 2 };
 export const SIGNS = { bad: "✕", warning: "!", info: "i", good: "✓" };
@@ -14,13 +15,20 @@ const SHOWN_HOSTS = 50; // as many as the controller tells of
 export function concerns(network, behind, now_ms) {
   const all = [];
   const add = (level, kind, key, title, detail, more) => all.push({ level, kind, key: `${kind} ${key}`, title, detail, ...more });
-  for (const sentence of network.troubles) add("bad", "trouble", sentence, short(sentence, 400), "");
-  for (const each of network.switches) {
+  for (const sentence of network.troubles) add("bad", "trouble", sentence, short(plain(sentence), 400), "");
+  const away = new Set(network.switches.filter((each) => switchState(each) === "away").map((each) => each.name));
+  // A switch that stopped takes its links with it: that is one alarm, and they are named in it.
+  const with_it = new Map();
+  const folded = (link) => linkState(link) === "cut" && (away.has(link.a.switch) || away.has(link.b.switch));
+  for (const link of network.links.filter(folded)) {
+    for (const end of [link.a, link.b]) if (away.has(end.switch)) with_it.set(end.switch, [...(with_it.get(end.switch) ?? []), link]);
+  }
+  for (const each of [...network.switches].sort((a, b) => natural(a.name, b.name))) {
     const href = route("switch", { name: each.name });
     const name = short(each.name);
     const state = switchState(each);
     if (state === "stuck") add("bad", "stuck", each.name, `${name} cannot follow`, short(each.cannot_follow, 400), { href });
-    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, "It goes on with the tables that it has. See that it runs, and reaches this controller.", { href });
+    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, with_it.has(each.name) ? "It has stopped, or nothing reaches it. See that it runs, and that its cables are in." : "It goes on with the tables that it has. See that it runs, and reaches this controller.", { href, under: with_it.get(each.name) });
     else if (state === "behind" && now_ms - (behind.get(each.name) ?? now_ms) >= BEHIND_MS) {
       add("warning", "behind", each.name, `${name} is not in step`, `${count(each.acknowledged_messages)} of ${count(each.sent_messages)} messages acknowledged.`, { href });
     } else if (state === "drained") {
@@ -30,6 +38,7 @@ export function concerns(network, behind, now_ms) {
   for (const link of network.links) {
     const state = linkState(link);
     const ends = `${short(endOf(link.a))} – ${short(endOf(link.b))}`;
+    if (folded(link)) continue;
     const more = { href: route("link", { a: link.a.switch, port: link.a.port }) };
     const undrain = { button: "Take back", what: { do: "link.undrain", end: link.a }, command: `fibula link undrain ${word(endOf(link.a))}` };
     const key = `${endOf(link.a)} ${endOf(link.b)}`;
@@ -57,7 +66,7 @@ export function concerns(network, behind, now_ms) {
     });
   }
   const rest = (network.n_waiting ?? 0) - network.waiting.length;
-  if (rest > 0) add("info", "hosts", "", `${count(rest)} more ${rest === 1 ? "host waits" : "hosts wait"} to be accepted`, "fibula host seen lists them all.");
+  if (rest > 0) add("info", "hosts", "", `${count(rest)} more ${rest === 1 ? "host waits" : "hosts wait"} to be accepted`, "`fibula host seen` lists them all.");
   return all.sort((a, b) => RANK[a.level] - RANK[b.level]);
 }
 
@@ -83,7 +92,7 @@ function grouped(all) {
 }
 
 export function toast(text, level = "good") {
-  const node = h("p", { class: `toast ${level}` }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[level]), text);
+  const node = h("p", { class: `toast ${level}` }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[level]), plain(text));
   document.getElementById("toasts").append(node);
   setTimeout(() => node.remove(), 8000);
 }
@@ -118,9 +127,11 @@ function card(each) {
   const detail = h("p", { class: "detail" });
   const since = each.since ? h("span", { class: "since" }, "first seen ", time(each.since)) : null;
   const controls = each.what ? control(each.button, `${each.button} ${each.kind === "found" ? "all found cables" : each.title.replace(/ (waits to be accepted|is drained|is being drained|is taken down)$/, "")}`, each.ask ?? each.detail, each.what, each.command) : null;
+  const under = h("ul", { class: "under" });
+  const fold = each.under ? h("details", { class: "fold" }, h("summary", null), under) : null;
   const node = h("li", { class: `card ${each.level}`, "data-kind": each.kind }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[each.level]),
-    h("div", null, h("p", { class: "title" }, each.href ? h("a", { href: each.href }, each.title) : each.title), detail, since), controls && h("div", { class: "act" }, controls));
-  return { node, detail };
+    h("div", null, h("p", { class: "title" }, each.href ? h("a", { href: each.href }, each.title) : each.title), detail, fold, since), controls && h("div", { class: "act" }, controls));
+  return { node, detail, fold, under };
 }
 
 function attentionList() {
@@ -138,7 +149,13 @@ function attentionList() {
     calm.hidden = urgent > 0;
     const carrying = network.links.filter((link) => linkState(link) === "up").length;
     say(calm.lastChild, network.switches.length === 0 ? "Nothing is wrong, and there is nothing yet." : `Nothing is wrong. ${plural(network.switches.length, "switch", "switches")} in step, ${plural(carrying, "link")} carrying frames.`);
-    sync(list, grouped(all), (each) => `${each.key} ${network.may_change} ${each.title}`, card, (row, each) => { say(row.detail, each.detail); row.detail.hidden = !each.detail; });
+    sync(list, grouped(all), (each) => `${each.key} ${network.may_change} ${each.title} ${Boolean(each.under)}`, card, (row, each) => {
+      tell(row.detail, each.detail);
+      row.detail.hidden = !each.detail;
+      if (!row.fold) return;
+      say(row.fold.firstChild, `${plural(each.under.length, "link")} of it ${each.under.length === 1 ? "is" : "are"} cut`);
+      sync(row.under, each.under, keyOf, (link) => ({ node: h("li", null, linkTo("link", { a: link.a.switch, port: link.a.port }, `${short(endOf(link.a))} – ${short(endOf(link.b))}`)) }));
+    });
   };
   return { node, update };
 }
@@ -152,7 +169,9 @@ export function networkView(panel) {
   const dropSection = h("section", null, h("h2", null, "Most drops"), drops);
   const last = h("ul", { class: "events brief" });
   const none = h("p", { class: "note" }, "Nothing has happened since the controller started.");
-  panel.append(h("h1", { class: "hidden" }, "Network"), attention.node, busySection, dropSection, h("section", null, h("div", { class: "head" }, h("h2", null, "Last events"), linkTo("events", {}, "All events")), none, last));
+  const traffic = curve("what entered the network", (signal) => ask("/ui/history", {}, signal));
+  const trafficSection = h("section", null, h("h2", null, "Traffic in the last hour"), traffic.node);
+  panel.append(h("h1", { class: "hidden" }, "Network"), attention.node, trafficSection, busySection, dropSection, h("section", null, h("div", { class: "head" }, h("h2", null, "Last events"), linkTo("events", {}, "All events")), none, last));
   const bar = (href) => {
     const name = h("a", { href }); const value = h("span", { class: "value" }); const fill = h("span", { class: "fill" });
     return { node: h("li", null, name, value, h("span", { class: "track", "aria-hidden": "true" }, fill)), name, value, fill };
@@ -167,21 +186,21 @@ export function networkView(panel) {
       say(row.name, `${short(endOf(link.a), 24)} – ${short(endOf(link.b), 24)}`); say(row.value, bits(load(link)));
       row.fill.style.width = `${(100 * load(link)) / load(busiest[0])}%`;
     });
-    const dropping = network.switches.filter((each) => each.counters?.drops_s > 0).sort((a, b) => b.counters.drops_s - a.counters.drops_s).slice(0, 3);
+    const dropping = network.switches.filter((each) => lost(each.counters) > 0).sort((a, b) => lost(b.counters) - lost(a.counters)).slice(0, 3);
     dropSection.hidden = dropping.length === 0;
     sync(drops, dropping, (each) => each.name, (each) => bar(route("switch", { name: each.name })), (row, each) => {
-      say(row.name, short(each.name, 40)); say(row.value, `${rate(each.counters.drops_s)} frames/s`);
-      row.fill.style.width = `${(100 * each.counters.drops_s) / dropping[0].counters.drops_s}%`;
+      say(row.name, short(each.name, 40)); say(row.value, `${rate(lost(each.counters))} frames/s`);
+      row.fill.style.width = `${(100 * lost(each.counters)) / lost(dropping[0].counters)}%`;
     });
   };
-  const tell = () => {
+  const told = () => {
     const shown = feed.events.slice(-8).reverse();
     none.hidden = shown.length > 0;
     sync(last, shown, (event) => String(event.key), eventRow);
   };
   if (feed.network) draw();
-  tell();
-  return { title: "Network", update: draw, events: tell };
+  told();
+  return { title: "Network", update: draw, events: told, end: traffic.end };
 }
 
 /** Says important events to who cannot see them; not what was kept from before the page was opened. */

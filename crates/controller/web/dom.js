@@ -36,6 +36,20 @@ export function put(node, name, value) {
   }
 }
 
+/** Sets a sentence of the controller, in which what stands between backquotes is typed: a command, or a key. */
+export function tell(node, text) {
+  const wanted = String(text);
+  if (node.dataset.told === wanted) return;
+  node.dataset.told = wanted;
+  const parts = wanted.split("`");
+  // One backquote alone is a character like others, and is left out.
+  const is_paired = parts.length % 2 === 1;
+  node.replaceChildren(...(is_paired ? parts.map((part, i) => (i % 2 === 1 ? h("code", null, part) : part)) : [parts.join("'")]));
+}
+
+/** The same, where there can be no elements: a title, or what is read aloud. */
+export const plain = (text) => String(text).replaceAll("`", "");
+
 const kept = new WeakMap();
 
 /**

@@ -1,5 +1,5 @@
 // What happened, newest first: at most the last 1,000 events, by kind, and a pause that keeps the list still while one reads.
-import { h, put, say, sync } from "./dom.js";
+import { h, put, say, sync, tell } from "./dom.js";
 import { MAX_EVENTS, feed } from "./feed.js";
 import { clock, count, exactly, plural, time, zone } from "./units.js";
 
@@ -9,9 +9,11 @@ const WORDS = { bad: "bad", warning: "warning", info: "information", good: "good
 
 export function eventRow(event) {
   const when = event.at_ms === null ? h("span", { class: "clock" }, "") : h("span", { class: "clock", title: exactly(event.at_ms) }, clock(event.at_ms));
+  const text = h("span", { class: "text" });
+  tell(text, event.text);
   const node = h("li", { class: `event ${event.level}`, "data-seq": event.seq },
     h("span", { class: "sign", role: "img", "aria-label": WORDS[event.level] }, SIGNS[event.level]), when,
-    h("span", { class: "kind" }, event.kind), h("span", { class: "subject" }, event.subject), h("span", { class: "text" }, event.text),
+    h("span", { class: "kind" }, event.kind), h("span", { class: "subject" }, event.subject), text,
     event.at_ms !== null && h("span", { class: "ago" }, time(event.at_ms)));
   return { node };
 }

@@ -168,8 +168,8 @@ function note(network) {
     rates.push(each.counters ? each.counters.bytes_in_s : null);
     if (rates.length > SAMPLES) rates.shift();
     if (each.counters) {
-      sum ??= { bytes_s: 0, frames_s: 0, drops_s: 0 };
-      sum.bytes_s += each.counters.bytes_in_s; sum.frames_s += each.counters.frames_in_s; sum.drops_s += each.counters.drops_s;
+      sum ??= { bytes_s: 0, frames_s: 0, drops_s: 0, expected_s: 0 };
+      sum.bytes_s += each.counters.bytes_in_s; sum.frames_s += each.counters.frames_in_s; sum.drops_s += lost(each.counters); sum.expected_s += each.counters.expected_drops_s ?? 0;
     }
     // A switch is out of step for a moment at each change: only one that stays so is worth a word.
     if (each.connected && !each.in_step) { if (!feed.behind.has(each.name)) feed.behind.set(each.name, Date.now()); } else feed.behind.delete(each.name);
@@ -274,6 +274,9 @@ export const begin = () => poll();
 // What a link and a switch are, in one word each; colours and marks follow from it.
 export const keyOf = (link) => JSON.stringify([link.a.switch, link.a.port, link.b.switch, link.b.port]);
 export const endOf = (end) => `${end.switch}:${end.port}`;
+
+/** Frames dropped a second that somebody may miss: not those whose drop is as it should be, such as a broadcast that nobody is to hear. */
+export const lost = (counters) => Math.max(0, (counters?.drops_s ?? 0) - (counters?.expected_drops_s ?? 0));
 
 export function linkState(link) {
   if (link.cut) return "cut";

@@ -12,6 +12,7 @@ const MARKS = {
   behind: "M-4 0h.1M0 0h.1M4 0h.1", draining: "M0-4.5V3.5M-3.5.5 0 4 3.5.5", drained: "M0-4.5V3.5M-3.5.5 0 4 3.5.5", found: "M-4 0H4M0-4V4",
 };
 const LABELS = 60;
+const STUBS = 6; // hosts and ports outside that are drawn at a switch; the others are a number
 const HITS = 1500;
 const CROWD = 300;
 
@@ -49,9 +50,10 @@ export class Graph {
     this.moved = false;
     this.focus = null;
     this.trace = null;
-    // From below: links, the way of a name, switches, what is wrong with links, the numbers of the way.
-    this.lines = s("g"); this.legs = s("g", { class: "trace" }); this.nodes = s("g"); this.marks = s("g", { "aria-hidden": "true" }); this.badges = s("g", { class: "trace", "aria-hidden": "true" });
-    this.world = s("g", null, this.lines, this.legs, this.nodes, this.marks, this.badges);
+    this.stubs = new Map(); // what the boxes of hosts take beside their switch, in pixels
+    // From below: links, hosts, the way of a name, switches, what is wrong with links, the numbers of the way.
+    this.lines = s("g"); this.edges = s("g", { "aria-hidden": "true" }); this.legs = s("g", { class: "trace" }); this.nodes = s("g"); this.marks = s("g", { "aria-hidden": "true" }); this.badges = s("g", { class: "trace", "aria-hidden": "true" });
+    this.world = s("g", null, this.lines, this.edges, this.legs, this.nodes, this.marks, this.badges);
     this.svg = s("svg", { class: "graph", role: "group", "aria-label": "Topology" }, this.world);
     this.tip = h("div", { class: "tip", hidden: true });
     this.waiting = h("div", { class: "waiting", role: "group", "aria-label": "Switches that wait to be accepted" });
@@ -73,7 +75,7 @@ export class Graph {
     const known = new Set(names);
     const drawn = links.filter((link) => known.has(link.a.switch) && known.has(link.b.switch));
     for (const link of found) if (known.has(link.a.switch) && known.has(link.b.switch)) drawn.push({ ...link, found: true });
-    const shape = JSON.stringify([names, drawn.map(keyOf)]);
+    const shape = JSON.stringify([names, drawn.map(keyOf), switches.map((each) => (each.edges?.length > 0 ? 1 : 0)).join("")]);
     if (shape !== this.shape) this.arrange(shape, names, drawn);
     put(this.svg, "aria-label", `Topology: ${plural(switches.length, "switch", "switches")}, ${plural(links.length, "link")}`);
     if (!known.has(this.focus)) this.focus = names[0] ?? null;
@@ -82,6 +84,11 @@ export class Graph {
     const ordered = wrong.length > 0 ? drawn.filter((link) => stateOf(link) === "up").concat(wrong) : drawn;
     sync(this.lines, ordered, keyOf, (link) => this.line(link, hits), (row, link) => this.drawLink(row, link));
     sync(this.marks, wrong, keyOf, () => { const sign = s("path"); return { sign, node: s("g", null, s("g", { class: "loud" }, s("circle", { r: 8 }), sign)) }; }, (row, link) => this.drawMark(row, link));
+    sync(this.edges, switches, (each) => each.name, () => { const stubs = s("g", { class: "still" }); return { node: s("g", null, stubs), stubs }; }, (row, each) => {
+      const p = this.positions.get(each.name);
+      put(row.node, "transform", `translate(${p.x.toFixed(1)} ${p.y.toFixed(1)})`);
+      this.drawStubs(row, each);
+    });
     sync(this.nodes, switches, (each) => each.name, (each) => this.node(each), (row, each) => this.drawSwitch(row, each));
     sync(this.waiting, pending.slice(0, 12), (each) => each.name, (each) => {
       const name = h("span");
@@ -90,6 +97,9 @@ export class Graph {
     this.waiting.hidden = pending.length === 0;
     this.empty.hidden = switches.length > 0;
     this.drawTrace();
+    // The first time they are drawn it is known how far they reach.
+    const reach = JSON.stringify([...this.stubs]);
+    if (reach !== this.stubbed) { this.stubbed = reach; if (!this.moved) this.fit(); }
     if (this.named_for !== this.shape) this.apply();
   }
 
@@ -108,7 +118,8 @@ export class Graph {
     this.bends = new Map();
     for (const keys of beside.values()) keys.forEach((key, i) => this.bends.set(key, (i - (keys.length - 1) / 2) * 26));
     this.sides = new Map();
-    this.order = sides(names, drawn, this.positions);
+    this.spare = spare(names, drawn, this.positions);
+    this.order = sides(names, drawn, this.positions, this.spare);
     for (const [name, [first]] of this.order) this.sides.set(name, first);
     this.svg.classList.toggle("crowd", names.length > CROWD);
     this.degree = new Map();
@@ -206,6 +217,39 @@ export class Graph {
     put(row.node, "tabindex", each.name === this.focus ? "0" : "-1");
   }
 
+  /** Hosts, and ports to networks outside, as boxes where the fewest links leave a switch. */
+  drawStubs(row, each) {
+    const all = this.positions.size <= LABELS ? (each.edges ?? []) : [];
+    const angles = this.spare.get(each.name) ?? [];
+    // Names where there is room for them; elsewhere a pointer on the box tells it.
+    const named = all.length <= 2 && this.size().w > 700;
+    const key = JSON.stringify([all, each.n_edges, angles, named, this.size().w < 500]);
+    if (row.stubs.dataset.key === key) return;
+    row.stubs.dataset.key = key;
+    const [most, far] = this.size().w < 500 ? [3, 23] : [STUBS, 30];
+    const shown = all.slice(0, Math.max(all.length, each.n_edges ?? 0) > most ? most - 1 : most);
+    const rest = all.length - shown.length + Math.max(0, (each.n_edges ?? 0) - all.length);
+    const places = shown.map((edge) => ({ edge, text: !named ? "" : edge.name ? short(edge.name, 12) : `port ${edge.port}` }));
+    if (rest > 0) places.push({ edge: { role: "host", up: true }, text: `+${rest}` });
+    const [middle, room] = angles.length > 0 ? angles : [Math.PI / 2, 2 * Math.PI];
+    const step = Math.min(0.62, (0.86 * room) / Math.max(1, places.length));
+    const boxes = [];
+    row.stubs.replaceChildren(...places.flatMap(({ edge, text }, i) => {
+      const angle = middle + step * (i - (places.length - 1) / 2);
+      const x = far * Math.cos(angle); const y = far * Math.sin(angle);
+      const wide = 6 * text.length;
+      const kind = `${edge.role === "outside" ? " outside" : ""}${edge.up === false ? " down" : ""}`;
+      const right = Math.cos(angle) > 0.35; const left = Math.cos(angle) < -0.35;
+      boxes.push({ x0: x - (left ? wide + 8 : right ? 7 : Math.max(7, wide / 2)), x1: x + (right ? wide + 8 : left ? 7 : Math.max(7, wide / 2)), y0: y - (text && !right && !left && Math.sin(angle) <= 0 ? 19 : 8), y1: y + (text && !right && !left && Math.sin(angle) > 0 ? 19 : 8) });
+      const label = s("text", { class: "host-name", x: (x + (right ? 7 : left ? -7 : 0)).toFixed(1), y: (y + (right || left ? 3.5 : Math.sin(angle) > 0 ? 15 : -8)).toFixed(1), "text-anchor": right ? "start" : left ? "end" : "middle" }, text);
+      const box = edge.role === "outside" ? s("path", { class: `host-box${kind}`, d: `M${x.toFixed(1)} ${(y - 6).toFixed(1)}l6 6-6 6-6-6Z` }) : s("rect", { class: `host-box${kind}`, x: (x - 4.5).toFixed(1), y: (y - 4.5).toFixed(1), width: 9, height: 9, rx: 2 });
+      const title = s("title", null, `${edge.role === "outside" ? "to networks outside" : edge.name ? `host ${short(edge.name, 60)}` : "host port"}${edge.port === undefined ? "" : `, port ${edge.port}`}${edge.up === false ? ", down" : ""}`);
+      return [s("path", { class: `host-stub${kind}`, d: `M${(8 * Math.cos(angle)).toFixed(1)} ${(8 * Math.sin(angle)).toFixed(1)}L${x.toFixed(1)} ${y.toFixed(1)}` }), s("g", null, title, box, label)];
+    }));
+    this.stubs.set(each.name, boxes);
+    this.named_for = null;
+  }
+
   rove() {
     for (const node of this.nodes.children) put(node, "tabindex", "-1");
     put(this.element(this.focus), "tabindex", "0");
@@ -288,8 +332,12 @@ export class Graph {
     const side = this.sides.get(name) ?? "s";
     const wide = named ? 7.4 * short(name, 18).length : this.size().w > 700 ? 34 : 0;
     const half = Math.max(12, wide / 2);
-    return { left: side === "w" ? 16 + wide : side === "e" ? 12 : half, right: side === "e" ? 16 + wide : side === "w" ? 12 : half, up: side === "n" ? 28 : 12, down: side === "s" ? 28 : 12 };
+    const around = this.stubs.get(name) ?? [];
+    const most = (of) => Math.max(0, ...around.map(of));
+    return this.reached({ left: side === "w" ? 16 + wide : side === "e" ? 12 : half, right: side === "e" ? 16 + wide : side === "w" ? 12 : half, up: side === "n" ? 28 : 12, down: side === "s" ? 28 : 12 }, { left: most((box) => -box.x0), right: most((box) => box.x1), up: most((box) => -box.y0), down: most((box) => box.y1) });
   }
+
+  reached(a, b) { return { left: Math.max(a.left, b.left), right: Math.max(a.right, b.right), up: Math.max(a.up, b.up), down: Math.max(a.down, b.down) }; }
 
   apply() {
     const { x, y, k } = this.view;
@@ -325,6 +373,10 @@ export class Graph {
     const free = (box) => !each(box, (bin) => bins.get(bin)?.some((other) => other.owner !== box.owner && other.x0 < box.x1 && box.x0 < other.x1 && other.y0 < box.y1 && box.y0 < other.y1));
     const around = (owner, cx, cy, r) => ({ owner, x0: cx - r, x1: cx + r, y0: cy - r, y1: cy + r });
     for (const [name, p] of this.positions) take(around(name, k * p.x, k * p.y, 8 * size));
+    for (const [name, boxes] of this.stubs) {
+      const p = this.positions.get(name);
+      if (p) for (const box of boxes) take({ owner: null, x0: k * p.x + box.x0 * size, x1: k * p.x + box.x1 * size, y0: k * p.y + box.y0 * size, y1: k * p.y + box.y1 * size });
+    }
     for (const mark of this.marks.children) { const [x, y] = mark.dataset.at.split(" "); take(around(null, k * x, k * y, 8 * Math.max(0.75, size))); }
     // Lines, as points in a row: a label on one is legible, but only the second choice. Not in crowds, where lines are everywhere.
     const lines = [];
@@ -468,8 +520,30 @@ export class Graph {
   }
 }
 
+/** Of each switch the middle of the widest angle between two links, and how wide it is. */
+function spare(names, drawn, positions) {
+  const ways = new Map(names.map((name) => [name, []]));
+  for (const link of drawn) {
+    if (link.a.switch === link.b.switch) continue;
+    for (const [from, to] of [[link.a.switch, link.b.switch], [link.b.switch, link.a.switch]]) {
+      const a = positions.get(from); const b = positions.get(to);
+      ways.get(from).push(Math.atan2(b.y - a.y, b.x - a.x));
+    }
+  }
+  return new Map([...ways].map(([name, angles]) => {
+    if (angles.length === 0) return [name, [-Math.PI / 2, 2 * Math.PI]];
+    angles.sort((a, b) => a - b);
+    let best = [0, -1];
+    angles.forEach((angle, i) => {
+      const next = i + 1 < angles.length ? angles[i + 1] : angles[0] + 2 * Math.PI;
+      if (next - angle > best[1]) best = [angle + (next - angle) / 2, next - angle];
+    });
+    return [name, best];
+  }));
+}
+
 /** The sides of each switch, those first that the fewest links leave by: there a label has most room. Below, if it does not matter. */
-function sides(names, drawn, positions) {
+function sides(names, drawn, positions, spared) {
   const crowd = new Map(names.map((name) => [name, { s: 0, n: 0.1, e: 0.05, w: 0.15 }]));
   const leave = (from, to) => {
     const a = positions.get(from); const b = positions.get(to);
@@ -481,6 +555,17 @@ function sides(names, drawn, positions) {
     }
   };
   for (const link of drawn) if (link.a.switch !== link.b.switch) { leave(link.a.switch, link.b.switch); leave(link.b.switch, link.a.switch); }
+  // Hosts are where most room is.
+  const hosted = new Set((feed.network?.switches ?? []).filter((each) => each.edges?.length > 0).map((each) => each.name));
+  if (names.length <= LABELS) {
+    for (const [name, room] of crowd) {
+      const [middle] = spared.get(name) ?? [];
+      if (middle === undefined || !hosted.has(name)) continue;
+      for (const [side, way] of [["e", 0], ["s", Math.PI / 2], ["w", Math.PI], ["n", -Math.PI / 2]]) {
+        if (Math.abs(Math.atan2(Math.sin(middle - way), Math.cos(middle - way))) < 0.9) room[side] += 2;
+      }
+    }
+  }
   return new Map([...crowd].map(([name, room]) => [name, Object.entries(room).sort((a, b) => a[1] - b[1]).map(([side]) => side)]));
 }
 
@@ -489,10 +574,11 @@ function legend() {
     s("g", { class: `link ${cls}` }, wide(s("path", { class: "line", d: "M1 7H33" }), width)), mark && s("g", { class: `mark ${mark}`, transform: "translate(17 7) scale(.8)" }, s("circle", { r: 8 }), s("path", { d: MARKS[mark] })));
   const disc = (cls, mark) => s("svg", { viewBox: "0 0 18 18", width: 16, height: 16, "aria-hidden": "true" },
     s("g", { class: `switch ${cls}`, transform: "translate(9 9) scale(.9)" }, s("circle", { class: "disc", r: 8 }), s("circle", { class: "core", r: 2.6 }), mark && s("path", { class: "sign", d: MARKS[mark] })));
+  const edge = (role) => s("svg", { viewBox: "0 0 18 18", width: 16, height: 16, "aria-hidden": "true" }, role === "outside" ? s("path", { class: "host-box outside", d: "M9 3l6 6-6 6-6-6Z" }) : s("rect", { class: "host-box", x: 4.5, y: 4.5, width: 9, height: 9, rx: 2 }));
   const item = (picture, text) => h("li", null, picture, text);
   return h("details", { class: "legend" }, h("summary", null, "Legend"), h("ul", null,
     item(sample("load-2", null, widthOf(125_000)), "1 Mbit/s"), item(sample("load-4", null, widthOf(12_500_000)), "100 Mbit/s"), item(sample("load-5", null, widthOf(1.25e9)), "10 Gbit/s"),
     item(sample("cut", "cut", 2.5), "cut"), item(sample("down", "down", 1.5), "taken down"), item(sample("draining", "draining", 2.5), "draining"), item(sample("found", "found", 2.5), "found"),
-    item(disc("ok gateway"), "switch with hosts"), item(disc("ok"), "without hosts"), item(disc("behind", "behind"), "not in step"), item(disc("stuck", "stuck"), "cannot follow"), item(disc("away", "away"), "not connected"), item(disc("drained", "drained"), "drained")));
+    item(edge("host"), "host"), item(edge("outside"), "port to networks outside"), item(disc("ok gateway"), "switch with hosts"), item(disc("ok"), "without hosts"), item(disc("behind", "behind"), "not in step"), item(disc("stuck", "stuck"), "cannot follow"), item(disc("away", "away"), "not connected"), item(disc("drained", "drained"), "drained")));
 }
 

@@ -1,4 +1,4 @@
-// One link, and the small curves of what was carried.
+// One link, and the curves of what was carried.
 import { h, linkTo, put, s, say, sync, word } from "./dom.js";
 import { endOf, feed, keyOf, linkState, LINK_WORDS, SAMPLES } from "./feed.js";
 import { control } from "./attention.js";
@@ -17,6 +17,58 @@ export function sparkline(what) {
     if (points.length > 1) node.removeAttribute("hidden"); else node.setAttribute("hidden", "");
   };
   return { node, update };
+}
+
+/** Points of a curve: those of an hour. */
+const POINTS = 120;
+
+/**
+ * A curve of an hour with its axes: bytes a second. `ask(signal)` gives what the controller has kept, { every_s, bytes_s }, the oldest
+ * first, null where nothing was told; it is asked again for each new point.
+ */
+export function curve(what, past) {
+  const area = s("path", { class: "area" });
+  const line = s("path", { class: "curve" });
+  const grid = s("path", { class: "grid", d: `M0 10H${POINTS - 1}M${(POINTS - 1) / 2} 0V20` });
+  const svg = s("svg", { class: "spark", viewBox: `0 0 ${POINTS - 1} 20`, preserveAspectRatio: "none", role: "img", "aria-label": what }, grid, area, line);
+  const most = h("span", { class: "most" });
+  const node = h("div", { class: "curve-box" }, svg, most, h("span", { class: "least" }, "0"), h("div", { class: "hours" }, h("span", null, "1 h ago"), h("span", null, "30 min"), h("span", null, "now")));
+  node.hidden = true;
+  const stop = new AbortController();
+  let timer = 0;
+  async function again() {
+    let next = 30_000;
+    try {
+      const { every_s, bytes_s } = await past(stop.signal);
+      next = every_s * 1000;
+      draw(bytes_s.slice(-POINTS));
+    } catch (error) { if (error.name === "AbortError") return; }
+    timer = setTimeout(again, next);
+  }
+  function draw(samples) {
+    const known = samples.filter((each) => each !== null);
+    const top = Math.max(...known, 1);
+    const at = (i) => POINTS - samples.length + i;
+    let d = ""; let filled = ""; let run = [];
+    // Where nothing was told the curve has a gap.
+    const close = () => {
+      if (run.length > 0) {
+        const points = run.length > 1 ? run : [run[0], { x: Math.min(POINTS - 1, run[0].x + 0.5), y: run[0].y }];
+        const text = points.map(({ x, y }) => `${x} ${y.toFixed(2)}`).join("L");
+        d += `M${text}`;
+        filled += `M${points[0].x} 20L${text}L${points.at(-1).x} 20Z`;
+      }
+      run = [];
+    };
+    samples.forEach((each, i) => { if (each === null) close(); else run.push({ x: at(i), y: 19.5 - (18.5 * each) / top }); });
+    close();
+    put(line, "d", d); put(area, "d", filled);
+    say(most, bits(top === 1 && !known.some((each) => each > 0) ? 0 : top));
+    put(svg, "aria-label", `${what}: at most ${bits(top)} in the last hour`);
+    node.hidden = known.length === 0;
+  }
+  again();
+  return { node, end: () => { stop.abort(); clearTimeout(timer); } };
 }
 
 const ABOUT = {

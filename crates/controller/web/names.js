@@ -16,7 +16,7 @@ export function namesView(panel, params) {
   let shown = params;
   const title = h("h1");
   const status = h("p", { class: "note", role: "status" });
-  const { node, body } = table("Names found", [["Name"], ["Host"], ["At"], ["IP address", "aside"], ["Learnt", "aside"]], "rows names");
+  const { node, body } = table("Names found", [["Name and address"], ["Host"], ["At"], ["Learnt", "aside"]], "rows names");
   const box = wide("Names found", node);
   panel.append(h("section", null, h("div", { class: "head" }, title), status, box));
 
@@ -46,15 +46,15 @@ export function namesView(panel, params) {
     say(status, names.length === 0 ? `No names ${what}.${shown.q ? " A search goes by how a name begins; hosts and addresses that are no names are not searched." : ""}` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
     box.hidden = names.length === 0;
     sync(body, names, (each) => JSON.stringify([each.name, each.tenant]), (each) => {
-      const host = h("td"); const at = h("td"); const ip = h("td", { class: "aside mono" }); const learnt = h("td", { class: "aside" });
-      return { node: h("tr", null, h("td", { class: `mono name${each.name.length <= 24 ? " brief-name" : ""}` }, linkTo("name", { name: each.name }, short(each.name, 120), { title: short(each.name, 400) })), host, at, ip, learnt), host, at, ip, learnt };
+      const host = h("td"); const at = h("td"); const ip = h("span", { class: "address" }); const learnt = h("td", { class: "aside" });
+      return { node: h("tr", null, h("td", { class: `mono name${each.name.length <= 24 ? " brief-name" : ""}` }, linkTo("name", { name: each.name }, short(each.name, 120), { title: short(each.name, 400) }), ip), host, at, learnt), host, at, ip, learnt };
     }, (row, each) => {
       const key = JSON.stringify([each.host, each.switch, each.port, each.ip, each.learnt_ms]);
       if (row.key === key) return;
       row.key = key;
       row.host.replaceChildren(linkTo("names", { host: each.host }, short(each.host, 40)));
       row.at.replaceChildren(linkTo("switch", { name: each.switch }, `${short(each.switch, 30)}:${each.port}`));
-      say(row.ip, each.ip || "–");
+      say(row.ip, each.ip ? short(each.ip, 60) : ""); row.ip.hidden = !each.ip;
       row.learnt.replaceChildren(each.learnt_ms ? time(each.learnt_ms) : "declared");
     });
   }

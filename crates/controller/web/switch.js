@@ -1,13 +1,15 @@
 // One switch: its ports and what they carry, why it drops what it drops, what its tables take.
-import { h, linkTo, put, say, sync, table, wide, word } from "./dom.js";
-import { ask, endOf, feed, linkState, LINK_WORDS, switchState, SWITCH_WORDS } from "./feed.js";
+import { h, linkTo, put, say, sync, table, tell, wide, word } from "./dom.js";
+import { ask, endOf, feed, linkState, lost, LINK_WORDS, switchState, SWITCH_WORDS } from "./feed.js";
 import { control } from "./attention.js";
 import { sorry } from "./names.js";
-import { sparkline } from "./link.js";
+import { curve } from "./link.js";
 import { bits, bytes, count, plural, rate, short } from "./units.js";
 
 export const LEVELS = { ok: "good", drained: "info", behind: "warning", stuck: "bad", away: "bad" };
 export const chip = (level, text) => h("span", { class: `chip ${level}` }, text);
+/** A state in a table: where there is little room, its sign is seen, and its word is read aloud. */
+export const stateChip = (level, text) => h("span", { class: `chip ${level}`, title: text }, `${SIGN[level]} `, h("span", { class: "off-phone-text" }, text));
 export const SIGN = { good: "✓", info: "i", warning: "!", bad: "✕" };
 
 export function switchView(panel, params, graph) {
@@ -18,17 +20,19 @@ export function switchView(panel, params, graph) {
   const acts = h("div", { class: "row" });
   const note = h("p", { class: "note", role: "status" }, "Asking …");
   const figures = h("dl", { class: "facts" });
-  const traffic = sparkline("bytes in, last two minutes");
+  const traffic = curve("what came in at all its ports", (signal) => ask("/ui/history", { name }, signal));
   const ports = table("Ports", [["Port", "num"], ["Interface"], ["To"], ["In", "num"], ["Out", "num"], ["Frames/s in", "num aside"], ["Frames/s out", "num aside"]], "rows");
   const portBox = wide("Ports", ports.node);
   const drops = h("ul", { class: "drops" });
+  const expected = h("ul", { class: "drops" });
+  const asItShould = h("details", { class: "fold" }, h("summary", null), expected);
   const noDrops = h("p", { class: "note" });
   const hosts = h("ul", { class: "list" });
   const parts = h("ul", { class: "bars" });
   const memoryNote = h("p", { class: "note" });
   const section = (title, ...inside) => h("section", null, h("h2", null, title), ...inside);
   const hostSection = section("Hosts", hosts);
-  const body = h("div", null, section("Ports", portBox), section("Dropped frames", noDrops, drops), section("Tables and memory", memoryNote, parts), hostSection);
+  const body = h("div", null, section("Ports", portBox), section("Dropped frames", noDrops, drops, asItShould), section("Tables and memory", memoryNote, parts), hostSection);
   body.hidden = true;
   panel.append(h("section", null, h("p", { class: "crumb" }, linkTo("inventory", {}, "Switches")), h("h1", { class: "long" }, short(name, 120)), states, note, figures, traffic.node, acts), body);
   graph.select(name);
@@ -39,7 +43,7 @@ export function switchView(panel, params, graph) {
       const pending = feed.network.pending.find((one) => one.name === name);
       states.replaceChildren();
       say(note, pending ? "It waits to be accepted." : "The controller knows no switch of this name.");
-      note.hidden = false; body.hidden = true; figures.hidden = true; acts.hidden = true; traffic.node.setAttribute("hidden", "");
+      note.hidden = false; body.hidden = true; figures.hidden = true; acts.hidden = true; traffic.node.hidden = true;
       return false;
     }
     figures.hidden = false; acts.hidden = false;
@@ -55,10 +59,9 @@ export function switchView(panel, params, graph) {
         : control("Drain", `Drain ${short(name)}`, "Paths of others leave it step by step; no frame is lost. What is at its own ports is still reached.", { do: "switch.drain", name }, `fibula switch drain ${word(name)}`));
     }
     const c = each.counters;
-    const facts = [["In", c ? bits(c.bytes_in_s) : "–"], ["Out", c ? bits(c.bytes_out_s) : "–"], ["Drops", c ? `${rate(c.drops_s)} frames/s` : "–"],
+    const facts = [["In", c ? bits(c.bytes_in_s) : "–"], ["Out", c ? bits(c.bytes_out_s) : "–"], ["Drops", c ? `${rate(lost(c))} frames/s` : "–"],
       ["Messages", `${count(each.acknowledged_messages)} of ${count(each.sent_messages)}`], ["Sent to it", bytes(each.sent_bytes)], ["Counters", c ? `${(c.age_ms / 1000).toFixed(1)} s old` : "not told"]];
     sync(figures, facts, ([term]) => term, ([term]) => { const value = h("dd"); return { node: h("div", null, h("dt", null, term), value), value }; }, (row, [, value]) => say(row.value, value));
-    traffic.update(feed.rates.get(name) ?? []);
     return true;
   }
 
@@ -106,12 +109,18 @@ export function switchView(panel, params, graph) {
     });
     portBox.hidden = rows.length === 0;
     const dropped = (c?.drops ?? []).filter((drop) => drop.total > 0).sort((a, b) => b.a_second - a.a_second || b.total - a.total);
-    noDrops.hidden = dropped.length > 0;
-    say(noDrops, c ? "It has dropped no frame since it started." : "It has not told its counters.");
-    sync(drops, dropped, (drop) => drop.reason, (drop) => {
-      const now = h("span", { class: "value" }); const total = h("span", { class: "dim" });
-      return { node: h("li", null, h("p", { class: "head" }, h("code", null, short(drop.reason, 40)), now, total), h("p", { class: "why" }, short(drop.why, 600))), now, total };
-    }, (row, drop) => { say(row.now, `${rate(drop.a_second)} frames/s`); put(row.now, "class", `value${drop.a_second > 0 ? " hot" : ""}`); say(row.total, `${count(drop.total)} in all`); });
+    const [real, normal] = [false, true].map((is) => dropped.filter((drop) => Boolean(drop.expected) === is));
+    noDrops.hidden = real.length > 0;
+    say(noDrops, c ? "It has dropped no frame that somebody would miss since it started." : "It has not told its counters.");
+    for (const [list, some] of [[drops, real], [expected, normal]]) {
+      sync(list, some, (drop) => drop.reason, (drop) => {
+        const now = h("span", { class: "value" }); const total = h("span", { class: "dim" }); const why = h("p", { class: "why" });
+        tell(why, short(drop.why, 600));
+        return { node: h("li", null, h("p", { class: "head" }, h("code", null, short(drop.reason, 40)), now, total), why), now, total };
+      }, (row, drop) => { say(row.now, `${rate(drop.a_second)} frames/s`); put(row.now, "class", `value${drop.a_second > 0 && list === drops ? " hot" : ""}`); say(row.total, `${count(drop.total)} in all`); });
+    }
+    asItShould.hidden = normal.length === 0;
+    say(asItShould.firstChild, `${plural(normal.reduce((sum, drop) => sum + drop.total, 0), "frame")} dropped as they should be, for ${plural(normal.length, "reason")}`);
     const memory = answer.memory;
     say(memoryNote, memory ? `${bytes(memory.resident_bytes)} resident, ${plural(memory.names, "name")}.` : "It has not told what its tables take.");
     const sized = (memory?.parts ?? []).slice().sort((a, b) => b.bytes - a.bytes);
@@ -130,5 +139,5 @@ export function switchView(panel, params, graph) {
   }
 
   update();
-  return { title: short(name, 60), update, end: () => { stop.abort(); graph.select(null); } };
+  return { title: short(name, 60), update, end: () => { stop.abort(); traffic.end(); graph.select(null); } };
 }

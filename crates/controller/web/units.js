@@ -6,6 +6,9 @@ const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle:
 const zoned = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", timeZoneName: "shortOffset" });
 const clocks = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
+/** The order in which people look for names: s2 before s10. */
+export const natural = new Intl.Collator("en-GB", { numeric: true }).compare;
+
 export const count = (n) => whole.format(n ?? 0);
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 

@@ -320,7 +320,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let (links, learner, taps) = (shared.links.clone(), shared.learner.clone(), shared.taps.clone());
     let groups = shared.groups.clone();
     let statistics = Statistics::open().ok().map(Mutex::new);
-    let monitor = Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics };
+    let monitor = Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics, gateway };
     // What interfaces lost before does not count.
     monitor.status();
     Ok((workers, monitor, writer))
@@ -386,6 +386,7 @@ pub struct Monitor {
     taps: Arc<Taps>,
     /// Of the interfaces; none: the system has no socket to ask by.
     statistics: Option<Mutex<Statistics>>,
+    gateway: Option<Gateway>,
 }
 
 /// A data plane at one moment.
@@ -454,6 +455,14 @@ impl Status {
 }
 
 impl Monitor {
+    /// Replaces the routes of the gateway, if it is one, by those of `settings`: every burst that begins later is routed by them.
+    /// Nothing else of `settings` is taken.
+    /// # Errors
+    /// There are more next hops or routes than a table holds; the routes before stay.
+    pub fn reroute(&self, settings: &gateway::Settings) -> Result<(), lookup::traits::InsertError> {
+        self.gateway.as_ref().map_or(Ok(()), |gateway| gateway.reroute(settings))
+    }
+
     /// What the workers share with the keeper of trunks.
     pub fn links(&self) -> &Arc<Links> {
         &self.links

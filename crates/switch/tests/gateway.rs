@@ -197,6 +197,22 @@ fn packets_from_outside_reach_hosts_by_name_and_no_others() {
 }
 
 #[test]
+fn routes_that_are_replaced_hold_from_the_next_burst_on_and_neighbours_stay() {
+    let mut rig = rig();
+    let frame = udp((HOST, "10.0.0.1"), (GATEWAY, "198.51.100.1"), 64);
+    assert_eq!(dropped(&mut rig, HOST_1, &frame), DropReason::NoRoute);
+    rig.exchange(HOST_1, &udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 64));
+    dropped(&mut rig, OUTSIDE_3, &told("192.0.2.99"));
+    let mut changed = settings();
+    let via = Hop::Outside { port: PortId(OUTSIDE_3), via: Some(ip("192.0.2.99")) };
+    changed.routes = vec![route("10.0.0.0", 8, Hop::Inside), route("198.51.100.0", 24, via)];
+    rig.monitor.reroute(&changed).unwrap();
+    assert_eq!(rig.exchange(HOST_1, &frame), [(OUTSIDE_3, hop_further(&frame, GATEWAY, ROUTER))]);
+    let to_default = udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 64);
+    assert_eq!(dropped(&mut rig, HOST_1, &to_default), DropReason::NoRoute, "the default route is gone");
+}
+
+#[test]
 fn a_host_reaches_another_by_its_address_through_the_gateway() {
     let mut rig = rig();
     let frame = udp((FAR_HOST, "10.0.0.8"), (GATEWAY, "10.0.0.1"), 64);

@@ -114,6 +114,14 @@ fn once() -> u64 {
     1
 }
 
+impl Record {
+    /// When, in milliseconds since 1970; none if that cannot be read.
+    pub fn at_ms(&self) -> Option<u64> {
+        let at = OffsetDateTime::parse(&self.time, &Rfc3339).ok()?;
+        u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
+    }
+}
+
 /// The files that lines go to.
 #[derive(Debug)]
 pub struct Audit {
@@ -365,6 +373,23 @@ mod tests {
             assert!(shown.iter().all(|record| written.contains(record.as_ref().unwrap())), "bit {bit}");
             assert!(!refused.is_empty() || shown.len() == written.len(), "bit {bit} hides a record");
         }
+    }
+
+    #[test]
+    fn renamed_file_is_let_go_and_each_line_is_in_one_of_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("audit.jsonl"), directory.path().join("old"));
+        let audit = Audit::open(&Settings::default(), &path).unwrap();
+        let say = |detail: &str| audit.change(&peer(), "put_names", detail, Ok((1, 0)));
+        say("before");
+        fs::rename(&path, &old).unwrap();
+        say("meanwhile");
+        audit.reopen().unwrap();
+        say("after");
+        assert_eq!(
+            (details(&old), details(&path)),
+            (vec!["before".to_owned(), "meanwhile".to_owned()], vec!["after".to_owned()])
+        );
     }
 
     #[test]

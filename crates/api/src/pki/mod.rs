@@ -266,15 +266,17 @@ impl Authority {
     }
 
     /// Issues another certificate, with another key, to the holder of one. The one before stays valid until it expires
-    /// or is revoked, so that the files can be copied without haste.
+    /// or is revoked, so that the files can be copied without haste. It is for these addresses, or without any for those of the one
+    /// before.
     /// # Errors
     /// [`PkiError::Unknown`].
-    pub fn renew(&self, kind: &'static str, name: &str, days: u32) -> Result<PathBuf, PkiError> {
+    pub fn renew(&self, kind: &'static str, name: &str, addresses: &[String], days: u32) -> Result<PathBuf, PkiError> {
         let latest = self.of(kind, name)?.into_iter().max_by_key(|issued| issued.certificate.not_after);
         let Some(Issued { certificate, .. }) = latest else {
             return Err(PkiError::Unknown { kind, name: name.to_owned() });
         };
-        self.make(&certificate.identity, &certificate.addresses, days)
+        let addresses = if addresses.is_empty() { &certificate.addresses } else { addresses };
+        self.make(&certificate.identity, addresses, days)
     }
 }
 

@@ -80,7 +80,7 @@ fn a_name_has_one_certificate_until_it_is_renewed_or_revoked() {
     let s1 = identity(Kind::Switch, "s1");
     authority.issue(&s1, &["10.0.0.2".to_owned()], 10).unwrap();
     assert!(matches!(authority.issue(&s1, &[], 10), Err(PkiError::Issued { .. })));
-    let files = authority.renew("switch", "s1", 20).unwrap();
+    let files = authority.renew("switch", "s1", &[], 20).unwrap();
     let issued = authority.issued().unwrap();
     assert!(issued.len() == 2 && issued.iter().all(|i| i.is_valid_at(unix_seconds())));
     assert_eq!(issued[0].certificate.addresses, issued[1].certificate.addresses);
@@ -93,7 +93,7 @@ fn a_name_has_one_certificate_until_it_is_renewed_or_revoked() {
     assert_eq!(read(&files.join("crl.pem")).unwrap(), read(&directory.path().join("crl.pem")).unwrap());
     authority.issue(&s1, &[], 10).unwrap();
     assert!(matches!(authority.revoke("switch", "s9", None), Err(PkiError::Unknown { .. })));
-    assert!(matches!(authority.renew("operator", "s1", 1), Err(PkiError::Unknown { .. })));
+    assert!(matches!(authority.renew("operator", "s1", &[], 1), Err(PkiError::Unknown { .. })));
 }
 
 /// All files under a directory.

@@ -56,7 +56,7 @@ impl ControllerArgs {
 impl SwitchArgs {
     /// Asks for what is missing of name and ports, and then for the controller, too, and for a certificate if it takes one.
     pub(super) fn complete(&mut self) -> anyhow::Result<()> {
-        let lacks_ports = self.host.is_empty() && self.trunk.is_empty();
+        let lacks_ports = self.host.is_empty() && self.trunk.is_empty() && self.edge.is_empty();
         let candidates = candidates(&machine::interfaces());
         if lacks_ports && candidates.is_empty() {
             return Err(Failure::new(Exit::Usage, no_ports(&candidates)));
@@ -142,6 +142,8 @@ impl SwitchArgs {
         self.host.iter().for_each(|device| say("host", device));
         self.trunk.iter().for_each(|device| say("trunk", device));
         self.status.iter().for_each(|status| say("status", status));
+        self.state_dir.iter().for_each(|dir| say("state-dir", &dir.to_string_lossy()));
+        self.edge.words().into_iter().for_each(|(flag, value)| say(flag, &value));
         words.extend(self.learn.then(|| "--learn".to_owned()));
         words.extend(self.common.words());
         words.join(" ")

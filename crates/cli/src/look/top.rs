@@ -8,6 +8,7 @@ use super::rate;
 use crate::look::top::screen::{Screen, Step};
 use crate::remote::{Client, Remote, answer};
 use api::v1;
+use command::order::natural;
 use command::output::{Output, to_stdout};
 use ratatui::crossterm::event;
 use serde::Serialize;
@@ -76,6 +77,43 @@ impl SwitchRow<'_> {
     }
 }
 
+/// A switch in the table.
+#[derive(Serialize)]
+struct ShownSwitch<'a> {
+    switch: &'a str,
+    state: &'static str,
+    hosts: u64,
+    #[serde(rename = "in/s")]
+    frames_in: Option<String>,
+    #[serde(rename = "out/s")]
+    frames_out: Option<String>,
+    #[serde(rename = "bit/s in")]
+    bits_in: Option<String>,
+    #[serde(rename = "bit/s out")]
+    bits_out: Option<String>,
+    #[serde(rename = "drops/s")]
+    drops: Option<String>,
+    waiting: String,
+    memory: Option<String>,
+}
+
+impl<'a> ShownSwitch<'a> {
+    fn of(row: &SwitchRow<'a>) -> ShownSwitch<'a> {
+        ShownSwitch {
+            switch: row.switch,
+            state: row.state,
+            hosts: row.hosts,
+            frames_in: row.frames_in_per_second.map(rate),
+            frames_out: row.frames_out_per_second.map(rate),
+            bits_in: row.bits_in_per_second.map(rate),
+            bits_out: row.bits_out_per_second.map(rate),
+            drops: row.drops_per_second.map(rate),
+            waiting: rate(row.waiting_messages as f64),
+            memory: row.resident_bytes.map(command::units::bytes),
+        }
+    }
+}
+
 /// How a switch is, in a word.
 fn state(switch: &v1::Switch) -> &'static str {
     match switch {
@@ -106,8 +144,9 @@ impl Args {
 }
 
 async fn print(mut client: Client, out: &Output) -> anyhow::Result<()> {
-    let look = answer(look(&mut client, None).await.map(tonic::Response::new))?;
-    out.rows(&look.switches.iter().map(SwitchRow::of).collect::<Vec<_>>())
+    let mut look = answer(look(&mut client, None).await.map(tonic::Response::new))?;
+    look.switches.sort_by(|a, b| natural(&a.name, &b.name));
+    out.rows_as(&look.switches.iter().map(SwitchRow::of).collect::<Vec<_>>(), ShownSwitch::of)
 }
 
 async fn look(client: &mut Client, details_of: Option<&str>) -> Result<Look, Status> {

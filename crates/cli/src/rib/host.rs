@@ -3,6 +3,7 @@
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, answer_of_lines, fields, moment, print_changed, records};
 use api::v1;
+use command::order::natural;
 use command::output::{Output, note};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -135,7 +136,9 @@ impl Verbs for Verb {
                     let since = if latest.is_empty() { String::new() } else { moment(latest_ms) };
                     HostRow { host: name, switch, port, learnt, latest, since }
                 };
-                out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())?;
+                let mut rows = hosts.into_iter().map(row).collect::<Vec<_>>();
+                rows.sort_by(|a, b| natural(&a.host, &b.host));
+                out.rows(&rows)?;
                 troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 Ok(())
             }

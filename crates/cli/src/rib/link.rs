@@ -4,6 +4,7 @@ use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, answer_of_lines, fields, print_changed, records};
 use api::v1;
 use api::words::counted;
+use command::order::natural;
 use command::output::{Output, note};
 use fib::text::address::digits;
 use serde::Serialize;
@@ -187,7 +188,10 @@ impl Verbs for Verb {
                     let v1::Link { a, b, cost, up, cut, weight, raised, drained, found, .. } = link;
                     // A controller of an earlier version says none.
                     let (weight, drained) = (weight.unwrap_or(1), drained || raised > 0);
-                    LinkRow { a: end(a), b: end(b), cost, weight, up: up && !cut, state, drained, found }
+                    let mut ends = [end(a), end(b)];
+                    ends.sort_by(|a, b| natural(a, b));
+                    let [a, b] = ends;
+                    LinkRow { a, b, cost, weight, up: up && !cut, state, drained, found }
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
                     (true, false) if link.raised > 0 => "drained",
@@ -199,7 +203,9 @@ impl Verbs for Verb {
                 };
                 let declared = links.into_iter().map(|link| (state(&link), link));
                 let all = declared.chain(found.into_iter().map(|link| ("found", link)));
-                out.rows(&all.map(row).collect::<Vec<_>>())?;
+                let mut rows = all.map(row).collect::<Vec<_>>();
+                rows.sort_by(|a, b| natural(&a.a, &b.a).then_with(|| natural(&a.b, &b.b)));
+                out.rows(&rows)?;
                 troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 Ok(())
             }

@@ -5,7 +5,9 @@ use crate::remote::{Client, Remote, answer};
 use crate::rib::{answer_of_lines, fields, lookup, moment, print_changed, records, verify};
 use api::words::counted;
 use api::{memory, v1};
+use command::order::natural;
 use command::output::{Exit, Failure, Output, note};
+use command::units::{bytes, short};
 use command::visible::visible;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -129,6 +131,51 @@ struct SwitchRow {
     served_by: String,
 }
 
+/// A switch in the table.
+#[derive(Serialize)]
+struct ShownSwitch {
+    switch: String,
+    id: u32,
+    state: &'static str,
+    hosts: u64,
+    transit: bool,
+    drained: bool,
+    /// Messages that it has not acknowledged.
+    waiting: String,
+    sent: String,
+    sharing: u64,
+}
+
+impl From<&SwitchRow> for ShownSwitch {
+    fn from(row: &SwitchRow) -> Self {
+        ShownSwitch {
+            switch: row.switch.clone(),
+            id: row.id,
+            state: match row {
+                SwitchRow { connected: false, .. } => "away",
+                SwitchRow { cannot_follow, .. } if !cannot_follow.is_empty() => "full",
+                SwitchRow { in_step: false, .. } => "behind",
+                _ => "in step",
+            },
+            hosts: row.hosts,
+            transit: row.transit,
+            drained: row.drained,
+            waiting: short(row.sent_messages.saturating_sub(row.acknowledged) as f64),
+            sent: bytes(row.sent_bytes),
+            sharing: row.sharing,
+        }
+    }
+}
+
+/// What is wrong with switches, below their table.
+fn say_what_is_wrong(rows: &[SwitchRow], out: &Output) {
+    for SwitchRow { switch, cannot_follow, .. } in
+        rows.iter().filter(|row| !row.cannot_follow.is_empty() && !out.is_json())
+    {
+        eprintln!("fibula: {switch} cannot follow: {cannot_follow}");
+    }
+}
+
 #[derive(Serialize)]
 struct PendingRow {
     switch: String,
@@ -180,7 +227,10 @@ impl Verb {
             Verb::Lookup(args) => args.run(out),
             Verb::List { remote } => remote.run(|client| async move {
                 let v1::SwitchList { switches, pending, troubles } = list(client).await?;
-                out.rows(&switches.into_iter().map(SwitchRow::from).collect::<Vec<_>>())?;
+                let mut rows = switches.into_iter().map(SwitchRow::from).collect::<Vec<_>>();
+                rows.sort_by(|a, b| natural(&a.switch, &b.switch));
+                out.rows_as(&rows, |row| ShownSwitch::from(row))?;
+                say_what_is_wrong(&rows, out);
                 troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 if !pending.is_empty() {
                     let n = pending.len();
@@ -196,7 +246,9 @@ impl Verb {
                     since: moment(first_ms),
                     last: moment(last_ms),
                 };
-                out.rows(&list(client).await?.pending.into_iter().map(row).collect::<Vec<_>>())
+                let mut rows = list(client).await?.pending.into_iter().map(row).collect::<Vec<_>>();
+                rows.sort_by(|a, b| natural(&a.switch, &b.switch));
+                out.rows(&rows)
             }),
             Verb::Accept { names, remote, .. } => remote.run(|mut client| async move {
                 let changed = answer(client.accept_switches(v1::AcceptSwitchesRequest { names }).await)?;
@@ -240,10 +292,11 @@ fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
     if out.is_json() {
         return out.rows(&[Shown { row, memory: memory.as_ref().map(memory::json) }]);
     }
-    out.rows(&[row])?;
+    let row = [row];
+    out.rows_as(&row, |row| ShownSwitch::from(row))?;
+    say_what_is_wrong(&row, out);
     let Some(memory) = memory else { return Ok(()) };
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let (now, peak) = (mib(memory.resident_bytes), mib(memory.peak_bytes));
+    let (now, peak) = (bytes(memory.resident_bytes), bytes(memory.peak_bytes));
     out.done(&(), format!("\nmemory of the switch: {now} resident, {peak} at most so far\n"))?;
     out.rows(&memory::rows(&memory))
 }

@@ -122,12 +122,22 @@ impl Process {
         Process::started(Command::new(FIBULA).args(arguments).stderr(log))
     }
 
+    /// As [`Process::logging`], by the filter of the configuration.
+    pub(crate) fn logging_by_its_configuration(command: &mut Command, log: &Path) -> Process {
+        let log = std::fs::File::create(log).unwrap();
+        Process::spawned(command.env_remove("FIBULA_LOG").stderr(log))
+    }
+
     fn serving(command: &mut Command) -> Process {
         Process::started(command.stderr(Stdio::inherit()))
     }
 
     fn started(command: &mut Command) -> Process {
-        let mut child = command.env("FIBULA_LOG", "warn").stdout(Stdio::piped()).spawn().unwrap();
+        Process::spawned(command.env("FIBULA_LOG", "warn"))
+    }
+
+    fn spawned(command: &mut Command) -> Process {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the daemon ended before it served: {:?}", child.wait());
@@ -142,6 +152,12 @@ impl Process {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        let status = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
     }
 
     /// SIGTERM; returns the exit code.

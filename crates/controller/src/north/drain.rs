@@ -13,9 +13,11 @@ use crate::north::status_of;
 use api::gate::Peer;
 use api::seam::now;
 use api::v1;
+use api::words::counted;
 use fib::network::NetworkError;
 use fib::topology::{End, Goal, Link, MOST_STEPS, Needed, NodeId, Topology};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tonic::Status;
 
@@ -79,8 +81,27 @@ impl Now {
 }
 
 impl North {
-    /// Takes something out of the paths, or back into them.
+    /// Takes something out of the paths, or back into them. It is recorded as what was asked for, once, whatever steps it takes.
     pub(super) async fn drain(&self, peer: &Peer, what: What, undo: bool) -> Result<v1::Drained, Status> {
+        let (name, of) = match &what {
+            What::Link(end) => {
+                (if undo { "undrain_link" } else { "drain_link" }, format!("{}:{}", end.switch, end.port))
+            }
+            What::Switch(name) => (if undo { "undrain_switch" } else { "drain_switch" }, name.clone()),
+        };
+        let made = AtomicU64::new(0);
+        let drained = self.take_steps(&made, what, undo).await;
+        let made = made.into_inner();
+        let end = drained.as_ref().map(|_| (made, u64::from(made == 0))).map_err(Status::message);
+        let detail = match (&drained, made) {
+            (Err(_), made) if made > 0 => format!("{of}, after {}", counted(made, "change", "changes")),
+            _ => of,
+        };
+        self.audit.change(peer, name, &detail, end);
+        drained
+    }
+
+    async fn take_steps(&self, made: &AtomicU64, what: What, undo: bool) -> Result<v1::Drained, Status> {
         if self.shared.leader().is_some() {
             return Err(status_of(&self.shared.not_leader()));
         }
@@ -96,7 +117,7 @@ impl North {
         {
             let topology = now.topology.clone();
             let raised = block(move || topology.raise_to_begin(end)).await?;
-            self.set(peer, &now, end, Some(raised), Some(true)).await?;
+            self.set(made, &now, end, Some(raised), Some(true)).await?;
             now = self.look(&what).await?;
         }
         loop {
@@ -111,7 +132,7 @@ impl North {
                 );
                 return Err(Status::resource_exhausted(why));
             }
-            self.set(peer, &now, end, Some(raised), None).await?;
+            self.set(made, &now, end, Some(raised), None).await?;
             let before = now.topology;
             now = self.look(&what).await?;
             if let (Goal::Switch(_), true) = (now.goal, undo) {
@@ -121,11 +142,11 @@ impl North {
             }
         }
         while let (Some((end, raised)), false) = (now.unmarked(), undo) {
-            self.set(peer, &now, end, Some(raised), None).await?;
+            self.set(made, &now, end, Some(raised), None).await?;
             now = self.look(&what).await?;
         }
         if let (Goal::Link(end), false, false) = (now.goal, undo, now.is_drained) {
-            self.set(peer, &now, end, Some(DRAINED), Some(false)).await?;
+            self.set(made, &now, end, Some(DRAINED), Some(false)).await?;
         }
         Ok(v1::Drained { steps, hosts: now.hosts })
     }
@@ -150,10 +171,18 @@ impl North {
     }
 
     /// Changes a link, and waits until every switch has its new tables.
-    async fn set(&self, peer: &Peer, now: &Now, end: End, raised: Option<u32>, up: Option<bool>) -> Result<(), Status> {
+    async fn set(
+        &self,
+        made: &AtomicU64,
+        now: &Now,
+        end: End,
+        raised: Option<u32>,
+        up: Option<bool>,
+    ) -> Result<(), Status> {
         let switch = name_of(&now.topology, end.node);
         let change = Change::SetLink { end: Place { switch, port: end.port }, cost: None, weight: None, raised, up };
-        self.change(peer, change).await?;
+        let changed = self.make("drain", change).await?;
+        made.fetch_add(changed.changed, Relaxed);
         self.until_confirmed(&now.topology).await
     }
 

@@ -76,6 +76,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    pub(crate) fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+    }
+
     pub(crate) fn new(rates: Rates) -> Pace {
         Pace { rates, switches: HashMap::new(), tenants: HashMap::new(), rekeyed: None }
     }

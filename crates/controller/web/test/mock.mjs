@@ -17,6 +17,7 @@ const WHY = {
   alien: "A frame from a host to a name that no host has. Some are normal: a host asks for one that left. Many: see which host sends them, and whether names are missing.",
   source_mac: "From a host port: the source MAC address is no name at this port. Add the name, or let the port learn its hosts.",
   port_down: "The port of exit is down. Check the cable and the interface.",
+  broadcast: "A broadcast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml.",
   tx_full: "The queue of the port of exit is full: more comes than the port sends.",
 };
 
@@ -122,14 +123,27 @@ export class Mock {
         const rates = this.rates(each.name);
         return {
           name: each.name, id: i + 1, connected: each.connected ?? true, in_step: each.in_step ?? true, cannot_follow: each.cannot_follow ?? null, transit: each.transit ?? true,
-          hosts: each.hosts, sent_messages: 1000 + i, acknowledged_messages: each.in_step === false ? 900 + i : 1000 + i, sent_bytes: 45_000 * (i + 1),
-          counters: each.connected === false ? null : { age_ms: 800, frames_in_s: rates.bytes_in_s / 700, frames_out_s: rates.bytes_out_s / 700, ...rates, drops_s: i % 4 === 1 ? 0.5 + i / 10 : 0 },
+          hosts: each.hosts, edges: this.edges(each, i), sent_messages: 1000 + i, acknowledged_messages: each.in_step === false ? 900 + i : 1000 + i, sent_bytes: 45_000 * (i + 1),
+          counters: each.connected === false ? null : { age_ms: 800, frames_in_s: rates.bytes_in_s / 700, frames_out_s: rates.bytes_out_s / 700, ...rates, drops_s: (i % 4 === 1 ? 0.5 + i / 10 : 0) + 0.3, expected_drops_s: 0.3 },
         };
       }),
       pending: this.pending,
       links: this.links.map((link, i) => ({ ...link, bytes_s: [this.carried(link, i, false), this.carried(link, i, true)] })),
       found: this.found, waiting: this.waiting.slice(0, 50), n_waiting: this.waiting.length, troubles: this.troubles,
     };
+  }
+
+  /** Its hosts, and its ports to networks outside. */
+  edges(each, i) {
+    if (!(each.hosts > 0) || this.switches.length > 60) return [];
+    const hosts = Array.from({ length: i % 5 === 2 ? 9 : 1 + (i % 3) }, (_, n) => ({ role: "host", port: 100 + n, name: n === 0 ? `h-${each.name}` : `h${n}-${each.name}`, up: i !== 5 || n > 0 }));
+    return i % 4 === 3 ? [...hosts, { role: "outside", port: 200, up: true }] : hosts;
+  }
+
+  /** An hour, of which the first quarter is not known. */
+  history(name) {
+    const i = name === undefined ? 0 : this.switches.findIndex((each) => each.name === name);
+    return { every_s: 30, bytes_s: Array.from({ length: 120 }, (_, n) => (n < 30 || (n > 70 && n < 74) ? null : 1e8 * (1.2 + Math.sin(n / 9 + i) + 0.3 * hash(n + 7 * i)))) };
   }
 
   switchPage(name) {
@@ -150,7 +164,7 @@ export class Mock {
       memory: { resident_bytes: 38_000_000 + names * 30, names, parts: [{ part: "fib", bytes: this.n_names * 2.4 }, { part: "local_names", bytes: names * 26 }, { part: "buffers", bytes: 8_388_608 }] },
       counters: each.connected === false ? null : {
         age_ms: 800, ports: ports.sort((a, b) => a.port - b.port),
-        drops: Object.entries(WHY).map(([reason, why], k) => ({ reason, total: [1129, 21, 1, 0][k] * (i + 1), a_second: i % 4 === 1 && k === 0 ? 0.5 + i / 10 : 0, why })), totals: { frames_in: 16_000_000, frames_out: 15_900_000 },
+        drops: Object.entries(WHY).map(([reason, why], k) => ({ reason, total: [1129, 21, 1, 4410, 0][k] * (i + 1), a_second: i % 4 === 1 && k === 0 ? 0.5 + i / 10 : 0, why, expected: reason === "broadcast" })), totals: { frames_in: 16_000_000, frames_out: 15_900_000 },
       },
     };
   }
@@ -255,6 +269,7 @@ export class Mock {
       return json(200, this.findNames(searchParams));
     }
     if (pathname === "/ui/switch") { const page = this.switchPage(searchParams.get("name")); return page ? json(200, page) : json(404, { error: "There is no such switch: fibula switch list shows them." }); }
+    if (pathname === "/ui/history") return json(200, this.history(searchParams.get("name") ?? undefined));
     if (pathname === "/ui/trace") return json(200, this.trace(searchParams.get("name"), searchParams.get("from")));
     if (pathname === "/ui/events") return this.stream(request, response);
     if (pathname === "/ui/act" && request.method === "POST") {

@@ -135,12 +135,86 @@ test("a switch shows why it drops, its ports with rates, and its tables", async 
       await page.waitForSelector(".drops li");
       assert.match(page.url(), /#\/switch\?name=chicago$/);
       assert.match(await page.locator(".drops li").first().innerText(), /alien[\s\S]*0\.60 frames\/s[\s\S]*a name that no host has/);
-      assert.equal(await page.locator(".drops li").count(), 3, "a reason that never occurred is left out");
+      assert.equal(await page.locator(".drops:not(.fold .drops) > li").count(), 3, "a reason that never occurred is left out, and one that is as it should be is apart");
+      assert.match(await page.locator("details.fold summary").innerText(), /^8,820 frames dropped as they should be, for 1 reason$/);
+      await page.locator("details.fold summary").click();
+      assert.match(await page.locator("details.fold li").innerText(), /broadcast[\s\S]*\[groups\] tenants in controller\.toml/);
+      assert.equal(await page.locator("details.fold li code").last().innerText(), "[groups] tenants", "what is typed is set apart, without backquotes");
+      assert.match(await page.locator(".curve-box").innerText(), /bit\/s[\s\S]*1 h ago[\s\S]*now/);
       assert.match(await page.locator("table").innerText(), /[kMG]bit\/s/);
       assert.match(await page.locator(".bars").innerText(), /MiB|KiB/);
       await page.goBack();
       await page.waitForSelector("#attention");
     });
+  });
+});
+
+test("a switch that stopped is one alarm, its links are folded under it, and the others are told", async () => {
+  await withMock({}, async (mock, url) => {
+    const stopped = mock.switches.find((each) => each.name === "houston");
+    stopped.connected = false;
+    const its = mock.links.filter((link) => [link.a, link.b].some((end) => end.switch === "houston"));
+    for (const link of its) link.cut = true;
+    const other = mock.links.find((link) => !its.includes(link));
+    other.cut = true;
+    await withPage(url, {}, async (page) => {
+      const cards = page.locator("#attention .card.bad");
+      await page.waitForFunction(() => document.querySelectorAll("#attention .card.bad").length === 2);
+      assert.match(await cards.nth(0).innerText(), /^\D*houston is not connected/);
+      assert.match(await cards.nth(1).innerText(), new RegExp(`${other.a.switch}:${other.a.port}`));
+      assert.equal(await page.locator("#attention .tally").innerText(), "2");
+      const fold = cards.nth(0).locator("details");
+      assert.equal(await fold.locator("summary").innerText(), `${its.length} links of it are cut`);
+      await fold.locator("summary").click();
+      assert.equal(await fold.locator("li a").count(), its.length);
+      await page.waitForFunction(() => document.title.startsWith("(2)"));
+      stopped.connected = true;
+      for (const link of its) link.cut = false;
+      await page.waitForFunction(() => document.querySelectorAll("#attention .card.bad").length === 1);
+    });
+  });
+});
+
+test("hosts and ports outside are drawn at their switches, and many are a number", async () => {
+  await withMock({}, async (mock, url) => {
+    await withPage(url, {}, async (page) => {
+      const drawn = await page.evaluate(() => [...document.querySelectorAll(".graph .host-box")].length);
+      const stubs = mock.switches.map((each, i) => mock.edges(each, i).length);
+      const expected = stubs.reduce((sum, n) => sum + Math.min(n, 6), 0);
+      assert.equal(drawn, expected);
+      assert.ok(await page.locator(".graph .host-box.outside").count() > 0, "a gateway has its port outside");
+      assert.ok(await page.locator(".graph .host-box.down").count() > 0, "a port that is down is seen");
+      assert.ok((await page.locator(".graph .host-name").allTextContents()).some((text) => text === `+${Math.max(...stubs) - 5}`));
+    });
+  });
+});
+
+test("on a phone no table has a column that is cut", async () => {
+  await withMock({}, async (mock, url) => {
+    for (const route of ["#/inventory", "#/switch?name=chicago", "#/names?q=02:00"]) {
+      await withPage(url, { viewport: { width: 390, height: 844 } }, async (page) => {
+        await page.evaluate((hash) => { location.hash = hash; }, route);
+        await page.waitForSelector("table tbody tr");
+        await page.waitForFunction(() => [...document.querySelectorAll(".wide")].some((box) => box.clientWidth > 0));
+        const cut = await page.evaluate(() => [...document.querySelectorAll(".wide")].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => `${box.getAttribute("aria-label")}: ${box.scrollWidth} in ${box.clientWidth}`));
+        assert.deepEqual(cut, [], route);
+      });
+    }
+  });
+});
+
+test("a name that was found shows its address", async () => {
+  await withMock({}, async (mock, url) => {
+    const { name, ip } = mock.recordAt(7);
+    assert.ok(ip, "the seventh has one");
+    for (const width of [1440, 390]) {
+      await withPage(url, { viewport: { width, height: 844 } }, async (page) => {
+        await page.evaluate((hash) => { location.hash = hash; }, `#/names?q=${encodeURIComponent(name)}`);
+        await page.waitForSelector("table.names tbody .address");
+        assert.equal(await page.locator("table.names tbody .address").first().innerText(), ip);
+        assert.ok(await page.locator("table.names tbody .address").first().isVisible());
+      });
+    }
   });
 });
 

@@ -65,6 +65,8 @@ pub struct Config {
     /// Serve `/metrics` and `/status` to everybody, without certificates.
     #[serde(default)]
     pub metrics_open: bool,
+    /// The filter of the log, unless `FIBULA_LOG` or `-v` says another.
+    pub log: Option<String>,
     /// The record of changes that operators ask of the switch itself.
     #[serde(default)]
     pub audit: api::audit::Settings,

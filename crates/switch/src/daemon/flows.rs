@@ -21,6 +21,7 @@ use fib::text::address::is_any;
 use fib::unicast::check_unicast;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
@@ -57,9 +58,23 @@ impl Keeper {
             let this = self.clone();
             let kept = tokio::task::spawn_blocking(move || this.keep(PARTS, Duration::ZERO)).await;
             if let Ok(Some(error)) = kept {
-                tracing::error!(switch, %error, "ended flows can no longer be written; remove the cause and restart the switch");
+                tracing::error!(switch, %error, "ended flows can no longer be written; remove the cause and reload the switch (SIGHUP)");
             }
         }
+    }
+
+    /// Goes on in the file that has this name now, also after a failure. Nothing to do for what is no file, such as a pipe.
+    pub(super) fn reopen(&self, path: &Path) -> std::io::Result<()> {
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) || path == Path::new("-") {
+            return Ok(());
+        }
+        let writer = Writer::start(Export::open(path)?)?;
+        let before = self.export.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
+        // What waits goes into the file before.
+        before.map_or(Ok(()), |before| before.finish(PATIENCE)).or_else(|error| {
+            tracing::error!(%error, "the last flows cannot be written to the file before");
+            Ok(())
+        })
     }
 
     /// At the end: the flows that are there are written out as they are, if anybody takes them.

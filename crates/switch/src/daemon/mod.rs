@@ -25,6 +25,7 @@ mod log;
 mod lookup;
 mod others;
 mod ports;
+mod reload;
 pub mod saved;
 mod status;
 mod strays;
@@ -139,6 +140,7 @@ pub struct Switch {
     flow_address: Option<Address>,
     control_address: Option<Address>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
+    live: reload::Live,
     /// The agent, the saver, and what gives memory back.
     background: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -215,16 +217,23 @@ impl Switch {
             Some(address) => {
                 let in_kernel = if kernel.is_some() { config.kernel_ports().concat() } else { vec![] };
                 let name = config.name.clone();
-                let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, audit);
+                let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, Arc::clone(&audit));
                 let bound = api::capture::serve(address, &gate, control).await;
                 Some(bound.map_err(listens(address))?)
             }
             None => None,
         };
         let checks = flows.as_ref().map_or(vec![], |flows| checks::start(&config.name, flows));
+        let live = reload::Live {
+            gate: Arc::clone(&gate),
+            audit: Arc::clone(&audit),
+            lists: lists.values().map(Arc::downgrade).collect(),
+            flows: flows.clone(),
+            export: config.flow.as_ref().and_then(|flow| flow.export.clone()),
+        };
         let keeper = match flows {
             Some(flows) => {
-                let path = config.flow.as_ref().and_then(|flow| flow.export.clone());
+                let path = live.export.clone();
                 let export = path.map(|path| Export::open(&path).map_err(|source| StartError::Export { path, source }));
                 let keeper = flows::Keeper::new(flows, export.transpose()?).map_err(BuildError::from)?;
                 Some((keeper.clone(), tokio::spawn(keeper.run(config.name.clone()))))
@@ -258,6 +267,7 @@ impl Switch {
             flow_address,
             control_address,
             keeper,
+            live,
             background,
         })
     }

@@ -13,8 +13,8 @@ use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::kernel::KernelStatus;
 use crate::learn;
-use crate::links::Tally;
 use crate::links::lldp::{Neighbour, Shown};
+use crate::links::{OwnFrames, Tally};
 use crate::losses;
 use crate::plane::{Mac, PlaneWriter};
 use crate::port::Role;
@@ -115,6 +115,10 @@ impl super::agent::About for About {
 
     fn counters(&self) -> Option<Counters> {
         let plane = self.plane.upgrade()?;
+        // What neighbours say to each other is no traffic. It is read before the frames that it is among. Members of bundles count
+        // it themselves.
+        let links = Arc::clone(plane.monitor().links());
+        let own: Vec<OwnFrames> = (0..=u8::MAX).map(|index| links.own_frames(index)).collect();
         let cables = plane.monitor().links().lldp().shown();
         let (hellos, plane) = (hellos(&plane), plane.status());
         let lost = |id: PortId| hellos.iter().find(|(port, ..)| *port == id).map_or(0, |(.., tally)| tally.lost());
@@ -124,27 +128,34 @@ impl super::agent::About for About {
         };
         let counted =
             |(reason, total): (&str, u64)| DropCount { reason: reason.to_owned(), total, ..DropCount::default() };
-        let port = |(index, port): (usize, &PortStatus)| PortCounters {
-            losses: lost_at(port).filter(|(_, n)| *n > 0).map(counted).collect(),
-            mtu: port.mtu,
-            mtu_needed: port.mtu_needed,
-            port: port.id.0.into(),
-            device: port.device.clone(),
-            role: role_name(port.role).to_owned(),
-            up: port.up,
-            frames_in: port.counters.rx_frames,
-            bytes_in: port.counters.rx_bytes,
-            frames_out: port.counters.tx_frames,
-            bytes_out: port.counters.tx_bytes,
-            rates: None,
-            hellos_lost: lost(port.id),
-            device_there: there(index),
+        let (mut came, mut left) = (0, 0);
+        let port = |(index, port): (usize, &PortStatus)| {
+            let of_port = own.get(index).copied().unwrap_or_default();
+            came += of_port.came[0];
+            left += of_port.left[0];
+            PortCounters {
+                losses: lost_at(port).filter(|(_, n)| *n > 0).map(counted).collect(),
+                mtu: port.mtu,
+                mtu_needed: port.mtu_needed,
+                port: port.id.0.into(),
+                device: port.device.clone(),
+                role: role_name(port.role).to_owned(),
+                up: port.up,
+                frames_in: port.counters.rx_frames.saturating_sub(of_port.came[0]),
+                bytes_in: port.counters.rx_bytes.saturating_sub(of_port.came[1]),
+                frames_out: port.counters.tx_frames.saturating_sub(of_port.left[0]),
+                bytes_out: port.counters.tx_bytes.saturating_sub(of_port.left[1]),
+                rates: None,
+                hellos_lost: lost(port.id),
+                device_there: there(index),
+            }
         };
+        let ports = plane.ports.iter().enumerate().map(port).collect();
         Some(Counters {
-            ports: plane.ports.iter().enumerate().map(port).collect(),
+            ports,
             drops: plane.drops().filter(|(_, n)| *n > 0).map(counted).collect(),
-            received: plane.total.received,
-            sent: plane.total.sent,
+            received: plane.total.received.saturating_sub(came),
+            sent: plane.total.sent.saturating_sub(left),
             age_ms: 0,
         })
     }

@@ -20,8 +20,9 @@
 //! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
 //!
 //! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses, and tells senders of
-//! packets that it does not send on. Limits: it does not fragment, does not know how long the packets of hosts inside may be, knows no VLAN
-//! tags outside, and its routes do not change while it runs. Cost: routes are looked up in a batch for each burst (see
+//! packets that it does not send on. Limits: it does not fragment, does not know how long the packets of hosts inside may be, and knows
+//! no VLAN tags outside. Its routes are replaced whole, between two bursts ([`Gateway::reroute`]). Cost: routes are looked up in a
+//! batch for each burst (see
 //! [`lookup::lpm::trie`]). Packets for hosts take one read lock a burst for the hosts' addresses.
 
 pub mod config;
@@ -33,6 +34,7 @@ use crate::answer::{answer_arp, answer_ipv6};
 use crate::counters::DropReason;
 use crate::flow::Tracking;
 use crate::plane::{Mac, Neighbours};
+use arc_swap::ArcSwap;
 use arrayvec::ArrayVec;
 use errors::{Limits, Trouble};
 use fib::action::PortId;
@@ -166,24 +168,25 @@ struct Shared {
     own: Neighbours,
     /// The same.
     inside: Vec<IpAddr>,
-    hops: Vec<Hop>,
+    routes: ArcSwap<Routes>,
     neighbours: Neighbourhood,
 }
 
 /// A gateway. It makes the router of each worker.
+#[derive(Clone)]
 pub(crate) struct Gateway {
     shared: Arc<Shared>,
-    tables: Arc<Tables>,
     port: PortId,
 }
 
 /// The routes of both versions of IP.
-struct Tables {
+struct Routes {
+    hops: Vec<Hop>,
     v4: Table<u32>,
     v6: Table<u128>,
 }
 
-/// The routes of one version of IP; a next hop is an index of [`Shared::hops`], plus 1.
+/// The routes of one version of IP; a next hop is an index of [`Routes::hops`], plus 1.
 struct Table<A: Address>(lookup::lpm::PrefixTrieQuery<A>);
 
 impl<A: Address> Table<A> {
@@ -195,16 +198,16 @@ impl<A: Address> Table<A> {
     }
 }
 
-/// The tables of a gateway. For fuzzing, which makes the same gateway again and again: those that this thread made last, if
-/// the settings are the same. A gateway never changes them.
+/// The routes of a gateway. For fuzzing, which makes the same gateway again and again: those that this thread made last, if
+/// the settings are the same.
 #[cfg(feature = "kit")]
 fn made_once(
     settings: &Settings,
-    make: impl FnOnce() -> Result<Arc<Tables>, InsertError>,
-) -> Result<Arc<Tables>, InsertError> {
+    make: impl FnOnce() -> Result<Arc<Routes>, InsertError>,
+) -> Result<Arc<Routes>, InsertError> {
     use std::cell::RefCell;
     thread_local! {
-        static LAST: RefCell<Option<(Settings, Arc<Tables>)>> = const { RefCell::new(None) };
+        static LAST: RefCell<Option<(Settings, Arc<Routes>)>> = const { RefCell::new(None) };
     }
     let same =
         LAST.with_borrow(|last| last.as_ref().filter(|(of, _)| of == settings).map(|(_, made)| Arc::clone(made)));
@@ -216,20 +219,18 @@ fn made_once(
     Ok(made)
 }
 
-/// The tables of a gateway.
+/// The routes of a gateway.
 #[cfg(not(feature = "kit"))]
 fn made_once(
     _: &Settings,
-    make: impl FnOnce() -> Result<Arc<Tables>, InsertError>,
-) -> Result<Arc<Tables>, InsertError> {
+    make: impl FnOnce() -> Result<Arc<Routes>, InsertError>,
+) -> Result<Arc<Routes>, InsertError> {
     make()
 }
 
-impl Gateway {
-    /// Makes a gateway. Of several routes with one prefix the last counts.
-    /// # Errors
-    /// There are more next hops or routes than a table holds.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, InsertError> {
+impl Routes {
+    /// Of several routes with one prefix the last counts.
+    fn new(settings: &Settings) -> Result<Arc<Self>, InsertError> {
         let mut hops = Vec::new();
         let mut index_of = HashMap::new();
         let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
@@ -253,6 +254,18 @@ impl Gateway {
         for ip in settings.addresses.iter().copied().chain(outside) {
             add(AnyPrefix::of(ip, if ip.is_ipv4() { 32 } else { 128 }), Hop::Own);
         }
+        made_once(settings, || {
+            let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
+            Ok(Arc::new(Self { hops, v4: Table::new(&v4)?, v6: Table::new(&v6)? }))
+        })
+    }
+}
+
+impl Gateway {
+    /// Makes a gateway.
+    /// # Errors
+    /// There are more next hops or routes than a table holds.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, InsertError> {
         let own =
             |ips: &mut dyn Iterator<Item = IpAddr>| Neighbours::with_own(ips.map(|ip| (ip, settings.mac)).collect());
         let links = settings.outside.iter().map(|outside| {
@@ -264,22 +277,28 @@ impl Gateway {
             links: links.collect(),
             own: own(&mut settings.addresses.iter().copied()),
             inside: settings.addresses.clone(),
-            hops,
+            routes: ArcSwap::new(Routes::new(settings)?),
             neighbours: Neighbourhood::default(),
         };
-        let tables = made_once(settings, || {
-            let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
-            Ok(Arc::new(Tables { v4: Table::new(&v4)?, v6: Table::new(&v6)? }))
-        })?;
-        Ok(Self { shared: Arc::new(shared), tables, port: settings.port })
+        Ok(Self { shared: Arc::new(shared), port: settings.port })
+    }
+
+    /// Replaces the routes: every burst that begins later is routed by them. Of `settings` nothing else is taken.
+    /// # Errors
+    /// As those of [`Gateway::new`]; the routes before stay.
+    pub(crate) fn reroute(&self, settings: &Settings) -> Result<(), InsertError> {
+        self.shared.routes.store(Routes::new(settings)?);
+        Ok(())
     }
 
     /// Makes the router of one worker.
     pub(crate) fn router(&self) -> Router {
+        let routes = self.shared.routes.load_full();
         Router {
             shared: Arc::clone(&self.shared),
-            v4: Queue::new(self.tables.v4.0.reader()),
-            v6: Queue::new(self.tables.v6.0.reader()),
+            v4: Queue::new(routes.v4.0.reader()),
+            v6: Queue::new(routes.v6.0.reader()),
+            routes,
             port: self.port,
             outcomes: [Outcome::Drop(DropReason::Runt); BURST],
             troubled: 0,
@@ -322,6 +341,8 @@ impl<A: Address> Queue<A> {
 /// The router of one worker.
 pub(crate) struct Router {
     shared: Arc<Shared>,
+    /// By which the burst is routed.
+    routes: Arc<Routes>,
     v4: Queue<u32>,
     v6: Queue<u128>,
     /// The port that the gateway's name is at.
@@ -358,6 +379,7 @@ impl Router {
         hosts: &Neighbours,
         longest: impl Fn(PortId) -> usize,
     ) {
+        self.take_routes();
         let now = Instant::now();
         self.troubled = 0;
         let mut destinations = [None; BURST];
@@ -392,6 +414,16 @@ impl Router {
         }
     }
 
+    /// Takes the routes that there are now, if they are others.
+    fn take_routes(&mut self) {
+        let now = self.shared.routes.load();
+        if !Arc::ptr_eq(&now, &self.routes) {
+            self.v4 = Queue::new(now.v4.0.reader());
+            self.v6 = Queue::new(now.v6.0.reader());
+            self.routes = Arc::clone(&now);
+        }
+    }
+
     fn queue(&mut self, destination: IpAddr, i: usize) {
         match destination {
             IpAddr::V4(ip) => self.v4.push(ip.into(), i),
@@ -400,7 +432,7 @@ impl Router {
     }
 
     fn hop(&self, value: u64) -> Option<Hop> {
-        self.shared.hops.get((value as usize).wrapping_sub(1)).copied()
+        self.routes.hops.get((value as usize).wrapping_sub(1)).copied()
     }
 
     /// Source and destination of a packet that is to be routed, or the fate of another.

@@ -58,6 +58,23 @@ pub struct Links {
     tallies: Mutex<Vec<(u8, Arc<Tally>)>>,
     lldp: Desk,
     strays: Strays,
+    own: Box<[Own; 256]>,
+}
+
+/// Frames and bytes at a port that switches and devices say to each other: hellos and LLDP.
+#[derive(Debug, Default)]
+struct Own {
+    came: [AtomicU64; 2],
+    left: [AtomicU64; 2],
+}
+
+/// What of a port's frames and bytes is no traffic, for it was said between neighbours: hellos and LLDP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OwnFrames {
+    /// Frames and bytes that came.
+    pub came: [u64; 2],
+    /// Frames and bytes that left.
+    pub left: [u64; 2],
 }
 
 /// Hellos that came, with the indices of their ports.
@@ -84,6 +101,10 @@ impl Default for Links {
             tallies: Mutex::default(),
             lldp: Desk::default(),
             strays: Strays::default(),
+            own: Box::new(
+                [const { Own { came: [AtomicU64::new(0), AtomicU64::new(0)], left: [AtomicU64::new(0), AtomicU64::new(0)] } };
+                    256],
+            ),
         }
     }
 }
@@ -149,10 +170,30 @@ impl Links {
         lock(&self.tallies).clone()
     }
 
+    /// What was said at a port between neighbours.
+    pub fn own_frames(&self, index: u8) -> OwnFrames {
+        let read = |counts: &[AtomicU64; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let own = &self.own[usize::from(index)];
+        OwnFrames { came: read(&own.came), left: read(&own.left) }
+    }
+
+    /// A frame that the keeper made leaves by a port.
+    pub(crate) fn left(&self, index: u8, frame: &[u8]) {
+        count(&self.own[usize::from(index)].left, frame);
+    }
+
     /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then, unless it waited for this process:
     /// it says who was there, and not who is.
     #[cold]
     pub(crate) fn hear(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
+        let is_hello = self.take_hello(index, frame, has_waited);
+        if is_hello {
+            count(&self.own[usize::from(index)].came, frame);
+        }
+        is_hello
+    }
+
+    fn take_hello(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
         if !frame.starts_with(&hello::GROUP) {
             return false;
         }
@@ -201,6 +242,9 @@ impl Links {
         let listens = self.lldp.listens(index);
         if listens && self.lldp.hear(index, frame, has_waited) {
             self.heard.notify_one();
+        }
+        if listens {
+            count(&self.own[usize::from(index)].came, frame);
         }
         listens
     }
@@ -253,6 +297,11 @@ impl Links {
         self.is_sending.store(false, Ordering::Release);
         std::mem::take(&mut outbox)
     }
+}
+
+fn count([frames, bytes]: &[AtomicU64; 2], frame: &[u8]) {
+    frames.fetch_add(1, Ordering::Relaxed);
+    bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -145,6 +145,7 @@ impl<T: Table> Worker<T> {
                 self.pool.put(packet);
                 continue;
             };
+            self.shared.links.left(exit, packet.frame());
             port.staged.push(packet);
             self.dirty.insert(exit);
             self.counters.originated.add(1);

@@ -6,6 +6,7 @@ use super::{Look, rate, state, waiting};
 use crate::look::{plain, time_of_day};
 use api::v1;
 use api::words::counted;
+use command::order::natural;
 use ratatui::Frame;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -160,7 +161,7 @@ impl Screen {
                 Order::Frames => frames(b).total_cmp(&frames(a)),
                 Order::Drops => drops(b).total_cmp(&drops(a)),
             };
-            first.then_with(|| a.name.cmp(&b.name))
+            first.then_with(|| natural(&a.name, &b.name))
         });
     }
 
@@ -425,6 +426,7 @@ mod tests {
             bytes_in: 55e6,
             bytes_out: 66e6,
             drops: 8_765.0,
+            expected_drops: 0.0,
         };
         let of = |i: u32| v1::Switch {
             rates: Some(rates),
@@ -455,9 +457,9 @@ mod tests {
     const FULL: [(&str, &str); 8] = [
         ("in/s", "22.5k"),
         ("out/s", "33.5k"),
-        ("bit/s in", "440.0M"),
-        ("bit/s out", "528.0M"),
-        ("drops/s", "8765"),
+        ("bit/s in", "440M"),
+        ("bit/s out", "528M"),
+        ("drops/s", "8.77k"),
         ("waiting", "1234"),
         ("memory", "39.9M"),
         ("hosts", "9602"),

@@ -1,0 +1,84 @@
+//! What a controller takes of a changed configuration while it runs.
+
+use crate::Controller;
+use crate::config::Config;
+use crate::events::Level;
+use crate::shared::Shared;
+use crate::writer::Job;
+use api::audit::Audit;
+use api::config::Changes;
+use api::gate::Gate;
+use api::limits::{Limits, raise_descriptors};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// What a running controller can be told.
+pub(crate) struct Live {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) jobs: mpsc::Sender<Job>,
+}
+
+impl Config {
+    /// The keys that a controller takes while it runs; a section stands for all its keys.
+    pub const LIVE: &[&str] = &[
+        "log",
+        "auto_links",
+        "auto_switches",
+        "learn",
+        "rates",
+        "limits.connections",
+        "limits.connections_per_peer",
+        "limits.connection_bytes",
+        "limits.peer_bytes",
+        "limits.total_bytes",
+        "limits.requests_per_second",
+        "limits.first_request_ms",
+        "limits.message_ms",
+        "limits.idle_ms",
+    ];
+
+    /// What stands in a text by its keys.
+    pub fn keys_of(text: &str) -> Option<serde_json::Value> {
+        toml::from_str(text).ok()
+    }
+}
+
+impl Controller {
+    /// Goes on in files that have the names now of those that it writes: another file, where one was renamed. Returns what could
+    /// not be opened; there it goes on in the file before.
+    pub fn reopen_files(&self) -> Vec<String> {
+        let audit = &self.live.audit;
+        let refused = |error| {
+            format!(
+                "the audit trail {} cannot be opened: {error}; it goes on in the file before",
+                audit.path().display()
+            )
+        };
+        audit.reopen().map_err(refused).err().into_iter().collect()
+    }
+
+    /// Reads the certificates again, and takes of a configuration what it can while it runs: [`Config::LIVE`]. Returns what cannot
+    /// be used; there it goes on as before.
+    pub async fn reload(&self, config: &Config, changes: &Changes) -> Vec<String> {
+        let Live { shared, gate, jobs, .. } = &self.live;
+        let mut refused = Vec::new();
+        if let Some(tls) = gate.tls()
+            && let Err(error) = tokio::task::block_in_place(|| tls.read_again())
+        {
+            refused.push(format!("{error}; the certificates before stay in use"));
+        }
+        let connections = raise_descriptors(config.limits.connections);
+        gate.limits().set_limits(Limits { connections, ..config.limits.clone() });
+        shared.trunks.set_auto(config.auto_links);
+        shared.newcomers.set_auto(config.auto_switches);
+        shared.learning.set(config.learn.clone());
+        let _ = jobs.send(Job::Rates(config.rates.clone())).await;
+        if !changes.live.is_empty() {
+            let text = format!("takes a changed configuration: {}", changes.live.join(", "));
+            shared.events.note("controller", Level::Info, "this controller", text);
+        }
+        refused
+    }
+}
