@@ -104,7 +104,7 @@ impl Outside {
         let IpAddr::V4(ip) = ip else { return false };
         self.addresses.iter().any(|&(own, len)| {
             let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
-            let is_on_link = RoutePrefix::of(own, len).covers(ip.into()) && own.is_ipv4();
+            let is_on_link = AnyPrefix::of(own, len).covers(IpAddr::V4(ip));
             is_on_link && len < 31 && matches!(ip.to_bits() & hosts, bits if bits == 0 || bits == hosts)
         })
     }
@@ -399,12 +399,14 @@ impl Router {
         self.v4.resolve().chain(self.v6.resolve()).for_each(|(i, value)| values[i] = value);
         for i in 0..burst.len() {
             let Some((source, destination)) = destinations[i] else { continue };
+            // Of a super-frame the segments count.
+            let wire_len = burst[i].wire_len();
             let frame = burst[i].frame_mut();
             let hop = self.hop(values[i]);
             self.outcomes[i] = match hop {
                 Some(Hop::Own) => self.answer_echo(frame, source, (from, now), hosts),
                 hop => count_down(frame)
-                    .and_then(|()| fits(frame, hop, &longest))
+                    .and_then(|()| fits(wire_len, hop, &longest))
                     .and_then(|()| self.send(frame, destination, hop, (from, now), hosts))
                     .unwrap_or_else(Outcome::Drop),
             };
@@ -600,9 +602,9 @@ impl Router {
 /// The smallest MTU that a link of IPv4 has in practice: shorter frames are not looked at.
 const SHORT: usize = 576 + AT;
 
-/// Whether a packet is no longer than the link that it leaves by takes. Its frame may have padding.
-fn fits(frame: &[u8], hop: Option<Hop>, longest: &impl Fn(PortId) -> usize) -> Result<(), DropReason> {
-    let Some(Hop::Outside { port, .. }) = hop.filter(|_| frame.len() > SHORT) else { return Ok(()) };
+/// Whether a packet is no longer on the wire than the link that it leaves by takes. Its frame may have padding.
+fn fits(wire_len: usize, hop: Option<Hop>, longest: &impl Fn(PortId) -> usize) -> Result<(), DropReason> {
+    let Some(Hop::Outside { port, .. }) = hop.filter(|_| wire_len > SHORT) else { return Ok(()) };
     let longest = longest(port);
-    if longest == 0 || frame.len() <= longest { Ok(()) } else { Err(DropReason::TooBig) }
+    if longest == 0 || wire_len <= longest { Ok(()) } else { Err(DropReason::TooBig) }
 }
