@@ -124,7 +124,6 @@ impl State {
                 Response::ResponsePut(PutResponse::default())
             }
             Request::RequestDeleteRange(_) => Response::ResponseDeleteRange(DeleteRangeResponse::default()),
-            Request::RequestTxn(_) => Response::ResponseTxn(TxnResponse::default()),
         }
     }
 

@@ -69,7 +69,7 @@ impl Controller {
         {
             refused.push(format!("{error}; the certificates before stay in use"));
         }
-        let connections = raise_descriptors(config.limits.connections);
+        let connections = raise_descriptors(config.limits.connections, 1 + usize::from(config.status.is_some()));
         gate.limits().set_limits(Limits { connections, ..config.limits.clone() });
         shared.trunks.set_auto(config.auto_links);
         shared.newcomers.set_auto(config.auto_switches);

@@ -21,7 +21,6 @@ use api::v1::{
 };
 use fib::messages::{Report, Uplink};
 use fib::name::{LABELS, clip, is_label};
-use lookup::base::visible::shell_word;
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

@@ -93,7 +93,8 @@ fn pages_say_what_the_records_say() {
 #[test]
 fn every_record_says_which_commit_measured_it_or_that_nobody_knows_and_since_when_it_is_kept() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro");
-    let records = report::records(&papers().expect("a sound catalogue"), &root).expect("readable");
+    let papers = papers().expect("a sound catalogue");
+    let records = report::records(&papers, &root).expect("readable");
     let stored = || records.iter().flat_map(|(_, entries)| entries).filter_map(|entry| entry.stored.as_ref());
     assert!(stored().count() > 100, "{} results", stored().count());
     for Stored { record, .. } in stored() {

@@ -11,7 +11,7 @@
 //! | anything else, more than two VLAN tags, too many extension headers | dropped |
 //!
 //! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes. Then the table is changed
-//! by the rules that differ, and replaced whole ([`table`]): a burst is judged by one list, before or after. A list that is wrong
+//! by the rules that differ, and replaced whole: a burst is judged by one list, before or after. A list that is wrong
 //! leaves the one before it in use.
 //! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; nothing at ports without a list.
 //! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
@@ -165,20 +165,20 @@ impl AccessList {
         self.read(&mut read, now)
     }
 
-    /// As [`AccessList::reload`], at once: whoever asks says that the file is whole.
+    /// As [`AccessList::reload`], at once: the one who asks says that the file is whole.
     /// # Errors
     /// As there.
-    pub fn read_again(&self) -> Result<bool, AclError> {
+    pub fn read_again(&self) -> Result<Option<Difference>, AclError> {
         let now = Stamp::of(&self.path);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.seen = now;
         if now.is_some() && now == read.stamp {
-            return Ok(false);
+            return Ok(None);
         }
         self.read(&mut read, now)
     }
 
-    fn read(&self, read: &mut LastRead, now: Option<Stamp>) -> Result<bool, AclError> {
+    fn read(&self, read: &mut LastRead, now: Option<Stamp>) -> Result<Option<Difference>, AclError> {
         read.stamp = now;
         let followed = read_list(&self.path).and_then(|list| {
             let publish = |table| self.table.swap(table);

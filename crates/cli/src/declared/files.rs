@@ -2,7 +2,8 @@
 
 use crate::remote::PortOf;
 use command::output::{Exit, Failure};
-use command::text::TextReader;
+use fib::text::{Dialect, Lines, Records};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -113,31 +114,27 @@ impl List {
         object: impl Fn(&[String]) -> Result<T, String>,
         keys: impl Fn(&T) -> Vec<String>,
     ) -> anyhow::Result<Vec<T>> {
-        let text = TextReader::new(command::open(path)?);
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .trim(csv::Trim::All)
-            .from_reader(text);
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
         let mut lines: HashMap<String, u64> = HashMap::new();
         // Where each column is; as listed, unless a header says otherwise.
         let mut places: Vec<Option<usize>> = (0..self.columns.len()).map(Some).collect();
         let mut n_columns = self.columns.len();
-        let mut record = csv::StringRecord::new();
-        let mut is_first = true;
-        while errors.len() < MAX_ERRORS {
-            match reader.read_record(&mut record) {
-                Ok(false) => break,
-                Ok(true) => {}
+        for (at, line) in Records::new(Lines::new(command::open(path)?), Dialect::Plain, &[]).enumerate() {
+            if errors.len() >= MAX_ERRORS {
+                break;
+            }
+            let fields = line.and_then(|line| match Dialect::Plain.fields(&line.text) {
+                Ok(fields) => Ok((line.number, fields.into_iter().map(Cow::into_owned).collect::<Vec<String>>())),
+                Err(why) => Err(line.error(why)),
+            });
+            let (line, record) = match fields {
+                Ok(fields) => fields,
                 Err(error) => {
                     errors.push(error.to_string());
-                    break;
+                    continue;
                 }
-            }
-            let line = record.position().map_or(0, csv::Position::line);
-            if std::mem::take(&mut is_first) && record.iter().any(|field| field.eq_ignore_ascii_case(self.columns[0])) {
+            };
+            if at == 0 && record.iter().any(|field| field.eq_ignore_ascii_case(self.columns[0])) {
                 match self.places(&record) {
                     Ok(found) => (places, n_columns) = (found, record.len()),
                     Err(why) => {
@@ -148,12 +145,12 @@ impl List {
                 continue;
             }
             let read = || {
-                if record.len() > n_columns || record.iter().all(str::is_empty) {
+                if record.len() > n_columns || record.iter().all(String::is_empty) {
                     let (got, columns) = (record.len(), self.columns.join(","));
                     return Err(format!("{got} fields, and there are {n_columns} columns: write {columns}"));
                 }
                 let field =
-                    |place: &Option<usize>| place.and_then(|place| record.get(place)).unwrap_or_default().to_owned();
+                    |place: &Option<usize>| place.and_then(|place| record.get(place).cloned()).unwrap_or_default();
                 let fields: Vec<String> = places.iter().map(field).collect();
                 if let Some(lacks) = (0..self.n_required).find(|i| fields[*i].is_empty()) {
                     return Err(format!("there is no {}: write {}", self.columns[lacks], self.columns.join(",")));
@@ -180,7 +177,7 @@ impl List {
     }
 
     /// Where the columns are by a header.
-    fn places(self, header: &csv::StringRecord) -> Result<Vec<Option<usize>>, String> {
+    fn places(self, header: &[String]) -> Result<Vec<Option<usize>>, String> {
         let is = |field: &str, column: &str| field.eq_ignore_ascii_case(column);
         for (at, field) in header.iter().enumerate() {
             if !self.columns.iter().any(|column| is(field, column)) {

@@ -5,7 +5,7 @@ use crate::remote::{Client, answer};
 use crate::rib::{Verbs, delete, import, print_changed, replace};
 use api::v1;
 use command::output::{Output, note, to_stdout};
-use command::visible::shell_word;
+use command::visible::{shell_word, visible};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -274,7 +274,7 @@ fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
         bench.see("s1", &[only_seen(1, 0x21 + i), only_seen(2, 0x31 + i), only_seen(3, 0x41 + i)]);
     }
     bench.see("s2", &[only_seen(1, 0x51), only_seen(1, 0x52)]);
-    let Decided { hosts, records, left } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
+    let Decided { hosts, records, left, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     let names: Vec<&str> = records.iter().map(|record| &record.name[15..]).collect();
     assert_eq!((names, left), (vec!["21", "31", "41", "22", "51", "52"], 5));
     bench.carry_out(hosts, records, 1000);
@@ -512,7 +512,7 @@ fn a_port_that_claims_what_others_have_fills_its_part_of_the_list_and_no_more() 
     let mut claim = |port: u16, i: u32| {
         let name = Name::from_bytes(fib::name::NameKind::Mac, &[&[2, 0][..], &i.to_be_bytes()].concat()).unwrap();
         let end = End { node: NodeId(0), port: PortId(port) };
-        let sight = Sight { name, end, ip: None, tenant: 0, accepts: true, max_names: 9 };
+        let sight = Sight { name, end, ip: None, tenant: 0, accepts: true, announces: false, max_names: 9 };
         seen.conflict(&sight, "elsewhere", String::new(), (now, 0));
         seen.conflicts.len()
     };

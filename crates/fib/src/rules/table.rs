@@ -19,7 +19,7 @@ use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::{self, BytesError};
 use lookup::hash::{Family, SecretKey};
-use lookup::rules::{Flow, Image, Rule, RuleError, Rules, RulesQuery, Settings, Update};
+use lookup::rules::{Flow, Image, RuleError, Rules, RulesQuery, Settings, Update};
 use lookup::traits::{ApplyError, Query};
 
 /// How a file begins.

@@ -82,12 +82,12 @@ impl Switch {
         }
         for list in lists.iter().filter_map(Weak::upgrade) {
             match list.read_again() {
-                Ok(true) => tracing::info!(acl = %list.status().path.display(), "access list read again"),
-                Ok(false) => {}
+                Ok(Some(_)) => tracing::info!(acl = %list.status().path.display(), "access list read again"),
+                Ok(None) => {}
                 Err(error) => refused.push(format!("{error}; the access list before stays in use")),
             }
         }
-        let connections = raise_descriptors(config.limits.connections);
+        let connections = raise_descriptors(config.limits.connections, config.n_listeners());
         gate.limits().set_limits(Limits { connections, ..config.limits.clone() });
         if changes.live.iter().any(|key| key.contains(".servers"))
             && let Some(flows) = flows
@@ -121,7 +121,7 @@ fn change_servers(flows: &Flows, before: &Config, now: &Config) -> Vec<String> {
         let added =
             is.values().filter(|server| was.get(&server.endpoint) != Some(server)).map(|&server| Change::Add(server));
         let removed =
-            was.keys().filter(|endpoint| !is.contains_key(endpoint)).map(|&endpoint| Change::Remove(endpoint));
+            was.keys().filter(|endpoint| !is.contains_key(endpoint)).map(|&server| Change::Remove { server, keep: false });
         for change in added.chain(removed) {
             match flows.change(service.endpoint, service.protocol, change) {
                 // An operator was faster.

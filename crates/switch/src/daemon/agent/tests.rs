@@ -3,7 +3,7 @@
 use super::*;
 use fib::action::{Action, PortId};
 use fib::messages::Body;
-use fib::replica::{Limits, MemoryTables};
+use fib::replica::{Limits, MemoryTables, Replica};
 use fib::topology::NodeId;
 
 /// Cells were refused. What comes before the answer may be the action table that is right for them alone.
