@@ -309,7 +309,9 @@ export class Graph {
 
   fit(asked = false) {
     if (this.positions.size === 0) return;
-    const { w, h: tall } = this.size();
+    const { w: full, h: tall } = this.size();
+    // On a phone the buttons would cover what is at the right.
+    const w = full < 500 ? full - 46 : full;
     const pad = w < 500 ? 14 : 30;
     const named = this.positions.size <= LABELS;
     const all = [...this.positions].map(([name, p]) => ({ p, ...this.reach(name, named) }));
