@@ -48,6 +48,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 const MAX_NOTED: usize = 16_384;
 const INBOX: usize = 4096;
 
+/// Places that are kept for ports of which nothing is noted: one for each port that there can be.
+const KEPT: usize = 1 << u8::BITS;
+
 /// Sources that a port may note a second, and at once.
 pub const NOTES_PER_SECOND: u32 = 1000;
 
@@ -312,8 +315,8 @@ impl Inbox {
             return Noted::Lately;
         }
         let of_port = |all: &HashMap<u8, usize>| all.get(&index).copied().unwrap_or(0);
-        let is_full = of_port(&self.waiting) >= INBOX.saturating_sub(self.claims.len())
-            || of_port(&self.noted) >= MAX_NOTED.saturating_sub(self.lately[0].len());
+        let is_full = !has_share(of_port(&self.waiting), INBOX.saturating_sub(self.claims.len()))
+            || !has_share(of_port(&self.noted), MAX_NOTED.saturating_sub(self.lately[0].len()));
         let budget = || Budget::full(NOTES_PER_SECOND, now);
         if is_full || !self.budgets.entry((index, is_true)).or_insert_with(budget).take(now) {
             self.counts.left_out += 1;
@@ -326,6 +329,11 @@ impl Inbox {
         *self.noted.entry(index).or_default() += 1;
         Noted::Now
     }
+}
+
+/// Whether a port that has so many places may have another one, if so many are free.
+fn has_share(has: usize, free: usize) -> bool {
+    free > 0 && has == 0 || has < free.saturating_sub(KEPT)
 }
 
 #[cfg(test)]
@@ -409,11 +417,12 @@ mod tests {
             }
             // Nobody takes anything, and still there is room.
             let other = Claim::new(&[4, 0, 0, 0, 0, second as u8], None);
-            assert_eq!(learner.note_all(200, false, std::iter::once(other), now), Noted::Now, "second {second}");
+            let port = 200 + second as u8;
+            assert_eq!(learner.note_all(port, false, std::iter::once(other), now), Noted::Now, "second {second}");
         }
         let taken = learner.take(usize::MAX);
         assert!(taken.len() <= INBOX);
-        assert_eq!(taken.iter().filter(|(port, _)| *port == 200).count(), 20);
+        assert_eq!(taken.iter().filter(|(port, _)| *port >= 200).count(), 20);
         // What was taken makes room.
         learner.note(7, std::iter::once(Claim::new(&[6; 6], None)), start + 30 * AGAIN);
         assert_eq!(learner.take(usize::MAX).len(), 1);

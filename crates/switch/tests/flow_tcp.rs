@@ -170,6 +170,7 @@ impl Network4 {
             ip(&format!("link add own0 address {} type veth peer name sw{port}", mac_text(port)));
             ip(&format!("addr add {own}/8 dev own0"));
             ip("link set own0 up");
+            ip(&format!("link set sw{port} up"));
             // The machine answers for its address behind that port alone.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
         }

@@ -122,6 +122,9 @@ impl Watch {
             }
             _ => tracing::info!(switch, service, server, "a server is up again: it gets new flows"),
         }
+        if self.servers.values().all(|health| health.is_down) {
+            tracing::warn!(switch, service, "every server is down: all get new flows, as if they were not checked");
+        }
         let (flows, service, protocol) = (self.flows.clone(), self.service, self.protocol);
         let ends_connections = self.check.ends_connections;
         let change = Change::Health { server: endpoint, is_down, ends_connections };

@@ -250,10 +250,13 @@ impl Balancer {
         true
     }
 
-    /// Fills the slots with the servers that take new flows.
+    /// Fills the slots with the servers that take new flows. If all that might are down, they take them nevertheless: then
+    /// it is more likely that the checks are wrong.
     fn fill(&mut self) {
+        let is_one_up = self.members().any(|member| member.takes_new_flows() && member.server.weight > 0);
+        let takes = |member: &Member| member.state == ServerState::Active && !(member.is_down && is_one_up);
         let active = |(index, member): (u16, &Option<Member>)| {
-            let Member { server, .. } = member.filter(Member::takes_new_flows)?;
+            let Member { server, .. } = member.filter(takes)?;
             let Endpoint { address, port } = server.endpoint;
             let name = mix64(mix64(address.0 as u64 ^ (address.0 >> 64) as u64) ^ u64::from(port));
             Some(maglev::Server { index, name, weight: server.weight })
@@ -362,7 +365,16 @@ mod tests {
         balancer.drain(server(2, 1).endpoint, false).unwrap();
         balancer.add(server(2, 1)).unwrap();
         assert!(!balancer.takes_new_flows(1));
+        // If all are down, all are used as before.
+        balancer.set_down(server(1, 1).endpoint, true).unwrap();
+        assert_eq!(shares(&balancer, 3), [0, 0, SLOTS]);
+        balancer.set_down(server(3, 1).endpoint, true).unwrap();
+        assert_eq!(balancer.places, before.places);
         balancer.set_down(server(2, 1).endpoint, false).unwrap();
+        assert_eq!(shares(&balancer, 3), [0, SLOTS, 0]);
+        for last in [1, 3] {
+            balancer.set_down(server(last, 1).endpoint, false).unwrap();
+        }
         assert_eq!(balancer.places, before.places);
         assert!(balancer.set_down(server(9, 1).endpoint, true).is_err());
     }

@@ -6,7 +6,7 @@
 //!      ◄──────────────────────────
 //!         rise successes in a row
 //! ```
-//! A server that is down gets no new flows. The daemon asks, from the network of its machine; `docs/decisions/0035-health-checks.md`
+//! A server that is down gets no new flows, unless all are. The daemon asks, from the network of its machine; `docs/decisions/0035-health-checks.md`
 //! says why. A check that the machine could not even send says nothing about the server, and changes nothing.
 
 use std::net::IpAddr;
