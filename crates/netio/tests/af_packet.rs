@@ -221,7 +221,7 @@ fn a_super_frame_is_cut_where_the_interface_does_not_take_it() {
         disable_offloads("south").unwrap();
         let [mut east, mut south] = ["east", "south"].map(|name| AfPacket::open(name, &carrying()).unwrap());
         let north = AfPacket::open("north", &quiet()).unwrap();
-        let (mut pool, mut burst) = (Pool::with_large(0, 2048, 1), Burst::from_iter([super_frame(&mut east)]));
+        let (mut pool, mut burst) = (Pool::new(0, 2048), Burst::from_iter([super_frame(&mut east)]));
         assert_eq!(south.tx_burst(&mut pool, &mut burst).unwrap(), 1);
         datagrams_of(north, 0);
         let went = south.counters().snapshot();

@@ -221,8 +221,34 @@ fn a_process_that_is_killed_leaves_no_program() {
     });
 }
 
+fn a_local_sender_s_unfinished_checksum_is_completed() {
+    in_namespace(|| {
+        veth("west", "east");
+        let port = open("east");
+        ip("addr add 10.9.0.1/24 dev west");
+        ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev west");
+        let socket = std::net::UdpSocket::bind("10.9.0.1:4000").unwrap();
+        for size in [1, 100, 1400] {
+            socket.send_to(&vec![0x5a; size], "10.9.0.2:4001").unwrap();
+        }
+        let (frames, port) = receive(port, 3);
+        for frame in frames {
+            let packet = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+            let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
+                (packet.net, packet.transport)
+            else {
+                panic!("no datagram")
+            };
+            let expected = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap();
+            assert_eq!(udp.checksum(), expected);
+        }
+        assert_eq!(port.counters().snapshot().rx_checksums, 3, "veth leaves checksums to hardware by default");
+    });
+}
+
 fibula_netio::tests! {
     namespaces: [
+        a_local_sender_s_unfinished_checksum_is_completed,
         frames_of_all_sizes_arrive_whole_and_in_order,
         frames_pass_for_longer_than_the_rings_are,
         a_veth_takes_redirected_frames_while_its_other_end_has_a_program,
