@@ -224,3 +224,42 @@ fn rules_behind_another_come_back_when_it_goes() {
     }
     assert_eq!(query.lookup(flow), 9);
 }
+
+#[test]
+fn rules_that_no_longer_hide_others_let_them_come_back() {
+    // Ranges, each of which hides 60 later rules, and rules before them that push them out of those that hide.
+    let outer = |i: u32| Rule { destination_ports: 1000 * i as u16..=1000 * i as u16 + 999, ..Rule::any(1 << 20, i + 1) };
+    let inner = |i: u32, j: u32| {
+        let first = 1000 * i as u16 + j as u16;
+        Rule { destination_ports: first..=first + 1, ..Rule::any(1000 - j, 1000 + 100 * i + j) }
+    };
+    // All overlap the middle of the ports, so that no table tells them apart.
+    let wide = |i: u32| Rule { destination_ports: i as u16..=u16::MAX - 1 - i as u16, ..Rule::any((1 << 21) + i, 9000 + i) };
+    let mut list: Vec<Rule> = (0..16).map(outer).collect();
+    list.extend((0..16).flat_map(|i| (0..60).map(move |j| inner(i, j))));
+    let mut held = Rules::<1>::build(settings(3), &list).unwrap();
+    let mut query = held.export();
+    let mut updates = Vec::new();
+    for i in 0..40 {
+        held.insert(&wide(30_000 - i), &mut updates).unwrap();
+        list.push(wide(30_000 - i));
+        for update in updates.drain(..) {
+            assert_eq!(query.apply(&update), Ok(Applied::Applied));
+        }
+        let mut ranked = list.clone();
+        ranked.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        for port in (0..20_000).step_by(37).chain([29_980, 31_000, 35_540]) {
+            let fields = ([Ipv4Addr::LOCALHOST; 2], [1, port], 6);
+            let flow = Flow::v4(fields.0, fields.1, fields.2);
+            assert_eq!(query.lookup(flow), linear(&ranked, &fields).0, "port {port}, {i} wide rules");
+        }
+    }
+    // They go again.
+    for i in 0..40 {
+        assert!(held.remove(&wide(30_000 - i), &mut updates));
+        for update in updates.drain(..) {
+            assert_eq!(query.apply(&update), Ok(Applied::Applied));
+        }
+    }
+    assert_eq!(query.held(), held.held());
+}

@@ -6,7 +6,7 @@
 //! Alien names: positive about as often as in a standard filter where m and n are large and m/n is small. Otherwise
 //! more often, as positions are no longer independent: an alien with both h_1 and h_2 of a name has all its positions, which
 //! one in m^2 has. So n names have a rate of n / m^2 at least, whatever k: with few names and low rates more than a thousand
-//! times that of a standard filter. The rate computed here adds that, and up to [`MAX_COUNTED`] bits it is counted over all
+//! times that of a standard filter. The rate computed here adds that, and up to 2,048 bits it is counted over all
 //! pairs h_1 and h_2, because positions modulo a small m coincide more often still. A filter for a rate has the bits for it.
 //! Source: Kirsch and Mitzenmacher, "Less Hashing, Same Performance: Building a Better Bloom Filter", extended double
 //! hashing with cubes: LHBF in Lu et al., "Low Computational Cost Bloom Filters". Differs: h_1 and h_2 come from one
@@ -21,8 +21,8 @@ use crate::hash::mix64;
 /// hardly more often than independent ones. From 64 to 2,752 bits, the rest was 28 % of the rate at most.
 const MAX_COUNTED: u64 = 2048;
 /// The pairs that are tried for an expected rate, over several filters of random names.
-const N_TRIED: u64 = 1 << 23;
-/// The most and the fewest filters of random names for an expected rate.
+const N_TRIED: u64 = 1 << 21;
+/// The fewest and the most filters of random names for an expected rate.
 const N_FILTERS: (u64, u64) = (2, 256);
 
 /// Positions in arithmetic progression plus cubes, anywhere in the filter.

@@ -181,17 +181,25 @@ impl<const W: usize> Rules<W> {
             return Ok(());
         }
         let Self { hasher, settings, list, places, .. } = self;
+        let mut must_lay_out = false;
         let done = match places.add(number, Context { hasher, seed: settings.seed(), rules: &list.rules }) {
             Ok(Added::Done(change)) => {
                 self.push(change, updates);
                 Ok(())
             }
-            Ok(Added::NoRoom) => self.lay_out_again(MAX_COMPARED, updates),
+            Ok(Added::NoRoom { is_torn }) => {
+                must_lay_out = is_torn;
+                self.lay_out_again(MAX_COMPARED, updates)
+            }
             Err(error) => Err(error),
         };
-        match done {
-            Ok(()) => self.n_changes += 1,
-            Err(_) => self.list.remove(number),
+        if done.is_ok() {
+            self.n_changes += 1;
+            return done;
+        }
+        self.list.remove(number);
+        if must_lay_out {
+            self.close(None, updates);
         }
         done
     }

@@ -115,8 +115,11 @@ pub(super) struct Places<const W: usize> {
 pub(super) enum Added {
     /// It has its places.
     Done(Change),
-    /// There is no room: lay the rules out anew. Nothing is changed.
-    NoRoom,
+    /// There is no room: lay the rules out anew. Nothing is changed, unless the runs are torn.
+    NoRoom {
+        /// Whether the rule is in some runs already: whatever becomes of it, the rules must be laid out anew.
+        is_torn: bool,
+    },
 }
 
 impl<const W: usize> Places<W> {
@@ -309,9 +312,9 @@ impl<const W: usize> Places<W> {
         if fits != Ok(true) {
             taken.iter().for_each(|&slot| self.slots[slot] = 0);
             places.into_values().for_each(|(first, room)| self.release(first, room));
-            return fits.map(|_| Added::NoRoom);
+            return fits.map(|_| Added::NoRoom { is_torn: false });
         }
-        // From here on nothing fails. The digest counts what a slot was before.
+        // From here on it is seldom that something fails. The digest counts what a slot was before.
         taken.iter().for_each(|&slot| self.slots[slot] = 0);
         let mut edit = Edit::default();
         entries.iter().for_each(|&(slot, _)| self.open(&mut edit, slot, cx));
@@ -332,8 +335,8 @@ impl<const W: usize> Places<W> {
         for (slot, entry) in entries {
             self.put(slot, entry, cx);
         }
-        let change = self.close(edit, places, cx).expect("its runs have places");
-        Ok(Added::Done(change))
+        // A rule that comes before those that hide others may let some of these come back, for which there may be no room.
+        Ok(self.close(edit, places, cx).map_or(Added::NoRoom { is_torn: true }, Added::Done))
     }
 
     fn put(&mut self, slot: usize, entry: Entry, cx: Context<'_>) {
@@ -402,9 +405,12 @@ impl<const W: usize> Places<W> {
             let mut first = Slot(self.slots[slot]).first() as u32;
             if shown.len() > run.room || shown.is_empty() {
                 let place = match places.remove(&slot) {
-                    Some(place) => place,
-                    None if shown.is_empty() => (0, 0),
-                    None => (self.allocate(room_of_run(shown.len()))?, room_of_run(shown.len())),
+                    Some(place) if shown.len() <= place.1 => place,
+                    too_small => {
+                        too_small.into_iter().for_each(|(first, room)| self.release(first, room));
+                        let room = room_of_run(shown.len());
+                        (if room == 0 { 0 } else { self.allocate(room)? }, room)
+                    }
                 };
                 self.release(first, run.room);
                 (first, run.room) = place;

@@ -1,2 +1,0 @@
-#[path = "structures/rules.rs"]
-mod rules;
