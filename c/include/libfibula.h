@@ -60,7 +60,8 @@ enum fibula_code {
          */
         FIBULA_EPLACE = -4,
         /*
-         Readers keep old memory from being used again. The change waits: fibula_table_sync carries it out later.
+         A thread in the middle of a lookup keeps old memory from being used again. The change waits: fibula_table_sync carries it
+         out later.
          */
         FIBULA_EAGAIN = -5,
         /*
@@ -233,7 +234,8 @@ int fibula_table_get(struct fibula_table *table,
 int fibula_table_count(struct fibula_table *table, uint64_t *n);
 
 /*
- Carries out changes that wait for readers. FIBULA_EAGAIN while they still do.
+ Carries out changes that wait for readers. FIBULA_EAGAIN while a thread is in the middle of a lookup with old memory: try
+ again. Readers that sleep, or whose thread ended, are not waited for.
  */
 int fibula_table_sync(struct fibula_table *table);
 
@@ -344,7 +346,8 @@ int fibula_reader_lookup_burst(struct fibula_reader *reader,
 
 /*
  Says that the thread will not look up for a while. Call it before the thread sleeps or waits: the memory of old
- parts of the table is kept until every reader has looked up again, or is offline. The next lookup ends it.
+ parts of the table is kept until every reader has looked up again, or is offline. A change that needs the memory takes
+ readers offline that no thread looks up by. The next lookup ends it.
  */
 int fibula_reader_offline(struct fibula_reader *reader);
 
