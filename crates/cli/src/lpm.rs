@@ -193,6 +193,9 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<List> {
                     dump.n_others
                 );
             }
+            if dump.n_cut > 0 {
+                eprintln!("{shown}: {} updates end in the middle of a prefix, which is left out", dump.n_cut);
+            }
             Ok(dump.list)
         }
     }

@@ -35,6 +35,8 @@ pub struct Dump {
     pub list: List,
     /// Records that have no unicast routes of IPv4 or IPv6.
     pub n_others: u64,
+    /// Updates that end in the middle of a prefix, which is left out.
+    pub n_cut: u64,
 }
 
 /// Reads a dump, or updates. Prefixes without what counts as a next hop get `next_hop`, or `unknown`.
@@ -125,6 +127,7 @@ struct Reader {
     n_updates: u64,
     n_dumped: u64,
     n_others: u64,
+    n_cut: u64,
 }
 
 impl Reader {
@@ -139,6 +142,7 @@ impl Reader {
             n_updates: 0,
             n_dumped: 0,
             n_others: 0,
+            n_cut: 0,
         }
     }
 
@@ -268,11 +272,30 @@ impl Reader {
         self.announce(number, peer, &attributes, (message.0, true, has_ids), attributes.v4_next_hop)
     }
 
+    /// The prefixes of an update, with the numbers of their paths. What is left at its end, and is too short for one, is counted: some
+    /// collectors wrote a byte too many.
+    fn prefixes(&mut self, bytes: &[u8], is_v4: bool, has_ids: bool) -> Result<Vec<(AnyPrefix, u32)>, Wrong> {
+        let (mut bytes, mut prefixes) = (Bytes(bytes), Vec::new());
+        let next = |bytes: &mut Bytes<'_>| {
+            let id = if has_ids { bytes.u32()? } else { 0 };
+            Ok((bytes.prefix(is_v4)?, id))
+        };
+        while !bytes.0.is_empty() {
+            match next(&mut bytes) {
+                Ok(prefix) => prefixes.push(prefix),
+                Err(Wrong::Short) => {
+                    self.n_cut += 1;
+                    break;
+                }
+                Err(wrong) => return Err(wrong),
+            }
+        }
+        Ok(prefixes)
+    }
+
     fn withdraw(&mut self, peer: u32, prefixes: &[u8], is_v4: bool, has_ids: bool) -> Result<(), Wrong> {
-        let mut prefixes = Bytes(prefixes);
-        while !prefixes.0.is_empty() {
-            let id = if has_ids { prefixes.u32()? } else { 0 };
-            if let Some(routes) = self.routes.get_mut(&prefixes.prefix(is_v4)?) {
+        for (prefix, id) in self.prefixes(prefixes, is_v4, has_ids)? {
+            if let Some(routes) = self.routes.get_mut(&prefix) {
                 routes.paths.retain(|path| (path.peer, path.id) != (peer, id));
             }
         }
@@ -288,10 +311,7 @@ impl Reader {
         next_hop: Option<IpAddr>,
     ) -> Result<(), Wrong> {
         let hop = self.hop(attributes, next_hop);
-        let mut prefixes = Bytes(prefixes);
-        while !prefixes.0.is_empty() {
-            let id = if has_ids { prefixes.u32()? } else { 0 };
-            let prefix = prefixes.prefix(is_v4)?;
+        for (prefix, id) in self.prefixes(prefixes, is_v4, has_ids)? {
             let routes = self.routes.entry(prefix).or_insert_with(|| Paths { since: number, paths: Vec::new() });
             // A peer that announces a prefix again replaces what it said.
             match routes.paths.iter_mut().find(|path| (path.peer, path.id) == (peer, id)) {
@@ -324,7 +344,7 @@ impl Reader {
                 n => format!("no route is left after its {n} updates, all are withdrawn"),
             });
         }
-        Ok(Dump { list: self.list, n_others: self.n_others })
+        Ok(Dump { list: self.list, n_others: self.n_others, n_cut: self.n_cut })
     }
 }
 

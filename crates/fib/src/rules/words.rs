@@ -114,7 +114,8 @@ impl Parsed {
                     let text = value()?;
                     if !is_any(text) {
                         // A mask may stand apart.
-                        let mask = rest.get(1).filter(|mask| !text.contains('/') && mask_len(mask).is_some());
+                        let is_address = text.parse::<std::net::IpAddr>().is_ok();
+                        let mask = rest.get(1).filter(|mask| is_address && mask_len(mask).is_some());
                         n_taken += usize::from(mask.is_some());
                         let prefix = match mask {
                             Some(mask) => prefix_or_address(&format!("{text}/{mask}")),

@@ -149,6 +149,26 @@ fn updates_are_replayed_and_what_is_withdrawn_is_gone() {
     assert!(listed(&updates, Hops::NextHop).unwrap_err().contains("all are withdrawn"));
 }
 
+/// As a collector of 2010 wrote it: numbers of AS of two bytes, bits behind the length of the prefix, and a byte behind it.
+#[test]
+fn update_that_ends_in_the_middle_of_a_prefix_has_those_before() {
+    let path = [7018u16, 3549, 12389, 48275, 51044].map(u16::to_be_bytes).concat();
+    let attributes = [
+        &[0x40, 1, 1, 0, 0x40, 2, 12, SEQUENCE, 5][..],
+        &path,
+        &[0x40, 3, 4, 12, 0, 1, 63, 0xc0, 8, 4, 0x1b, 0x0b, 0x0d, 0x0b],
+    ]
+    .concat();
+    let mut body = [&[0x1b, 0x6a, 0xfd, 0xe8, 0, 0, 0, 1, 12, 0, 1, 63, 10, 0, 0, 1][..], &[0xff; 16]].concat();
+    body.extend([0, 60, 2, 0, 0, 0, attributes.len() as u8]);
+    body.extend(&attributes);
+    body.extend([13, 11, 13, 11]);
+    let dump = record(16, 1, &body);
+    assert_eq!(listed(&dump, Hops::Origin), routes(&[("11.8.0.0/13", "AS51044")]));
+    assert_eq!(listed(&dump, Hops::NextHop), routes(&[("11.8.0.0/13", "12.0.1.63")]));
+    assert_eq!(read(&dump[..], Hops::Origin, None).unwrap().n_cut, 1);
+}
+
 #[test]
 fn prefixes_of_ipv6_are_announced_and_withdrawn_in_updates() {
     let mut reach = vec![0, 2, 1, 16];
