@@ -235,7 +235,8 @@ pub fn why(reason: &str) -> &'static str {
 }
 
 /// Reasons for which a frame is dropped as it should be: nobody misses it, however many there are.
-const EXPECTED: [&str; 11] = [
+const EXPECTED: [&str; 12] = [
+    "kernel_chatter",
     "broadcast",
     "multicast",
     "link_local",

@@ -71,6 +71,9 @@ device_counters! {
     rx_malformed,
     /// Frames whose checksum the sender had left to its hardware, completed here.
     rx_checksums,
+    /// Of `rx_frames`, those that the kernel counts as dropped besides, once this device has them: it took a tag off, and has no use for what
+    /// was behind it.
+    rx_twice,
     /// Frames sent. A super-frame that is cut counts as its segments.
     tx_frames,
     /// Bytes of those frames.

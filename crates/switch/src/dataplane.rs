@@ -536,7 +536,8 @@ impl Monitor {
             let members = port.bundle.as_ref().map(|bundle| bundle.status()).unwrap_or_default();
             members.iter().for_each(|member| counters += member.counters);
             counters += self.kernel.as_ref().and_then(|kernel| kernel.counters(port.id)).unwrap_or_default();
-            let (lost, mtu) = self.interfaces(port, &members);
+            let (mut lost, mtu) = self.interfaces(port, &members);
+            lost.rx_dropped = lost.rx_dropped.saturating_sub(counters.rx_twice);
             PortStatus {
                 lost,
                 mtu,

@@ -121,6 +121,7 @@ mod tests {
             frame
         };
         assert!(is_chatter(&v4(1, 2)) && !is_chatter(&v4(2, 2)) && !is_chatter(&v4(1, 17)));
+        assert!(api::drops::is_expected(crate::counters::DropReason::KernelChatter.name()));
         for len in 0..54 {
             assert!(!is_chatter(&v6("::", "ff02::2")[..len]), "{len} bytes");
         }

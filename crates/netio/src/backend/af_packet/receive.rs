@@ -100,9 +100,18 @@ fn tag_of(slot: &Slot<'_>) -> Option<[u8; VLAN_TAG]> {
     Some([a, b, c, d])
 }
 
+/// Whether the kernel itself reads what is behind the tag that it took off. Otherwise it counts the frame as dropped, though packet sockets
+/// got it (`__netif_receive_skb_core`).
+fn is_of_kernel(untagged: &[u8]) -> bool {
+    matches!(untagged.get(12..14), Some([0x08, 0x00 | 0x06] | [0x86, 0xdd]))
+}
+
 /// Copies a slot into a packet, with its tag. Returns false for a frame that was dropped.
 fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters, carries: bool) -> bool {
     let tag = tag_of(slot);
+    if tag.is_some() && !is_of_kernel(slot.bytes) {
+        counters.rx_twice.add(1);
+    }
     let fits = if let Some(tag) = tag {
         let fits = packet.resize(slot.len + VLAN_TAG);
         if fits.is_ok() {
