@@ -46,7 +46,7 @@ pub(crate) fn filter(spec: &Spec) -> bloom_fib::Settings {
 }
 
 /// The table behind the filter.
-fn behind(spec: &Spec) -> Spec {
+pub(super) fn behind(spec: &Spec) -> Spec {
     let design = Guard::Bloom.inside(spec.design).expect("a filter is in front of a design");
     Spec { design, fingerprint_bits: (design.fingerprint_bits)(spec.value_bits), ..spec.clone() }
 }

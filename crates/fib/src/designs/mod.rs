@@ -309,8 +309,22 @@ impl Spec {
     /// is, where its words say so, and else at most.
     pub fn aliens_in(&self, table: &dyn Table, n_actions: u32) -> Aliens {
         match (self.aliens_of(n_actions), table.alien_rate()) {
-            (Aliens::DroppedBut { .. }, Some(rate)) => Aliens::DroppedBut { rate },
+            (Aliens::DroppedBut { .. }, Some(rate)) => {
+                Aliens::DroppedBut { rate: rate * self.behind_filter(n_actions) }
+            }
             (declared, _) => declared,
+        }
+    }
+
+    /// The share of aliens that get an action from a design behind a filter, if the words of its table do not say it.
+    fn behind_filter(&self, n_actions: u32) -> f64 {
+        match Guard::Bloom.inside(self.design) {
+            Some(inner) if *inner != SUMMARY_CACHE => match front::behind(self).aliens_of(n_actions) {
+                Aliens::Arbitrary => 1.0,
+                Aliens::DroppedBut { rate } => rate,
+                Aliens::Dropped => 0.0,
+            },
+            _ => 1.0,
         }
     }
 

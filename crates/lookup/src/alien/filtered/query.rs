@@ -101,6 +101,10 @@ impl<F: Filter, T: Replicated<Key = F::Key>> Query for FilteredQuery<F, T> {
         }
     }
 
+    fn alien_rate(&self) -> Option<f64> {
+        Some(self.filter.alien_rate()? * self.table.alien_rate().unwrap_or(1.0))
+    }
+
     fn size_bits(&self) -> u64 {
         self.filter.size_bits() + self.table.size_bits()
     }
