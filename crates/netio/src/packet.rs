@@ -358,14 +358,16 @@ fn aligned(bytes: NonNull<u8>) -> u32 {
 
 /// A worker's stock of empty packets: last in, first out, so that the buffers in use are those still in cache.
 ///
-/// A pool has one owner and never allocates after its creation. When it is empty nothing can be received; frames then
-/// wait in (and overflow) the devices' own queues, which is the intended back-pressure.
+/// A pool has one owner and never allocates after its creation, but for large packets, once each. When it is empty nothing can be
+/// received; frames then wait in (and overflow) the devices' own queues, which is the intended back-pressure.
 #[derive(Debug)]
 pub struct Pool {
     free: Vec<Packet>,
     /// For super-frames.
     large: Vec<Packet>,
-    has_large: bool,
+    /// So many large ones there are in all, and so many of them are not made yet.
+    n_large: usize,
+    unmade: usize,
     max_frame: usize,
 }
 
@@ -377,13 +379,13 @@ impl Pool {
         Self::with_large(n_packets, max_frame, 0)
     }
 
-    /// As [`Pool::new`], with `n_large` buffers for super-frames beside them, of [`LARGEST_FRAME`] bytes.
+    /// As [`Pool::new`], with `n_large` buffers for super-frames beside them, of [`LARGEST_FRAME`] bytes. Each of these is made when it is
+    /// first needed: where no super-frames come they take no memory.
     /// # Panics
     /// If `max_frame` is above [`MAX_FRAME_LIMIT`].
     pub fn with_large(n_packets: usize, max_frame: usize, n_large: usize) -> Self {
         let free = (0..n_packets).map(|_| Packet::new(max_frame)).collect();
-        let (large, has_large) = ((0..n_large).map(|_| Packet::large()).collect(), n_large > 0);
-        Self { free, large, has_large, max_frame }
+        Self { free, large: Vec::with_capacity(n_large), n_large, unmade: n_large, max_frame }
     }
 
     /// Takes an empty packet, or none when all are in use.
@@ -395,19 +397,25 @@ impl Pool {
     /// Takes an empty large packet, or none when all are in use.
     #[inline]
     pub fn take_large(&mut self) -> Option<Packet> {
-        self.large.pop()
+        self.large.pop().or_else(|| self.make_large())
+    }
+
+    #[cold]
+    fn make_large(&mut self) -> Option<Packet> {
+        self.unmade = self.unmade.checked_sub(1)?;
+        Some(Packet::large())
     }
 
     /// Takes an empty packet with room for a frame of `len` bytes: a large one, if it has to be. None when all are in use.
     #[inline]
     pub fn take_for(&mut self, len: usize) -> Option<Packet> {
-        if len <= self.max_frame { self.free.pop() } else { self.large.pop() }
+        if len <= self.max_frame { self.free.pop() } else { self.take_large() }
     }
 
     /// Whether it was made with large packets.
     #[inline]
     pub fn has_large(&self) -> bool {
-        self.has_large
+        self.n_large > 0
     }
 
     /// Gives a packet back, whatever is in it.
@@ -434,7 +442,7 @@ impl Pool {
     /// Number of empty packets for super-frames.
     #[inline]
     pub fn available_large(&self) -> usize {
-        self.large.len()
+        self.large.len() + self.unmade
     }
 
     /// Longest frame its packets were made for, in bytes.
