@@ -217,7 +217,7 @@ fn followers_have_what_their_table_has() {
 }
 
 #[test]
-fn writers_take_turns_and_a_reader_that_stops_keeps_changes_waiting() {
+fn writers_take_turns_and_readers_that_sleep_or_end_keep_no_change_waiting() {
     let dir = tempfile::tempdir().unwrap();
     let seed = seed().to_string();
     for compiler in [C, SANITIZED] {
