@@ -18,9 +18,14 @@ pub(crate) async fn page(path: PathBuf, request: v1::ShowAuditRequest) -> Result
     read.map_err(|error| Status::internal(error.to_string()))?
 }
 
+/// Records that a page may have.
+pub(crate) fn limit_of(request: &v1::ShowAuditRequest) -> usize {
+    (if request.limit == 0 { USUAL_PAGE } else { request.limit.min(MOST_OF_PAGE) }) as usize
+}
+
 fn read(path: &Path, request: &v1::ShowAuditRequest) -> Result<v1::AuditPage, Status> {
-    let v1::ShowAuditRequest { since_ms, who, outcome, limit } = request;
-    let limit = if *limit == 0 { USUAL_PAGE } else { (*limit).min(MOST_OF_PAGE) } as usize;
+    let limit = limit_of(request);
+    let v1::ShowAuditRequest { since_ms, who, outcome, .. } = request;
     let cannot = |error: &dyn std::fmt::Display| Status::internal(format!("the audit trail cannot be read: {error}"));
     let (mut kept, mut more, mut damaged) = (VecDeque::new(), false, 0);
     for record in records(path).map_err(|error| cannot(&error))? {
@@ -53,7 +58,10 @@ fn read(path: &Path, request: &v1::ShowAuditRequest) -> Result<v1::AuditPage, St
             detail: record.detail,
             outcome: ended,
             changed: record.changed,
-            reason: record.reason,
+            reason: match record.times {
+                0 | 1 => record.reason,
+                times => format!("{} ({times} times)", record.reason),
+            },
         });
     }
     Ok(v1::AuditPage { records: kept.into(), more, damaged })

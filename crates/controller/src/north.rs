@@ -412,6 +412,7 @@ impl Northbound for North {
     }
 
     async fn show_audit(&self, request: Request<v1::ShowAuditRequest>) -> Answer<v1::AuditPage> {
+        Answering::reserve(&request, 2 * ROW_BYTES * crate::audit::limit_of(request.get_ref()))?;
         crate::audit::page(self.audit.path().to_owned(), request.into_inner()).await.map(Response::new)
     }
 

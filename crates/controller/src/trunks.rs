@@ -347,10 +347,12 @@ mod tests {
     #[test]
     fn trunks_that_lead_to_no_link_have_a_sentence_that_says_what_to_do() {
         let mut bench = Bench::new(Auto::On);
-        bench.report("s1", vec![up(2, "s2", 2), up(8, "x\u{7}", 1), up(9, "s3", 1), up(10, "s3", 2)]);
-        let unknown = "s1:8 is joined to x\u{fffd}:1, a switch that nobody added: `fibula switch accept x\u{fffd}` if `fibula switch pending` lists it, or else `fibula switch add x\u{fffd}`";
+        let trunks = [up(2, "s2", 2), up(7, "s9", 1), up(8, "x\u{7}", 1), up(9, "s3", 1), up(10, "s3", 2)];
+        bench.report("s1", trunks.into());
+        let unknown = "s1:7 is joined to s9:1, a switch that nobody added: `fibula switch accept s9` if `fibula switch pending` lists it, or else `fibula switch add s9`";
+        let unnamed = "s1:8 is joined to x\\u0007:1, a switch with a name that none may have: give it another in its switch.toml";
         let host = "s1:9 is joined to s3:1, and is the port of the host h: `fibula host del h` makes room for a link, or plug the cable elsewhere";
-        assert_eq!(bench.troubles(), [unknown, host]);
+        assert_eq!(bench.troubles(), [unknown, unnamed, host]);
     }
 
     #[test]
