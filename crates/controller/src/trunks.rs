@@ -350,7 +350,8 @@ mod tests {
         let trunks = [up(2, "s2", 2), up(7, "s9", 1), up(8, "x\u{7}", 1), up(9, "s3", 1), up(10, "s3", 2)];
         bench.report("s1", trunks.into());
         let unknown = "s1:7 is joined to s9:1, a switch that nobody added: `fibula switch accept s9` if `fibula switch pending` lists it, or else `fibula switch add s9`";
-        let unnamed = "s1:8 is joined to x\\u0007:1, a switch with a name that none may have: give it another in its switch.toml";
+        let unnamed =
+            "s1:8 is joined to x\\u0007:1, a switch with a name that none may have: give it another in its switch.toml";
         let host = "s1:9 is joined to s3:1, and is the port of the host h: `fibula host del h` makes room for a link, or plug the cable elsewhere";
         assert_eq!(bench.troubles(), [unknown, unnamed, host]);
     }
