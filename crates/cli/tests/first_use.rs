@@ -77,11 +77,12 @@ struct Machine {
     output: BufReader<ChildStdout>,
 }
 
-/// What is done before the first line is typed. `/etc` is a copy, so that nothing of this machine is changed, and in the path are the
+/// What is done before the first line is typed. `/etc` is a copy, so that nothing of this machine is changed, `/sys` has the interfaces of
+/// the namespace, and in the path are the
 /// binary that was built and an scp that needs no network.
 const PREPARES: &str = r#"
 mount --make-rprivate / && cp -a /etc "$MACHINE/etc" && mount --bind "$MACHINE/etc" /etc && rm -rf /etc/fibula
-mount -t tmpfs none /var/lib && mount -t tmpfs none /run && ip link set lo up
+mount -t tmpfs none /var/lib && mount -t tmpfs none /run && mount -t sysfs none /sys && ip link set lo up
 cd "$HOME" && exec 2>&1
 trap 'kill $(jobs -p); wait' EXIT
 "#;
@@ -114,7 +115,7 @@ impl Machine {
     /// Types lines, and returns what they print and how the last one ends.
     fn tries(&mut self, lines: &str) -> (String, String) {
         const END: &str = "that was all, with";
-        writeln!(self.input, "{lines}\necho; echo {END} $?").unwrap();
+        writeln!(self.input, "{lines}\nended=$?; echo; echo {END} $ended").unwrap();
         let (mut said, mut line) = (String::new(), String::new());
         loop {
             line.clear();
@@ -241,7 +242,7 @@ fn prometheus_reads_every_daemon_by_the_commands_of_its_page() {
         let directory = tempfile::tempdir().unwrap();
         // One machine with both addresses: what each daemon listens at and what its certificate names is as on two.
         let mut machine = Machine::new(directory.path(), 1);
-        machine.types("ip link add eth0 type dummy && ip link set eth0 up && ip addr add 10.0.0.1/24 dev eth0 && ip addr add 10.0.0.2/24 dev eth0");
+        machine.types("ip addr add 10.0.0.1/32 dev lo && ip addr add 10.0.0.2/32 dev lo");
         let page = page("docs/how-to/watch-with-prometheus.md");
         // After the README, whose certificates have no such addresses where they were issued without.
         machine.types("fibula pki init && fibula pki issue controller c1 && fibula pki issue switch s1 s2");
@@ -284,7 +285,7 @@ fn prometheus_reads_every_daemon_by_the_commands_of_its_page() {
         let configuration = listing(&page, "# Watch a network", "yaml");
         std::fs::write(beside.join("prometheus.yml"), configuration.replace("10s", "1s")).unwrap();
         machine.types(&format!(
-            "cd {} && prometheus --config.file=prometheus.yml --web.listen-address=127.0.0.1:9090 > log 2>&1 &",
+            "cd {}\nprometheus --config.file=prometheus.yml --web.listen-address=127.0.0.1:9090 > log 2>&1 &",
             beside.display()
         ));
         let up = "curl --silent --max-time 5 --get http://127.0.0.1:9090/api/v1/query --data-urlencode 'query=count(up{job=\"fibula\"} == 1)'";

@@ -120,7 +120,11 @@ impl Network {
     /// The audit trail.
     fn audit(&self) -> String {
         let config = self.site.path("controller.toml");
-        self.done(&["audit", "show", "--config", config.to_str().unwrap()])
+        // What the controller says of it is what stands in its files.
+        let asked = self.done(&["-j", "audit", "show"]);
+        let read = self.done(&["-j", "audit", "show", "--config", config.to_str().unwrap()]);
+        assert!(read.starts_with(&asked), "{read}\n{asked}");
+        asked
     }
 
     fn done(&self, arguments: &[&str]) -> String {
@@ -434,6 +438,15 @@ async fn a_page_changes_something_only_for_those_who_may_and_never_for_other_pag
     assert!(list.lines().skip(1).any(|line| line.contains("drained")), "{list}");
     let audit = network.audit();
     assert!(audit.contains("drain_link") && !audit.contains("set_link"), "{audit}");
+    let mut command = std::process::Command::new(support::FIBULA);
+    let table = command
+        .args(["audit", "show"])
+        .env("FIBULA_CONTROLLER", &network.site.url)
+        .env("COLUMNS", "200")
+        .output()
+        .unwrap();
+    let table = stdout(&table);
+    assert!(table.contains("link drain s1:2") && table.lines().all(|line| line.chars().count() <= 100), "{table}");
     for body in [json!({"do": "rekey"}), json!({}), json!("text"), json!({"do": "x".repeat(10_000)})] {
         let (status, answer) = network.act("X-Fibula: 1\r\n", &body);
         assert!(status == 400 && answer["error"].is_string(), "{answer}");

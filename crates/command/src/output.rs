@@ -6,7 +6,7 @@ use lookup::base::visible::{visible, visible_json, visible_lines};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::{Display, Write as _};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 /// How a command ended, as the exit code of the process. 0 is success; clap itself ends with 2.
@@ -89,7 +89,7 @@ impl Output {
     /// When standard output is closed, or a row does not serialise to an object.
     pub fn rows<T: Serialize>(self, rows: &[T]) -> anyhow::Result<()> {
         let values = rows.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
-        let text = if self.json { json_lines(&values)? } else { table(&values) };
+        let text = if self.json { json_lines(&values)? } else { table_within(&values, room(WIDEST)) };
         write_out(&text)
     }
 
@@ -113,7 +113,7 @@ impl Output {
             return self.rows(rows);
         }
         let values = rows.iter().map(shown).map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
-        write_out(&table_within(&values, widest))
+        write_out(&table_within(&values, room(widest)))
     }
 
     /// Prints the result of a command that changes something: `value` as JSON, or the sentence.
@@ -201,10 +201,6 @@ fn json_lines(values: &[Value]) -> anyhow::Result<String> {
 }
 
 /// An aligned table: numbers to the right, the rest to the left, columns two spaces apart.
-fn table(rows: &[Value]) -> String {
-    table_within(rows, WIDEST)
-}
-
 fn table_within(rows: &[Value], widest: usize) -> String {
     let Some(Value::Object(first)) = rows.first() else { return String::new() };
     let header: Vec<String> = first.keys().map(|k| k.replace('_', " ")).collect();
@@ -227,8 +223,18 @@ fn is_quantity(rows: &[Value], key: &str) -> bool {
     texts.peek().is_some() && texts.all(is_one)
 }
 
-/// As wide as a table may be.
+/// As wide as a table is where people read it.
 const WIDEST: usize = 120;
+
+/// How wide a table may be, of which `widest` is asked: other programs get a row a line, however long, unless COLUMNS says how much room
+/// there is.
+fn room(widest: usize) -> usize {
+    if std::io::stdout().is_terminal() {
+        return widest;
+    }
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+    columns.map_or(usize::MAX, |columns| columns.min(widest))
+}
 /// A text that is broken into lines keeps so many characters of each.
 const NARROWEST: usize = 24;
 
@@ -328,6 +334,10 @@ fn cell(value: &Value) -> String {
 mod tests {
     use super::*;
 
+    fn table(rows: &[Value]) -> String {
+        table_within(rows, WIDEST)
+    }
+
     #[derive(Serialize)]
     struct Row {
         name: &'static str,
@@ -361,8 +371,9 @@ mod tests {
         let shown = table(&rows);
         assert!(shown.lines().all(|line| line.chars().count() <= WIDEST), "{shown}");
         assert!(shown.lines().count() > 3, "{shown}");
-        let words = |text: &str| text.split_whitespace().filter(|word| why.contains(word)).count();
-        assert_eq!(words(&shown), words(&why), "{shown}");
+        let is_of_it = |word: &&str| why.split_whitespace().any(|other| other == *word);
+        let below: Vec<&str> = shown.lines().skip(1).flat_map(str::split_whitespace).filter(is_of_it).collect();
+        assert_eq!(below, why.split_whitespace().collect::<Vec<_>>(), "{shown}");
         let second: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(second, ["s2", "short", "12"]);
         let narrow = [serde_json::json!({"switch": "s1", "why": "two words"})];

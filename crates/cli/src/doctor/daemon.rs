@@ -104,6 +104,15 @@ pub(super) async fn look_at_switch(config: &Switch, service: &Service, findings:
     ];
     for (key, address) in listeners {
         if let Some(address) = address {
+            // A switch makes its directory at the first start.
+            let is_in_state = |path: &Path| path.parent() == Some(config.state_dir.as_path());
+            if let Address::Unix { path, .. } = address
+                && is_in_state(path)
+                && !config.state_dir.exists()
+            {
+                findings.ok(key, format!("{address}: the switch makes its directory"));
+                continue;
+            }
             address::look_at(key, address, service, findings).await;
         }
     }
