@@ -59,7 +59,12 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
         ("switch", "name\nt1\nt 2\n", 3, "no name for a switch or host"),
         ("switch", "t1\ns2\n", 5, "already"),
         ("switch", "t1\nt2\nt1\n", 5, "already"),
-        ("link", "s1:7,s2:7\ns1:8\n", 3, "line 2: 1 fields in `s1:8`: write switch:port,switch:port[,cost[,weight]]; nothing imported"),
+        (
+            "link",
+            "s1:7,s2:7\ns1:8\n",
+            3,
+            "line 2: 1 fields in `s1:8`: write switch:port,switch:port[,cost[,weight]]; nothing imported",
+        ),
         ("link", "s1:7,s2:7,x\n", 3, "line 1: cost `x`"),
         ("link", "s1:7,s2:7,1,2,3\n", 3, "line 1: 5 fields in `s1:7,s2:7,1,2,3`"),
         ("link", "s1:7,s2:7,1,x\n", 3, "weight `x`"),
@@ -148,6 +153,13 @@ async fn import_that_the_controller_refuses_names_the_line() {
     let said = stderr(&output);
     assert!(said.contains("line 8 is refused") && said.contains("the first 4 names are imported"), "{said}");
     assert!(said.contains(&format!("10.0.0.7 belongs to `{}`", mac(999))), "{said}");
+    // In a batch of one, and where all others of the batch are there already.
+    for batch in ["1", "5"] {
+        write(&file, [1, 2, 3, 4, 7].into_iter().map(line));
+        let output = site.fibula(&["name", "import", "--batch", batch, file.to_str().unwrap()]);
+        let said = stderr(&output);
+        assert!(exit_code(&output) == 5 && said.contains("line 5 is refused"), "{batch}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -393,7 +405,16 @@ async fn names_are_found_by_their_addresses() {
     for (arguments, code, reason) in [
         (&["name", "show", "10.9.9.9"][..], 4, "no name has the address 10.9.9.9"),
         (&["trace", "10.9.9.9"], 4, "no name has the address 10.9.9.9"),
-        (&["name", "list", "--prefix", "10.1"], 3, "no name of the kind `mac` begins with `10.1`; `--ip ADDRESS`"),
+        (
+            &["name", "list", "--prefix", "10.9"],
+            0,
+            "no name begins with `10.9`; --ip finds names by their IP addresses",
+        ),
+        (
+            &["name", "list", "--prefix", "10.1.0.0/16"],
+            3,
+            "no name of the kind `mac` begins with `10.1.0.0/16`; `--ip ADDRESS`",
+        ),
         (&["name", "list", "--prefix", "xyz"], 3, "no name of the kind `mac` begins with `xyz`"),
         (&["name", "list", "--prefix", "02:77"], 0, "no name begins with `02:77`"),
         (&["name", "list", "--ip", "10.3.0.0/16"], 0, "no name has an address of `10.3.0.0/16`"),
@@ -441,7 +462,9 @@ async fn an_import_tells_every_wrong_line_and_which_one_the_controller_refuses()
         stderr(&output)
     };
     let said = import("host", "name,port\na,s1:x\nb,s1:3\nc\nd,s9\n");
-    for (line, reason) in [(2, "`s1:x` is no port"), (4, "no `,`"), (5, "`s9` is no port")] {
+    for (line, reason) in
+        [(2, "`s1:x` is no port"), (4, "1 fields in `c`: write name,switch:port"), (5, "`s9` is no port")]
+    {
         assert!(said.contains(&format!("line {line}: {reason}")), "{said}");
     }
     let said = import("link", &"s1:1\n".repeat(50));

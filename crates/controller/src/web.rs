@@ -36,6 +36,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
@@ -393,8 +394,17 @@ async fn names(
     let start = Instant::now();
     let NamesQuery { q, host, limit } = query;
     let (north, limit) = (web.north()?, limit.unwrap_or(50).clamp(1, MAX_NAMES) as u32);
-    let ask = v1::ListNamesRequest { limit, prefix: q, host, ..v1::ListNamesRequest::default() };
-    let page = north.list_names(with_room(room, ask)).await?.into_inner();
+    let is_address = host.is_empty() && q.trim().parse::<IpAddr>().is_ok();
+    let ask = v1::ListNamesRequest { limit, prefix: q.clone(), host, ..v1::ListNamesRequest::default() };
+    let mut page = match north.list_names(with_room(room.clone(), ask)).await {
+        // Whoever types sees that there are none.
+        Err(status) if status.code() == Code::InvalidArgument => v1::NamePage::default(),
+        page => page?.into_inner(),
+    };
+    if page.names.is_empty() && is_address {
+        let ask = v1::GetNameRequest { ip: q.trim().to_owned(), ..v1::GetNameRequest::default() };
+        page.names.extend(north.get_name(with_room(room, ask)).await.ok().map(tonic::Response::into_inner));
+    }
     let places = north.places(page.names.iter().map(|record| record.host.clone()).collect()).await?;
     let names = page.names.iter().zip(places).map(|(record, at)| {
         let (switch, port) = at.map_or((Value::Null, Value::Null), |(switch, port)| (switch.into(), port.into()));

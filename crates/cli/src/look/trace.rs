@@ -415,8 +415,11 @@ mod tests {
             end: "delivered".to_owned(),
             sentence: "to host h2 at s2:3".to_owned(),
         };
-        let record = v1::NameRecord { host: "h2".to_owned(), ip: "10.0.0.2".to_owned(), ..v1::NameRecord::default() };
+        let [name, host, ip] = ["02:00:00:00:00:01", "h2", "10.0.0.2"].map(str::to_owned);
+        let record = v1::NameRecord { name, host, ip, ..v1::NameRecord::default() };
         let at = v1::LinkEnd { switch: "s2".to_owned(), port: 3 };
+        // Also where it was asked for by its address.
+        assert_eq!(about("02:00:00:00:00:01", Some(&record), Some(&at)), about("10.0.0.2", Some(&record), Some(&at)));
         let told = about("02:00:00:00:00:01", Some(&record), Some(&at)) + &text(&[path], true);
         let expected = "02:00:00:00:00:01 is at host h2 (s2:3), tenant 0, address 10.0.0.2\n  1  s1  sends it by port 1 to s2  [value 2: port:1]\n  \
                         2  s2  delivers it by port 3 to host h2\n     delivered: to host h2 at s2:3\n";

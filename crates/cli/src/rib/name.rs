@@ -142,10 +142,13 @@ impl Verbs for Verb {
             Verb::List { after, limit, prefix, ip, host } => {
                 let goes_on = prefix.is_empty();
                 let asked = asked(&prefix, &ip, &host);
+                let may_be_address = prefix.contains('.') && prefix.chars().all(|c| c == '.' || c.is_ascii_digit());
                 let ask = v1::ListNamesRequest { after, limit, learnt: false, prefix, host, ip };
                 let page = answer(client.list_names(ask).await)?;
                 if page.names.is_empty() && !asked.is_empty() {
-                    eprintln!("fibula: no name {asked}");
+                    // What begins an address may begin a name as well: 10.1 does, of a MAC address.
+                    let hint = if may_be_address { "; --ip finds names by their IP addresses" } else { "" };
+                    eprintln!("fibula: no name {asked}{hint}");
                 }
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;

@@ -2,7 +2,7 @@
 
 use crate::member::Cluster;
 use crate::site::{N_CONTROLLERS, Site};
-use crate::support::{Client, FIBULA, add_full_mesh, eventually, exit_code, mac, record, stderr, stdout};
+use crate::support::{Client, FIBULA, PATIENCE, add_full_mesh, eventually, exit_code, mac, record, stderr, stdout};
 use api::v1;
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,16 +74,20 @@ pub(crate) async fn are_whole() {
     add_full_mesh(&mut leader, N_SWITCHES).await;
     let names = (0..20).map(|i| record(i, "h2")).collect();
     leader.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    // First of all, for switches go where one answers.
+    let mut clients = Vec::new();
+    for i in 0..N_CONTROLLERS {
+        // One that follows answers when it has read all rows.
+        let url = format!("http://127.0.0.1:{}", site.ports[i].0);
+        eventually("it answers", async || api::client::connect(&url, PATIENCE).await.is_ok()).await;
+        clients.push(site.client(i).await);
+    }
     let start = |i: u32| {
         let replica = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
         let about: Arc<dyn agent::About> = Arc::new(Busy(AtomicU64::new(0)));
         tokio::spawn(agent::run(format!("s{i}"), site.urls(), None, replica, about))
     };
     let agents: Vec<_> = (1..=N_SWITCHES).map(start).collect();
-    let mut clients = Vec::new();
-    for i in 0..N_CONTROLLERS {
-        clients.push(site.client(i).await);
-    }
     for (i, client) in clients.iter().enumerate() {
         eventually("all switches are there, in step, and have said what they counted", async || {
             let view = view(&switches(client).await);

@@ -60,8 +60,9 @@ impl North {
         let found = self.read(move |state| {
             let kind = state.network.settings().kind;
             if !may_begin(kind, &prefix) {
-                let is_of_address = prefix.trim().parse::<IpAddr>().is_ok()
-                    || may_begin(NameKind::Ipv4, &prefix) && kind != NameKind::Ipv4;
+                let text = prefix.split('/').next().unwrap_or_default().trim();
+                let is_of_address =
+                    text.parse::<IpAddr>().is_ok() || may_begin(NameKind::Ipv4, text) && kind != NameKind::Ipv4;
                 let advice = if is_of_address {
                     "; `--ip ADDRESS` or `--ip 10.1.0.0/16` finds names by their IP addresses"
                 } else {
