@@ -278,8 +278,8 @@ fn where_connections_are_tracked_what_is_said_to_everybody_is_heard_as_elsewhere
     }
     // To one host, a packet needs a rule as before, whoever claims that it is a copy.
     let mut rig = tracking_rig();
-    rig.assert_dropped(HOST_1, &between(1, 2), DropReason::FlowRefused);
-    rig.assert_dropped(TRUNK_8, &with_shim(&between(3, 2), 9), DropReason::FlowRefused);
+    rig.assert_dropped(HOST_1, &from(1, mac_bytes(2)), DropReason::FlowRefused);
+    rig.assert_dropped(TRUNK_8, &with_shim(&from(3, mac_bytes(2)), 9), DropReason::FlowRefused);
 }
 
 #[test]
