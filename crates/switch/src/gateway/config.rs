@@ -224,7 +224,10 @@ mod tests {
         }
         assert_eq!(read_file("default,discard").unwrap().routes.len(), 2);
         for (text, reason) in [
-            ("# a\n10.0.0.0/8,inside\n10.0.0.0 255.0.0.0 discard", "routes.csv:3: 10.0.0.0/8 is on line 2 already"),
+            (
+                "# a\n10.0.0.0/8,inside\n10.0.0.0 255.0.0.0 discard",
+                "routes.csv:3: 10.0.0.0/255.0.0.0 is on line 2 already",
+            ),
             ("10.0.0.1/8,inside", "routes.csv:1: 10.0.0.1/8 has bits set"),
             ("10.0.0.0/8", "not like prefix,via"),
             ("10.0.0.0/8,inside,out", "2 fields behind"),
