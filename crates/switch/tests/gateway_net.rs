@@ -20,9 +20,9 @@ use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
 use fibula_switch::counters::DropReason;
-use fibula_switch::daemon::Switch;
-use fibula_switch::daemon::config::Config;
+use fibula_switch::daemon::config::{Config, Driver};
 use fibula_switch::daemon::saved::SavedImage;
+use fibula_switch::daemon::{Switch, lost_offloads};
 use lookup::hash::SecretKey;
 use netio::testkit::in_namespace;
 use std::io::{Read, Write};
@@ -241,8 +241,28 @@ fn an_enterprise_network_talks_by_name_inside_and_by_prefix_outside() {
     });
 }
 
+/// Where a driver loses what hosts leave to hardware, the log at the start and `fibula doctor` say what to do.
+fn ports_that_lose_what_hosts_leave_to_hardware_are_named_with_the_command() {
+    in_namespace(|| {
+        ip("tuntap add dev tap0 mode tap");
+        ip("link add veth0 type veth peer name veth1");
+        for driver in [Driver::AfXdp, Driver::Xdp] {
+            let lost = lost_offloads(driver, "tap0").unwrap();
+            assert!(lost.contains("gso=off") && lost.contains(driver.name()), "{lost}");
+            assert_eq!(lost_offloads(driver, "veth0"), None, "the kernel cuts there, and checksums are completed");
+        }
+        let lost = lost_offloads(Driver::Dpdk, "net_af_packet0,iface=veth0").unwrap();
+        assert!(lost.contains("ethtool -K IF tx off tso off gso off"), "{lost}");
+        assert_eq!(lost_offloads(Driver::Dpdk, "0000:03:00.0"), None);
+        for device in ["tap0", "veth0"] {
+            assert_eq!(lost_offloads(Driver::AfPacket, device), None, "packet sockets carry it");
+        }
+    });
+}
+
 netio::tests! {
     namespaces: [
+        ports_that_lose_what_hosts_leave_to_hardware_are_named_with_the_command,
         an_enterprise_network_talks_by_name_inside_and_by_prefix_outside,
     ],
     anywhere: []

@@ -195,17 +195,24 @@ pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
 /// Whether senders at the other end are stacks of this machine, which leave checksums to hardware that is not there: a veth, or a TAP of
 /// a guest. An interface that does not say what it is is none.
 pub(super) fn is_virtual(fd: BorrowedFd<'_>, interface: &str) -> bool {
+    driver_with(fd, interface).is_some_and(|driver| matches!(&*driver, b"veth" | b"tun"))
+}
+
+/// The kernel's driver of an interface in this thread's network namespace, such as `veth`, or `tun` for a TAP; none if it does not say.
+pub fn driver_of(interface: &str) -> Option<String> {
+    let name = driver_with(socket().ok()?.as_fd(), interface)?;
+    String::from_utf8(name).ok()
+}
+
+fn driver_with(fd: BorrowedFd<'_>, interface: &str) -> Option<Vec<u8>> {
     const GET_DRIVER: u32 = 3;
-    let Some(mut request) = request(interface) else { return false };
+    let mut request = request(interface)?;
     // Command, name of the driver, and others that are not asked for.
     let mut payload = [0u32; 49];
     payload[0] = GET_DRIVER;
     request.ifr_ifru.ifru_data = payload.as_mut_ptr().cast();
-    if ioctl(fd, libc::SIOCETHTOOL, &mut request).is_err() {
-        return false;
-    }
-    let name = payload[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
-    [&b"veth"[..], b"tun"].contains(&&*name.collect::<Vec<u8>>())
+    ioctl(fd, libc::SIOCETHTOOL, &mut request).ok()?;
+    Some(payload[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect())
 }
 
 /// Reads one value through the ethtool ioctl.

@@ -12,7 +12,6 @@ use netio::backend::af_packet::{self, AfPacket, Handover};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
 use netio::{Device, NetError};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +53,7 @@ pub fn lost_offloads(driver: Driver, device: &str) -> Option<String> {
     match driver {
         Driver::AfPacket => None,
         Driver::AfXdp | Driver::Xdp => {
-            let is_tap = Path::new("/sys/class/net").join(device).join("tun_flags").exists();
+            let is_tap = af_packet::driver_of(device).is_some_and(|driver| driver == "tun");
             is_tap.then(|| {
                 format!(
                     "{device} is a TAP interface, and with driver = \"{driver}\" the long segments of its guest are lost, so TCP crawls; \
@@ -65,8 +64,7 @@ pub fn lost_offloads(driver: Driver, device: &str) -> Option<String> {
         }
         Driver::Dpdk => {
             let interface = device.split(',').find_map(|argument| argument.strip_prefix("iface="))?;
-            // A device of its own has a bus.
-            let is_virtual = !Path::new("/sys/class/net").join(interface).join("device").exists();
+            let is_virtual = af_packet::driver_of(interface).is_some_and(|driver| driver == "veth" || driver == "tun");
             is_virtual.then(|| {
                 format!(
                     "{interface} is a virtual interface, and with driver = \"dpdk\" checksums and long segments that its other end leaves \

@@ -43,7 +43,7 @@ mod transmit;
 
 use super::found::Found;
 use super::interface::{self, net_error};
-pub use super::interface::{disable_offloads, enable_gro, joining_offloads};
+pub use super::interface::{disable_offloads, driver_of, enable_gro, joining_offloads};
 use crate::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 pub use handover::{Handover, Vault, inherited};
 use receive::Judgement;
