@@ -32,7 +32,11 @@ impl State {
         let effects = match &names[..] {
             [] if found.is_empty() => return Ok(Outcome::unchanged(n_records)),
             [] => Effects::default(),
-            [(name, attachment)] => self.network.set_name(name, *attachment)?,
+            [(name, attachment)] => self.network.set_name(name, *attachment).map_err(|error| match n_records {
+                1 => error,
+                // The others of the batch are as asked for already.
+                _ => NetworkError::Batch { index: items[0], source: Box::new(error) },
+            })?,
             names => self.network.put_names(names).map_err(|error| match error {
                 NetworkError::Batch { index, source } => NetworkError::Batch { index: items[index], source },
                 other => other,
