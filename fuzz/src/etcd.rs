@@ -145,7 +145,7 @@ impl Model for Noted {
         state.revision += 1;
         let operations = request.success.iter().filter_map(|operation| operation.request.as_ref());
         let responses = operations.map(|operation| ResponseOp { response: Some(state.carry_out(operation)) }).collect();
-        Ok(state.note(TxnResponse { succeeded: true, responses, ..TxnResponse::default() }))
+        Ok(state.note(TxnResponse { succeeded: true, responses }))
     }
 
     fn grant(&self, _: Duration) -> Result<i64, Failure> {

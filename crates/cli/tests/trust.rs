@@ -628,8 +628,8 @@ fn two_machines_are_set_up_in_five_commands() {
     done(&["issue", "switch", "s4", "--address", "10.0.0.4:4602"]);
     let addresses = |holder: &str| {
         let shown = done(&["-j", "show"]);
-        let rows = shown.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
-        let last = rows.filter(|row| row["name"] == holder).last().unwrap();
+        let mut rows = shown.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
+        let last = rows.rfind(|row| row["name"] == holder).unwrap();
         last["addresses"].as_str().unwrap().to_owned()
     };
     assert!(addresses("s4").contains("10.0.0.4") && !addresses("s4").contains("4602"), "{}", addresses("s4"));

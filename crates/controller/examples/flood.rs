@@ -13,6 +13,7 @@
 //! controller's peak of resident memory in each phase, and what its limits allow requests to take.
 
 #[path = "../../cli/tests/support/peer.rs"]
+#[allow(dead_code, reason = "tests use the rest of it")]
 mod peer;
 
 use api::identity::Kind;

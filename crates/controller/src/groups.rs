@@ -150,14 +150,11 @@ impl Members {
 
 type ByTenant = BTreeMap<u32, Members>;
 
+/// Names that fit, and how many were left out.
+type Fitting = (Vec<(Name, Attachment)>, usize);
+
 /// The names of one of the tenants that [fit](fit), none if there are too many; and the number that changes with them.
-fn names_of(
-    rib: &Rib,
-    learnt: &Learnt,
-    tenants: &BTreeSet<u32>,
-    tenant: u32,
-    most: usize,
-) -> (u64, Option<(Vec<(Name, Attachment)>, usize)>) {
+fn names_of(rib: &Rib, learnt: &Learnt, tenants: &BTreeSet<u32>, tenant: u32, most: usize) -> (u64, Option<Fitting>) {
     let versions = rib.watch(tenants);
     let names = rib.names_of(tenant, most + MAX_BEYOND).and_then(Result::ok);
     let fitting = names.and_then(|names| fit(names, most, |name| learnt.since_ms(name)));
@@ -166,11 +163,7 @@ fn names_of(
 
 /// Leaves out learnt names until there are no more than `most`: the newest of the ports that have the most. Returns the others, and how
 /// many were left out; none if there are too many with one learnt name of each port. `since` says of a learnt name since when it is.
-fn fit(
-    names: Vec<(Name, Attachment)>,
-    most: usize,
-    since: impl Fn(&Name) -> Option<u64>,
-) -> Option<(Vec<(Name, Attachment)>, usize)> {
+fn fit(names: Vec<(Name, Attachment)>, most: usize, since: impl Fn(&Name) -> Option<u64>) -> Option<Fitting> {
     if names.len() <= most {
         return Some((names, 0));
     }

@@ -171,7 +171,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub enum Next {
     /// A message for the switch.
-    Message(ToSwitch),
+    Message(Box<ToSwitch>),
     /// Nothing yet.
     Nothing,
     /// The controller ended it.
@@ -198,7 +198,7 @@ impl Stream {
     pub fn take(&mut self) -> Next {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(self.outbox.next()).poll(&mut context) {
-            Poll::Ready(Some(message)) => Next::Message(message),
+            Poll::Ready(Some(message)) => Next::Message(Box::new(message)),
             Poll::Ready(None) => Next::Ended,
             Poll::Pending => Next::Nothing,
         }

@@ -64,7 +64,7 @@ fn shapes() -> Vec<(&'static str, Shape)> {
         if i == 0 { Rule::any(n, 1) } else { many_masks(i, n, rng) }
     }
     fn repeated(i: u32, n: u32, _: &mut Rng) -> Rule {
-        Rule { destination: net(10 << 24 | i % 50 << 8, 24), ..Rule::any(n - i, i + 1) }
+        Rule { destination: net((10 << 24) | ((i % 50) << 8), 24), ..Rule::any(n - i, i + 1) }
     }
     fn nested_prefixes(i: u32, n: u32, rng: &mut Rng) -> Rule {
         let (source, destination) = (net(0x0A01_0203, below(rng, 33) as u8), net(0x0A01_0203, below(rng, 33) as u8));
@@ -210,8 +210,8 @@ fn rules_behind_another_come_back_when_it_goes() {
     let mut query = held.export();
     let flow = Flow::v4([Ipv4Addr::LOCALHOST; 2], [0, 30_000], 6);
     assert_eq!(query.lookup(flow), 1);
-    for i in 0..3 {
-        assert!(held.remove(&rules[i], &mut updates));
+    for (i, rule) in rules.iter().take(3).enumerate() {
+        assert!(held.remove(rule, &mut updates));
         for update in updates.drain(..) {
             assert_eq!(query.apply(&update), Ok(Applied::Applied));
         }
@@ -228,13 +228,15 @@ fn rules_behind_another_come_back_when_it_goes() {
 #[test]
 fn rules_that_no_longer_hide_others_let_them_come_back() {
     // Ranges, each of which hides 60 later rules, and rules before them that push them out of those that hide.
-    let outer = |i: u32| Rule { destination_ports: 1000 * i as u16..=1000 * i as u16 + 999, ..Rule::any(1 << 20, i + 1) };
+    let outer =
+        |i: u32| Rule { destination_ports: 1000 * i as u16..=1000 * i as u16 + 999, ..Rule::any(1 << 20, i + 1) };
     let inner = |i: u32, j: u32| {
         let first = 1000 * i as u16 + j as u16;
         Rule { destination_ports: first..=first + 1, ..Rule::any(1000 - j, 1000 + 100 * i + j) }
     };
     // All overlap the middle of the ports, so that no table tells them apart.
-    let wide = |i: u32| Rule { destination_ports: i as u16..=u16::MAX - 1 - i as u16, ..Rule::any((1 << 21) + i, 9000 + i) };
+    let wide =
+        |i: u32| Rule { destination_ports: i as u16..=u16::MAX - 1 - i as u16, ..Rule::any((1 << 21) + i, 9000 + i) };
     let mut list: Vec<Rule> = (0..16).map(outer).collect();
     list.extend((0..16).flat_map(|i| (0..60).map(move |j| inner(i, j))));
     let mut held = Rules::<1>::build(settings(3), &list).unwrap();

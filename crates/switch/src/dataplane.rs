@@ -320,7 +320,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let (links, learner, taps) = (shared.links.clone(), shared.learner.clone(), shared.taps.clone());
     let groups = shared.groups.clone();
     let statistics = Statistics::open().ok().map(Mutex::new);
-    let monitor = Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics, gateway };
+    let monitor =
+        Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics, gateway };
     // What interfaces lost before does not count.
     monitor.status();
     Ok((workers, monitor, writer))

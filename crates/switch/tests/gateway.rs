@@ -581,7 +581,8 @@ fn there_is_no_error_about_errors_fragments_and_packets_of_nobody_or_to_many() {
         silent(&mut rig, HOST_1, &frame, "a source that is no host");
     }
     let of_all = expiring(&|frame| {
-        (frame[6..12].copy_from_slice(&mac_bytes(ROUTER)), frame[26..30].copy_from_slice(&[192, 0, 2, 255]));
+        frame[6..12].copy_from_slice(&mac_bytes(ROUTER));
+        frame[26..30].copy_from_slice(&[192, 0, 2, 255]);
     });
     silent(&mut rig, OUTSIDE_3, &of_all, "from the broadcast address of the link");
     silent(&mut rig, OUTSIDE_3, &udp((ROUTER, "203.0.113.5"), (GATEWAY, "198.51.100.1"), 9), "a route that discards");

@@ -146,11 +146,7 @@ fn an_arp_packet_speaks_for_its_own_port_alone() {
             reply(99, [10, 0, 0, 1]),
         ] {
             rig.assert_dropped(HOST_1, &frame, DropReason::SourceArp);
-            rig.assert_dropped(
-                HOST_1,
-                &tagged(&tagged(&tagged(&frame, 0x8100), 0x8100), 0x88a8),
-                DropReason::VlanTags,
-            );
+            rig.assert_dropped(HOST_1, &tagged(&tagged(&tagged(&frame, 0x8100), 0x8100), 0x88a8), DropReason::VlanTags);
             rig.assert_dropped(HOST_1, &tagged(&tagged(&frame, 0x8100), 0x88a8), DropReason::SourceArp);
         }
         assert_passes(&mut rig, &reply(HOST, [10, 0, 0, 1]));

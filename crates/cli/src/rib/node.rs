@@ -215,8 +215,7 @@ impl Verb {
                 print_changed(out, answer(client.add_switch(request).await)?, "switch", "added")
             }),
             Verb::Import { file, remote } => remote.run(|mut client| async move {
-                let (names, lines) =
-                    records(&file, &["name"], |text| Ok(fields(text, 1..=1, "one name")?.remove(0)))?;
+                let (names, lines) = records(&file, &["name"], |text| Ok(fields(text, 1..=1, "one name")?.remove(0)))?;
                 let asked = client.add_switches(v1::AddSwitchesRequest { names }).await;
                 print_changed(out, answer_of_lines(asked, &file, &lines)?, "switch", "added")
             }),

@@ -80,7 +80,7 @@ impl Layout for DoubleHashing {
         let mut word = bits ^ u64::from(n_hashes) << 32 ^ n_names << 40;
         let mut random = || {
             word = word.wrapping_add(STEP);
-            (u128::from(mix64(word)) * u128::from(bits) >> 64) as u64
+            ((u128::from(mix64(word)) * u128::from(bits)) >> 64) as u64
         };
         let rates = (0..n_filters).map(|_| {
             let mut is_set = vec![false; bits as usize];

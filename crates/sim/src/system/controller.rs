@@ -286,7 +286,7 @@ impl System {
                         self.break_link(link);
                     }
                     Next::Message(message) => {
-                        self.send_down(link, message);
+                        self.send_down(link, *message);
                         if self.watched.point("message leaves") {
                             return self.crash_controller("controller at a point");
                         }

@@ -120,8 +120,10 @@ fn change_servers(flows: &Flows, before: &Config, now: &Config) -> Vec<String> {
         let (was, is) = (servers(&mut old.balancer.members()), servers(&mut service.balancer.members()));
         let added =
             is.values().filter(|server| was.get(&server.endpoint) != Some(server)).map(|&server| Change::Add(server));
-        let removed =
-            was.keys().filter(|endpoint| !is.contains_key(endpoint)).map(|&server| Change::Remove { server, keep: false });
+        let removed = was
+            .keys()
+            .filter(|endpoint| !is.contains_key(endpoint))
+            .map(|&server| Change::Remove { server, keep: false });
         for change in added.chain(removed) {
             match flows.change(service.endpoint, service.protocol, change) {
                 // An operator was faster.
