@@ -141,7 +141,8 @@ async fn idle_connections_lock_nobody_out() {
     let idle: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
     let added = site.fibula(&["name", "add", &mac(1), "h1"]);
     assert_eq!(exit_code(&added), 0, "{}", stderr(&added));
-    assert!(metric(&status, "fibula_connections").is_some_and(|n| n <= 20));
+    // Besides there is the connection that asks for this, at another listener, which has connections for itself.
+    assert!(metric(&status, "fibula_connections").is_some_and(|n| n <= 20 + 1));
     assert!(metric(&status, "fibula_refused_total{limit=\"replaced\"}").is_some_and(|n| n >= 280));
     drop(idle);
 }

@@ -111,7 +111,7 @@ fn help_lists_the_commands_by_who_uses_them() {
         "Network:\n  name",
         "Offline tables:\n  fib",
         "Laboratory:\n  bench",
-        "Options:",
+        "Global options:",
     ];
     let places = places.map(|part| help.find(part).unwrap_or_else(|| panic!("{part} is missing in\n{help}")));
     assert!(places.is_sorted(), "{help}");
