@@ -158,7 +158,8 @@ fn number(run: &Value, field: &str) -> f64 {
 
 /// A whole number with its thousands apart.
 fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
+    // The sum of nothing is -0.
+    let digits = format!("{:.0}", number + 0.0);
     let first = digits.len() % 3;
     let (head, tail) = digits.split_at(first);
     let groups = tail.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
