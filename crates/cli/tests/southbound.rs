@@ -501,7 +501,7 @@ async fn what_a_switch_says_of_its_memory_is_shown_and_bounded() {
     let memory = &shown["memory"];
     assert_eq!((&memory["bytes_per_name"]["fib"], &memory["peak_bytes"]), (&2.4.into(), &peak_bytes.into()), "{shown}");
     let shown = stdout(&site.fibula(&["switch", "show", "s1"]));
-    assert!(shown.contains("memory of the switch: 1.0 MiB resident, 3.0 MiB at most so far\n"), "{shown}");
+    assert!(shown.contains("memory of the switch: 1.00 MiB resident, 3.00 MiB at most so far\n"), "{shown}");
     assert!(shown.contains("fib") && shown.contains("2.400") && shown.contains("total"), "{shown}");
 }
 

@@ -6,12 +6,12 @@ use offline::{Dir, fails, fibula, ok, output};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Noun, arguments to build with, a list, a question that it has an answer to, and the answer.
+/// Noun, arguments to build with, a list, a question that it has an answer to, and the answer if the list is below a comment.
 const TABLES: [(&str, &[&str], &str, &str, &str); 4] = [
     ("fib", &[], "02:00:00:00:00:01,3\n02:00:00:00:00:02,drop\n", "02:00:00:00:00:01", "02:00:00:00:00:01,port:3"),
     ("filter", &["--kind", "ipv4"], "10.0.0.1\n10.0.0.2\n", "10.0.0.2", "10.0.0.2,yes"),
     ("lpm", &[], "10.0.0.0/8,eth1\n", "10.1.2.3", "10.1.2.3,eth1"),
-    ("rules", &[], "deny tcp to 10.0.0.0/8\n", "10.0.0.1:1->10.0.0.2:2/tcp", "10.0.0.1:1->10.0.0.2:2/tcp,deny,1"),
+    ("rules", &[], "deny tcp to 10.0.0.0/8\n", "10.0.0.1:1->10.0.0.2:2/tcp", "10.0.0.1:1->10.0.0.2:2/tcp,deny,2"),
 ];
 
 fn packed(text: &str) -> Vec<u8> {

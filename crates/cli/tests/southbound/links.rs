@@ -47,7 +47,7 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     one.send(trunks(&[(2, "silent", false, None), (3, "silent", false, None)])).await;
     two.send(trunks(&[(1, "up", false, Some(("s1", 2)))])).await;
     put(&client, 3, "h2").await;
-    let there = "s1:3 hears no switch, and a device that calls itself patch-\u{fffd}9, port 3 is there: a cable leads elsewhere, or hellos are off";
+    let there = "s1:3 hears no switch, and a device that calls itself patch-\\u00079, port 3 is there: a cable leads elsewhere, or hellos are off";
     eventually("what they say is heard", async || links(&client).await.1.troubles == [there]).await;
     assert_eq!(links(&client).await.0, [false; 3]);
     // One end says that it is down; the other end still thinks that it is up.
@@ -90,7 +90,7 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     let known =
         "s3:6, a trunk, leads to host port s1:4: make s1:4 a trunk in its switch.toml, or plug the cable elsewhere";
     let unknown =
-        "host port s1:5 hears a trunk of a switch that calls itself x\u{fffd}:1, and no such switch was added";
+        "host port s1:5 hears a trunk of a switch that calls itself x\\u0007:1, and no such switch was added";
     assert_eq!((cut[0], list.found, list.troubles), (true, vec![], vec![known.to_owned(), unknown.to_owned()]));
     one.send(trunks(&[])).await;
     eventually("they are told no more", async || links(&client).await.1.troubles.is_empty()).await;
