@@ -89,8 +89,7 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     let (cut, list) = links(&client).await;
     let known =
         "s3:6, a trunk, leads to host port s1:4: make s1:4 a trunk in its switch.toml, or plug the cable elsewhere";
-    let unknown =
-        "host port s1:5 hears a trunk of a switch that calls itself x\\u0007:1, and no such switch was added";
+    let unknown = "host port s1:5 hears a trunk of a switch that calls itself x\\u0007:1, and no such switch was added";
     assert_eq!((cut[0], list.found, list.troubles), (true, vec![], vec![known.to_owned(), unknown.to_owned()]));
     one.send(trunks(&[])).await;
     eventually("they are told no more", async || links(&client).await.1.troubles.is_empty()).await;
