@@ -88,10 +88,10 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A reader that is not freed, for whoever has the list of them.
+/// A reader that is not freed, for anyone who has the list of them.
 pub(crate) struct Known(*mut Reader);
 
-// SAFETY: what it leads to is touched only by whoever changes its state, as between threads that call with one reader.
+// SAFETY: what it leads to is touched only by anyone who changes its state, as between threads that call with one reader.
 unsafe impl Send for Known {}
 
 impl Known {
@@ -101,7 +101,7 @@ impl Known {
         // SAFETY: a reader leaves the list before it is freed, and the caller has the list.
         let state = unsafe { &(*self.0).state };
         if state.compare_exchange(FREE, RESTING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            // SAFETY: whoever changes the state from FREE has the body alone, until it is FREE again.
+            // SAFETY: anyone who changes the state from FREE has the body alone, until it is FREE again.
             unsafe { (*self.0).body.lookups.offline() };
             state.store(FREE, Ordering::Release);
         }

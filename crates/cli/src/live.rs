@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Prints what there is, one a line. Whoever completes a line does not want to read errors.
+    /// Prints what there is, one a line. Anyone who completes a line does not want to read errors.
     /// # Errors
     /// When standard output is closed.
     pub(crate) fn run(self) -> anyhow::Result<()> {

@@ -270,7 +270,7 @@ async fn the_names_become_those_of_a_file_in_one_transaction() {
     assert!(stdout(&said).contains("0 to be removed"), "{}", stdout(&said));
 }
 
-/// Whoever sends names to replace all others and goes before the end has changed nothing.
+/// Anyone who sends names to replace all others and goes before the end has changed nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replacement_that_ends_early_changes_nothing() {
     let net = Declared::new().await;

@@ -194,7 +194,7 @@ fn the_readme_leads_from_nothing_to_a_ping() {
         for line in parts.iter().flat_map(|(machine, lines)| lines.iter().map(move |line| (*machine, line))) {
             let (machine, line) = (&mut machines[line.0 - 1], line.1);
             if line.starts_with("fibula switch accept") {
-                // Whoever types is slower than this test.
+                // Anyone who types is slower than this test.
                 machine.types_until("fibula switch pending", |said| said.contains("s1 ") && said.contains("s2 "));
             }
             if line.starts_with("fibula host seen") {

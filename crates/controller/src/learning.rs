@@ -11,8 +11,8 @@
 //! moves: whoever takes the name of another does not get it so.
 //!
 //! An address of a declared name is never given away. That of a learnt one goes to another learnt name of its tenant that announces it
-//! to everybody, as who takes over an address after a failure does (RFC 5227, section 3; RFC 5798): whoever only uses it does not get it.
-//! One that goes back and forth stays where it was before. So whoever makes up names fills the quota of his port, and takes
+//! to everybody, as who takes over an address after a failure does (RFC 5227, section 3; RFC 5798): anyone who only uses it does not get it.
+//! One that goes back and forth stays where it was before. So anyone who makes up names fills the quota of his port, and takes
 //! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
 //! any network that learns.
 //!

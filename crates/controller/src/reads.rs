@@ -1,6 +1,6 @@
 //! Questions about the network, which wait apart from changes.
 //!
-//! The writer answers them between groups of changes, from what is committed, a few at a time while changes wait. So whoever asks as much as
+//! The writer answers them between groups of changes, from what is committed, a few at a time while changes wait. So anyone who asks as much as
 //! they may delays no change by more than a few answers, and each other by those before theirs.
 
 use crate::change::State;

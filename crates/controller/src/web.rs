@@ -397,7 +397,7 @@ async fn names(
     let is_address = host.is_empty() && q.trim().parse::<IpAddr>().is_ok();
     let ask = v1::ListNamesRequest { limit, prefix: q.clone(), host, ..v1::ListNamesRequest::default() };
     let mut page = match north.list_names(with_room(room.clone(), ask)).await {
-        // Whoever types sees that there are none.
+        // Anyone who types sees that there are none.
         Err(status) if status.code() == Code::InvalidArgument => v1::NamePage::default(),
         page => page?.into_inner(),
     };

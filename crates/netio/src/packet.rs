@@ -301,7 +301,7 @@ impl Packet {
         true
     }
 
-    /// What the sender of the frame left to hardware. Whoever replaces the frame in place by another one clears it.
+    /// What the sender of the frame left to hardware. Anyone who replaces the frame in place by another one clears it.
     #[inline]
     pub fn offload(&self) -> Offload {
         self.0.offload

@@ -188,7 +188,7 @@ fn super_frames_wait_for_the_next_one_and_one_that_was_taken_and_not_noted_is_lo
         for n_taken in [0, 1, 2] {
             let mut burst = Burst::from_iter(super_frames(5));
             assert_eq!(west.tx_burst(&mut pool, &mut burst).unwrap(), 5);
-            // Whoever was to note them is killed.
+            // Anyone who was to note them is killed.
             for _ in 0..n_taken {
                 let kept = store.0.lock().unwrap();
                 rustix::net::recv(&kept[0].1, &mut vec![0; 70_000][..], RecvFlags::empty()).unwrap();

@@ -10,7 +10,7 @@
 //! Where silent names are to be forgotten, a port looks at the sources of its frames anew several times within that time (a
 //! [period](Learner::period)), and notes those that are true: they are there still.
 //!
-//! Whoever makes up names fills the inbox only at the rate of his port, and up to as much as is left of it, so that there is room for
+//! Anyone who makes up names fills the inbox only at the rate of his port, and up to as much as is left of it, so that there is room for
 //! other ports however many do so. What was noted is not noted again for a second. A
 //! worker that finds the inbox in use goes on without it: the host is heard again. What a client says in DHCP it may not say again
 //! for hours, so that waits.

@@ -276,7 +276,7 @@ fn where_connections_are_tracked_what_is_said_to_everybody_is_heard_as_elsewhere
         let dropped = tracking.counts().dropped_total();
         assert_eq!(dropped, 0, "{what}");
     }
-    // To one host, a packet needs a rule as before, whoever claims that it is a copy.
+    // To one host, a packet needs a rule as before, anyone who claims that it is a copy.
     let mut rig = tracking_rig();
     rig.assert_dropped(HOST_1, &from(1, mac_bytes(2)), DropReason::FlowRefused);
     rig.assert_dropped(TRUNK_8, &with_shim(&from(3, mac_bytes(2)), 9), DropReason::FlowRefused);

@@ -1,6 +1,6 @@
 //! The audit trail of a daemon: every change and every refused attempt, one JSON object a line.
 //!
-//! Changes are in one file, and what was refused or turned away in another, `FILE.refused`: so whoever is refused as often as they like
+//! Changes are in one file, and what was refused or turned away in another, `FILE.refused`: so anyone who is refused as often as they like
 //! pushes no change out. Of each source the first ten in a minute have lines; the others are summed up in one.
 //! A line is appended with one write before the change is answered, so it survives a crash of the process. It is on the
 //! disk a second later at most: a power cut may lose the lines of the last second, of changes that are in the store.

@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// What whoever is refused is told.
+/// What anyone who is refused is told.
 pub(super) const WHY: &str = "ask by an address, as localhost or by a name without a dot: under another name it may be a page of elsewhere \
                               that asks. With certificates every name will do";
 

@@ -80,7 +80,7 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
                 }
             }
             Wire::Tls { tls, spoken } => {
-                // As many as the limits admit: whoever only connects is closed for others, and none waits to be accepted.
+                // As many as the limits admit: anyone who only connects is closed for others, and none waits to be accepted.
                 let (tls, spoken, gate, ready) = (Arc::clone(tls), *spoken, gate.clone(), ready.clone());
                 tokio::spawn(async move {
                     if let Some(connection) = shake_hands(&tls, stream, from, spoken, &gate).await {

@@ -156,7 +156,7 @@ impl Drop for Held {
         let connection = &self.connection;
         if lock(&self.guard.table).end(connection) {
             *lock(&connection.quiet) = (Instant::now(), true);
-            // Whoever waits for its end has to count from now.
+            // Anyone who waits for its end has to count from now.
             if let Some(waker) = lock(&connection.reader).take() {
                 waker.wake();
             }
@@ -176,7 +176,7 @@ impl Answering {
 
     /// Reserves room for the answer to a request, in bytes as it is in memory.
     /// # Errors
-    /// What to tell whoever asks, if too many answers of theirs, or of all, are not read yet.
+    /// What to tell anyone who asks, if too many answers of theirs, or of all, are not read yet.
     pub fn reserve<T>(request: &Request<T>, bytes: usize) -> Result<(), Status> {
         request.extensions().get::<Self>().map_or(Ok(()), |answering| answering.0.reserve(Use::Answer, bytes))
     }

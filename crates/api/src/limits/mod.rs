@@ -4,7 +4,7 @@
 //!  listener ── accepts ──► Guarded ── HTTP ──► Layer ── counts bytes of requests ──► service
 //!      └──────────────── Guard: connections, peers, bytes in all, counters ─────────────┘
 //! ```
-//! A [`Guard`] is shared by the listeners of a daemon, each of which has the limits for itself: whoever floods one does not keep others
+//! A [`Guard`] is shared by the listeners of a daemon, each of which has the limits for itself: anyone who floods one does not keep others
 //! from another. [`Listener`] accepts connections within the limits, and closes those that do nothing. [`RequestLayer`] counts the bytes
 //! of requests that are not answered yet, and of answers that nobody has read yet. A message is counted whole when it begins, so messages
 //! never wait for each other's bytes, and none that is refused is read. A service reserves room for a large answer before it makes it.

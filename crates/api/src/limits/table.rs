@@ -14,7 +14,7 @@ pub(super) type Key = (u32, Origin);
 /// How a listener tells strangers from others, and what its requests are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind {
-    /// Whoever shows no certificate is a stranger; otherwise, whoever has asked nothing whole yet.
+    /// Anyone who shows no certificate is a stranger; otherwise, anyone who has asked nothing whole yet.
     pub(crate) has_certificates: bool,
     /// Nothing that takes long is worth more than a new connection: a page asks for its events again.
     pub(crate) for_pages: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Kind {
 pub(super) enum Who {
     Host(IpAddr),
     User(u32),
-    /// Whoever has the certificate of this name.
+    /// Anyone who has the certificate of this name.
     Holder(String),
 }
 
@@ -149,7 +149,7 @@ impl Table {
         if let Some(closed) = self.make_room_of(who, limits.connections_per_peer)? {
             return Ok(Some(closed));
         }
-        // Whoever has shown a certificate finds half of them free of strangers, who may come in any number.
+        // Anyone who has shown a certificate finds half of them free of strangers, who may come in any number.
         let most_strangers =
             if listening.kind.has_certificates { limits.connections.div_ceil(2) } else { limits.connections };
         let here = self.listeners.entry(listening.number).or_default();

@@ -11,7 +11,7 @@
 //! found by themselves stays even then, but with `--learnt`.
 //!
 //! **Steps.** What has to give way goes first: links whose ports are wanted, hosts that move. Then switches and hosts, names in one
-//! transaction, links; at the end what is pruned. Each step is a transaction, and each can be carried out again: whoever is killed half
+//! transaction, links; at the end what is pruned. Each step is a transaction, and each can be carried out again: anyone who is killed half
 //! way applies again, and only what is left is in the plan.
 //!
 //! **A host that moves** leaves its port under the name of the port, as one that nobody declared, and is added at the other one. Its
@@ -122,7 +122,7 @@ impl DiffArgs {
     }
 }
 
-/// Asks whoever is there.
+/// Asks anyone who is there.
 fn is_wanted(sentence: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(false);

@@ -343,7 +343,7 @@ impl Plan {
     }
 }
 
-/// In what a link that is there differs. Whether a drained one is up is up to whoever drains it.
+/// In what a link that is there differs. Whether a drained one is up is up to anyone who drains it.
 fn difference(end: &PortOf, there: &v1::Link, wanted: &Link) -> Option<(SetLink, String)> {
     let weight = there.weight.unwrap_or(1);
     let is_drained = there.drained || there.raised > 0;

@@ -44,7 +44,7 @@ pub(crate) async fn run(mut client: Client, remote: &Remote, names: Vec<String>,
                 };
                 match client.verify_switch(v1::VerifySwitchRequest { name: switch.clone() }).await {
                     Ok(answer) => Ok(answer.into_inner()),
-                    // One that there is not is a mistake of whoever asks.
+                    // One that there is not is a mistake of anyone who asks.
                     Err(status) if there.is_none() => return Err(crate::remote::refusal(&status)),
                     Err(status) => Err(api::client::reason(&status)),
                 }

@@ -7,7 +7,7 @@
 //! | `10.0.0.9` | that address alone, where an address is as good as a prefix |
 //! | `any`, `default` | every address |
 //!
-//! Bits behind the length are refused: whoever wrote `10.1.2.3/8` meant another address or another length. So are wildcard masks, as
+//! Bits behind the length are refused: anyone who wrote `10.1.2.3/8` meant another address or another length. So are wildcard masks, as
 //! `0.255.255.255`, and prefixes of IPv4 addresses in IPv6 (`::ffff:10.0.0.1`), which no packet has.
 
 use crate::name::clip;

@@ -48,7 +48,7 @@ pub fn unpacked<'a>(mut input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>>
     }
 }
 
-/// Says of errors what they mean to whoever has the file.
+/// Says of errors what they mean to anyone who has the file.
 struct Unpacking<R> {
     inner: R,
 }

@@ -13,7 +13,7 @@ use super::rule::Rule;
 /// most 648.
 const MOST_CANDIDATES: usize = 1024;
 /// How often the choice looks at each rule, at most and on average: once with each mask, and three times as often later. What
-/// it has not decided then is left to whoever inserts.
+/// it has not decided then is left to anyone who inserts.
 const MOST_LOOKS: usize = 4 * MOST_CANDIDATES;
 
 /// How a layout is made: how coarse the masks are, and how many rules a run should have at most.
@@ -59,7 +59,7 @@ fn relaxed(mask: Mask, step: u8, port_step: u8) -> Mask {
 /// Masks of tables for these rules, so that no run of any table has more than `way.run` of them, except for rules with the
 /// same bits. Adds the steps that it took to `steps`.
 ///
-/// A rule that more others share its bits with under every mask is left to whoever inserts it.
+/// A rule that more others share its bits with under every mask is left to anyone who inserts it.
 pub(super) fn choose<const W: usize>(rules: &[&Rule], way: Way, steps: &mut u64) -> Vec<Mask> {
     let finest: Vec<Mask> = rules.iter().map(|rule| way.finest(rule)).collect();
     let mut left: Vec<u32> = (0..rules.len() as u32).collect();

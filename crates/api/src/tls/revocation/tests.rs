@@ -11,7 +11,7 @@ use time::{Duration, OffsetDateTime};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 
-/// Whether a daemon lets in whoever shows the certificate in a file.
+/// Whether a daemon lets in anyone who shows the certificate in a file.
 fn lets_in(tls: &Tls, cert: &Path) -> bool {
     let chain: Vec<CertificateDer<'static>> =
         CertificateDer::pem_file_iter(cert).unwrap().map(Result::unwrap).collect();

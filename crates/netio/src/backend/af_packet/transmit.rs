@@ -86,7 +86,7 @@ impl Open {
             }
             let is_plain = left.is_plain(packet.frame());
             let Some(kind) = left.kind() else {
-                // Whoever is behind such headers may not know what is left.
+                // Anyone who is behind such headers may not know what is left.
                 return is_plain || offload::complete(packet);
             };
             is_plain && *whole.of(kind) == 0 && packet.wire_len() <= longest
