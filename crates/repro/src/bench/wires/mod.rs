@@ -11,6 +11,8 @@
 //! Figures are of frames with a shim, 68 bytes, from trunk to trunk, or to hosts, where they leave without it: a switch with
 //! hosts has some of the names, and frames are to these. Needs root, `ip` and `bridge`.
 
+pub mod streams;
+
 use super::{Listener, Options, failed, millions_per_second};
 use crate::BenchError;
 use crate::contestants::Input;
@@ -140,7 +142,11 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn new(options: &'a Options, words: &'a [u64]) -> Self {
-        let exits = words.iter().map(|&name| 1 + (lookup::hash::mix64(name) % EXITS) as u16).collect();
+        let exits = words.iter().map(|&name| 1 + (lookup::hash::mix64(name) % EXITS) as u16);
+        Self::with_exits(options, words, exits.collect())
+    }
+
+    fn with_exits(options: &'a Options, words: &'a [u64], exits: Vec<u16>) -> Self {
         let input = Input {
             names: words,
             name_len: 6,

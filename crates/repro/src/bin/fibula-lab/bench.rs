@@ -118,6 +118,8 @@ enum BenchCommand {
         #[arg(long, value_delimiter = ',', default_value = "64,1500", value_name = "BYTES")]
         frame_bytes: Vec<usize>,
     },
+    /// TCP between two hosts through a switch, beside a Linux bridge, with the hosts' default offloads and without (root)
+    Streams(BenchArgs),
     /// Frames a second through the Click modular router, whose tree FIBULA_CLICK names, against the same without lookups
     Click(BenchArgs),
     /// Many switches at one controller: what each costs it, and how long changes take to the last of them
@@ -496,6 +498,7 @@ impl BenchCommand {
                 return measured(out, |listener| fibula_repro::bench::forward::run_captured(&options, listener));
             }
             Self::Forward { args, .. } => (args, &[1 << 20], &designs, fibula_repro::bench::forward::run),
+            Self::Streams(args) => (args, &[2], &wires::streams::CONTESTANTS, wires::streams::run),
             Self::Click(args) => (args, &[1 << 20], &click::CONTESTANTS, click::run),
             Self::Aliens(args) => {
                 (args, &[1 << 20], &fibula_repro::bench::aliens::CONTESTANTS, fibula_repro::bench::aliens::run)
