@@ -189,13 +189,13 @@ impl Host {
         let ((_, mac, address), (_, other_mac, other)) = (HOSTS[number], HOSTS[1 - number]);
         let pid = host.0.0.id();
         ip(&format!(
-            "link add {end} type veth peer name h address {mac} netns {pid}\nlink set {end} addrgenmode none up\n"
+            "link add {end} type veth peer name host address {mac} netns {pid}\nlink set {end} addrgenmode none up\n"
         ))?;
         for arguments in [
             "link set lo up".to_owned(),
-            "link set h addrgenmode none up".to_owned(),
-            format!("address add {address}/24 dev h"),
-            format!("neighbour add {other} lladdr {other_mac} dev h"),
+            "link set host addrgenmode none up".to_owned(),
+            format!("address add {address}/24 dev host"),
+            format!("neighbour add {other} lladdr {other_mac} dev host"),
         ] {
             host.succeed("ip", arguments.split(' '))?;
         }
@@ -203,7 +203,7 @@ impl Host {
     }
 
     fn turn_offloads_off(&self) -> Result<(), BenchError> {
-        self.succeed("ethtool", ["-K", "h"].into_iter().chain(OFFLOADS.iter().flat_map(|&offload| [offload, "off"])))
+        self.succeed("ethtool", ["-K", "host"].into_iter().chain(OFFLOADS.iter().flat_map(|&offload| [offload, "off"])))
     }
 
     fn serve(&self) -> Result<Running, BenchError> {
