@@ -2,7 +2,7 @@
 //! keys of a configuration have when it is read again.
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -49,14 +49,23 @@ pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Re
     parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
 }
 
+/// The keys whose values a daemon takes while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// Their paths; a section stands for all its keys.
+    pub keys: &'static [&'static str],
+    /// Sections that a daemon has or has not, such as `tls`: it takes a key of one only where it has had the section since its start,
+    /// and still has it.
+    pub parts: &'static [&'static str],
+}
+
 /// A configuration that its daemon reads again when it is told to.
 #[derive(Debug)]
 pub struct Watched<C> {
     path: PathBuf,
     parse: fn(&str) -> Result<C, String>,
     keys_of: fn(&str) -> Option<Value>,
-    /// Keys whose values a daemon takes while it runs; a section stands for all its keys.
-    live: &'static [&'static str],
+    live: Live,
     /// With which the daemon started.
     started: Value,
     /// As it was read last.
@@ -80,7 +89,7 @@ impl<C> Watched<C> {
         path: &Path,
         parse: fn(&str) -> Result<C, String>,
         keys_of: fn(&str) -> Option<Value>,
-        live: &'static [&'static str],
+        live: Live,
     ) -> Result<(Self, C), ConfigError> {
         let (config, keys) = load(path, |text| Ok((parse(text)?, keys_of(text).unwrap_or_default())))?;
         let (path, started, last) = (path.to_owned(), keys.clone(), keys);
@@ -99,25 +108,35 @@ impl<C> Watched<C> {
         let (parse, keys_of) = (self.parse, self.keys_of);
         let (config, now) = load(&self.path, |text| Ok((parse(text)?, keys_of(text).unwrap_or_default())))?;
         let changes = Changes {
-            live: changed(&self.last, &now).into_iter().filter(|key| self.is_live(key)).collect(),
-            at_restart: changed(&self.started, &now).into_iter().filter(|key| !self.is_live(key)).collect(),
+            live: changed(&self.last, &now).into_iter().filter(|key| self.is_live(key, &now)).collect(),
+            at_restart: changed(&self.started, &now).into_iter().filter(|key| !self.is_live(key, &now)).collect(),
         };
         self.last = now;
         Ok((config, changes))
     }
 
-    fn is_live(&self, key: &str) -> bool {
+    fn is_live(&self, key: &str, now: &Value) -> bool {
         // The number or the name of an element says which one it is.
         let plain: Vec<&str> = key.split('.').filter_map(|part| part.split(' ').next()).collect();
+        let is_part = |part: &&&str| plain.first() == Some(*part);
+        if self
+            .live
+            .parts
+            .iter()
+            .find(is_part)
+            .is_some_and(|part| [&self.started, now].iter().any(|keys| keys.get(part).is_none()))
+        {
+            return false;
+        }
         let plain = plain.join(".");
         let covers =
             |live: &&&str| plain.strip_prefix(**live).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.live.iter().any(|live| covers(&live))
+        self.live.keys.iter().any(|live| covers(&live))
     }
 }
 
-/// The keys whose values differ. An element of a list is named by its `id` or its `name`, or by its place; where a list has another
-/// length, it is named as a whole.
+/// The keys whose values differ. An element of a list is named by its `id` or its `name`, and is compared with the one of that name;
+/// elements without one are named by their place, and where such a list has another length, it is named as a whole.
 fn changed(before: &Value, after: &Value) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     compare("", before, after, &mut keys);
@@ -140,17 +159,38 @@ fn compare(path: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String
                 }
             }
         }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() && a.iter().chain(b).all(Value::is_object) => {
-            for (place, (a, b)) in (1..).zip(a.iter().zip(b)) {
-                let named = ["id", "name"].iter().find_map(|key| a.get(*key)).map(|name| match name {
-                    Value::String(name) => name.clone(),
-                    name => name.to_string(),
-                });
-                compare(&format!("{path} {}", named.unwrap_or_else(|| format!("{place}"))), a, b, keys);
+        (Value::Array(a), Value::Array(b)) => match (by_name(a), by_name(b)) {
+            (Some(a), Some(b)) => {
+                for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                    let path = format!("{path} {name}");
+                    match (a.get(name), b.get(name)) {
+                        (Some(a), Some(b)) => compare(&path, a, b, keys),
+                        _ => _ = keys.insert(path),
+                    }
+                }
             }
-        }
+            _ if a.len() == b.len() && a.iter().chain(b).all(Value::is_object) => {
+                for (place, (a, b)) in (1..).zip(a.iter().zip(b)) {
+                    compare(&format!("{path} {place}"), a, b, keys);
+                }
+            }
+            _ => _ = keys.insert(path.to_owned()),
+        },
         _ => _ = keys.insert(path.to_owned()),
     }
+}
+
+/// The elements of a list by their `id` or `name`, if each has one of its own.
+fn by_name(list: &[Value]) -> Option<BTreeMap<String, &Value>> {
+    let name = |element: &Value| {
+        ["id", "name"].iter().find_map(|key| element.get(*key)).map(|name| match name {
+            Value::String(name) => name.clone(),
+            name => name.to_string(),
+        })
+    };
+    let named: BTreeMap<String, &Value> =
+        list.iter().map(|element| Some((name(element)?, element))).collect::<Option<_>>()?;
+    (named.len() == list.len()).then_some(named)
 }
 
 #[cfg(test)]
@@ -169,7 +209,13 @@ mod tests {
         let after = json!({"workers": 2, "limits": {"connections": 6}, "port": [{"id": 3, "acl": "b"}, {"id": 4}], "log": "debug"});
         assert_eq!(names(&before, &after), ["limits.connections", "log", "port 3.acl", "workers"]);
         let after = json!({"workers": 1, "port": [{"id": 3, "acl": "a"}]});
-        assert_eq!(names(&before, &after), ["limits.connections", "port"]);
+        assert_eq!(names(&before, &after), ["limits.connections", "port 4"]);
+        // One that is put before the others changes none of them.
+        let after =
+            json!({"workers": 1, "limits": {"connections": 5}, "port": [{"id": 1}, {"id": 3, "acl": "b"}, {"id": 4}]});
+        assert_eq!(names(&before, &after), ["port 1", "port 3.acl"]);
+        let rules = |n: usize| json!({"rule": vec![json!({"action": "drop"}); n]});
+        assert_eq!(names(&rules(1), &rules(2)), ["rule"]);
     }
 
     #[test]
@@ -180,7 +226,9 @@ mod tests {
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
         let keys = |text: &str| serde_json::from_str(text).ok();
         write(r#"{"workers": 1, "limits": {"streams": 1, "idle_ms": 1}}"#);
-        let (mut watched, _) = Watched::open(&path, parse, keys, &["limits.idle_ms", "flow.virtual.servers"]).unwrap();
+        let (mut watched, _) =
+            Watched::open(&path, parse, keys, Live { keys: &["limits.idle_ms", "flow.virtual.servers"], parts: &[] })
+                .unwrap();
         write(r#"{"workers": 2, "limits": {"streams": 1, "idle_ms": 2}, "flow": {"virtual": []}}"#);
         let (_, changes) = watched.read_again().unwrap();
         assert_eq!(
@@ -201,10 +249,42 @@ mod tests {
         let service = |servers: Value| json!({"flow": {"virtual": [{"port": 80, "servers": servers}]}}).to_string();
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
         std::fs::write(&path, service(json!([1]))).unwrap();
-        let (mut watched, _) =
-            Watched::open(&path, parse, |text| serde_json::from_str(text).ok(), &["flow.virtual.servers"]).unwrap();
+        let (mut watched, _) = Watched::open(
+            &path,
+            parse,
+            |text| serde_json::from_str(text).ok(),
+            Live { keys: &["flow.virtual.servers"], parts: &[] },
+        )
+        .unwrap();
         std::fs::write(&path, service(json!([1, 2]))).unwrap();
         let (_, changes) = watched.read_again().unwrap();
         assert_eq!((changes.live, changes.at_restart), (vec!["flow.virtual 1.servers".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_part_that_was_not_there_at_the_start_waits_for_a_restart_with_all_its_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.json");
+        let write = |value: Value| std::fs::write(&path, value.to_string()).unwrap();
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
+        let open = || {
+            let live = Live { keys: &["tls", "limits"], parts: &["tls"] };
+            Watched::open(&path, parse, |text| serde_json::from_str(text).ok(), live).unwrap().0
+        };
+        write(json!({}));
+        let mut without = open();
+        write(json!({"tls": {"dir": "a"}, "limits": {"idle_ms": 1}}));
+        let changes = |watched: &mut Watched<Value>| {
+            let Changes { live, at_restart } = watched.read_again().unwrap().1;
+            (live.join(" "), at_restart.join(" "))
+        };
+        let said = |live: &str, at_restart: &str| (live.to_owned(), at_restart.to_owned());
+        assert_eq!(changes(&mut without), said("limits.idle_ms", "tls.dir"));
+        let mut with = open();
+        write(json!({"tls": {"dir": "b"}}));
+        assert_eq!(changes(&mut without), said("limits.idle_ms", "tls.dir"), "until it starts again");
+        assert_eq!(changes(&mut with), said("limits.idle_ms tls.dir", ""));
+        write(json!({}));
+        assert_eq!(changes(&mut with), said("", "tls.dir"));
     }
 }

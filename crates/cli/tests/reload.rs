@@ -117,6 +117,38 @@ async fn servers_and_limits_follow_the_file_and_other_keys_are_said_to_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rules_checks_lists_and_sizes_are_taken_and_what_is_a_part_of_its_own_waits() {
+    let station = Station::new();
+    let list = station.path("list.txt");
+    fs::write(&list, "permit any\n").unwrap();
+    let rule = "[[flow.rule]]\naction = 'accept'\n";
+    let check = VIRTUAL.replace("servers", "check = { interval_s = 3600 }\nservers");
+    let rest = "[audit]\nkeep = 2\n[gateway]\nport = 100\nmac = '02:00:00:00:00:64'\naddresses = ['10.0.0.1']\n\
+                [[gateway.route]]\nprefix = '0.0.0.0/0'\nvia = 'discard'\n";
+    let flow = format!("default = 'accept'\npick_up = true\ntimeouts = {{ udp_new = 7 }}\n{rule}{check}{rest}");
+    station.write("", &flow);
+    station.reload_until("reloaded", 1).await;
+    let log = station.log();
+    let line = |word: &str| log.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word}: {log}"));
+    let reloaded = line("reloaded");
+    for key in
+        ["audit.keep", "flow.default", "flow.pick_up", "flow.rule", "flow.timeouts.udp_new", "flow.virtual 1.check"]
+    {
+        assert!(reloaded.contains(key), "{key}: {reloaded}");
+    }
+    let waits = line("at the next restart");
+    assert!(
+        waits.contains("gateway.port")
+            && waits.contains("gateway.route")
+            && !waits.contains("flow")
+            && !waits.contains("audit"),
+        "{waits}"
+    );
+    assert!(!reloaded.contains("gateway"), "{reloaded}");
+    assert_eq!(station.switch.terminate(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broken_configuration_keeps_the_one_before_and_says_so() {
     let station = Station::new();
     fs::rename(station.path("flows.jsonl"), station.path("flows.jsonl-before")).unwrap();

@@ -3,9 +3,10 @@
 //! A switch says what it counted every 2 s. Rates are the differences of the last two reports; who looks at them does not
 //! make a switch say more. What a switch says is bounded here.
 
-use api::v1::{Counters, DropCount, MemoryUse, PortCounters, Rates};
+use crate::events::Level;
+use api::v1::{CheckedServer, Counters, DropCount, MemoryUse, PortCounters, Rates};
 use fib::name::clip;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,10 @@ use std::time::{Duration, Instant};
 const MAX_PORTS: usize = 1024;
 const MAX_DROPS: usize = 128;
 const MAX_LOSSES: usize = 16;
+
+/// Servers of a report that are heard, and those of them that have an event each.
+const MAX_SERVERS: usize = 256;
+const NAMED_SERVERS: usize = 8;
 
 /// A loss that did not go on for so long begins anew.
 const QUIET: Duration = Duration::from_secs(60);
@@ -42,6 +47,8 @@ struct Last {
     losing: HashMap<String, Instant>,
     /// Trunks that are too small for frames of hosts.
     too_small: HashSet<u32>,
+    /// Servers of virtual addresses that are down, as events name them.
+    down: BTreeSet<String>,
     /// A message whose acknowledgement is waited for, and when it was sent: one at a time.
     asked: Option<(u64, Instant)>,
     /// When the switch was last found in step, or became known.
@@ -148,6 +155,41 @@ impl Said {
         begun
     }
 
+    /// Notes what health checks at the switch find. An event for each server that went down, came up, or is no longer checked.
+    pub(crate) fn hear_servers(&self, checked: &[CheckedServer]) -> Vec<(Level, String)> {
+        let (mut down, mut events) = (BTreeSet::new(), Vec::new());
+        let before = std::mem::take(&mut self.lock().down);
+        let mut up = HashSet::new();
+        for server in checked.iter().take(MAX_SERVERS) {
+            let CheckedServer { service, protocol, server, is_down, none_is_up, why } = server;
+            let named = format!("the server {} of {} ({})", clip(server), clip(service), clip(protocol));
+            if !is_down {
+                up.insert(named);
+                continue;
+            }
+            if !before.contains(&named) {
+                let why = clip(why);
+                events.push(match none_is_up {
+                    true => (Level::Bad, format!("{named} is down, and so are all others: {why}. They get new flows, as if they were not checked")),
+                    false => (Level::Warning, format!("{named} is down, and gets no new flows: {why}")),
+                });
+            }
+            down.insert(named);
+        }
+        for named in before.difference(&down) {
+            events.push(match up.contains(named) {
+                true => (Level::Good, format!("{named} is up again, and gets new flows")),
+                false => (Level::Info, format!("{named} was down, and is not checked any more, or was taken out")),
+            });
+        }
+        if events.len() > NAMED_SERVERS {
+            let others = events.split_off(NAMED_SERVERS).len();
+            events.push((Level::Warning, format!("{others} other servers of virtual addresses went down or came up")));
+        }
+        self.lock().down = down;
+        events
+    }
+
     /// What the switch counted, with the rates of each port and reason.
     pub(crate) fn counters(&self, now: Instant) -> Option<Counters> {
         let last = self.lock();
@@ -229,6 +271,8 @@ fn bounded(mut counters: Counters) -> Counters {
     counters.drops.retain(|drop| is_word(&drop.reason));
     counters.drops.truncate(MAX_DROPS);
     counters.ports.truncate(MAX_PORTS);
+    // They are told as events.
+    counters.checked_servers = Vec::new();
     for port in &mut counters.ports {
         (port.device, port.rates) = (clip(&port.device), None);
         port.device_there = clip(&port.device_there);
@@ -290,6 +334,35 @@ mod tests {
             sent: frames - drops,
             ..Counters::default()
         }
+    }
+
+    #[test]
+    fn a_server_that_goes_down_comes_up_or_is_taken_out_is_told_once() {
+        let said = Said::default();
+        let server = |last: usize, is_down: bool| CheckedServer {
+            service: "10.0.0.100:80".to_owned(),
+            protocol: "tcp".to_owned(),
+            server: format!("10.0.0.{last}:80"),
+            is_down,
+            none_is_up: last == 99,
+            why: if is_down { "connection refused".to_owned() } else { String::new() },
+        };
+        let told = |events: Vec<(Level, String)>| events.into_iter().map(|(level, text)| format!("{level:?}: {text}"));
+        let hear = |checked: &[CheckedServer]| told(said.hear_servers(checked)).collect::<Vec<_>>();
+        let down =
+            "Warning: the server 10.0.0.7:80 of 10.0.0.100:80 (tcp) is down, and gets no new flows: connection refused";
+        assert_eq!(hear(&[server(7, true)]), [down]);
+        assert_eq!(hear(&[server(7, true)]), [""; 0], "it is no news");
+        let up = "Good: the server 10.0.0.7:80 of 10.0.0.100:80 (tcp) is up again, and gets new flows";
+        assert_eq!(hear(&[server(7, false)]), [up]);
+        assert_eq!(hear(&[server(7, false)]), [""; 0], "it is told for a minute");
+        assert!(hear(&[server(7, true), server(99, true)])[1].starts_with("Bad: the server 10.0.0.99:80"));
+        let gone = hear(&[]);
+        assert!(gone.len() == 2 && gone.iter().all(|event| event.starts_with("Info: ")), "{gone:?}");
+        let many: Vec<CheckedServer> = (100..200).map(|last| server(last, true)).collect();
+        let events = hear(&many);
+        assert_eq!(events.len(), NAMED_SERVERS + 1);
+        assert!(events[NAMED_SERVERS].contains("92 other servers"), "{events:?}");
     }
 
     #[test]

@@ -21,23 +21,29 @@ pub(crate) struct Live {
 }
 
 impl Config {
-    /// The keys that a controller takes while it runs; a section stands for all its keys.
-    pub const LIVE: &[&str] = &[
-        "log",
-        "auto_links",
-        "auto_switches",
-        "learn",
-        "rates",
-        "limits.connections",
-        "limits.connections_per_peer",
-        "limits.connection_bytes",
-        "limits.peer_bytes",
-        "limits.total_bytes",
-        "limits.requests_per_second",
-        "limits.first_request_ms",
-        "limits.message_ms",
-        "limits.idle_ms",
-    ];
+    /// The keys that a controller takes while it runs.
+    pub const LIVE: api::config::Live = api::config::Live {
+        keys: &[
+            "log",
+            "audit.max_bytes",
+            "audit.keep",
+            "tls",
+            "auto_links",
+            "auto_switches",
+            "learn",
+            "rates",
+            "limits.connections",
+            "limits.connections_per_peer",
+            "limits.connection_bytes",
+            "limits.peer_bytes",
+            "limits.total_bytes",
+            "limits.requests_per_second",
+            "limits.first_request_ms",
+            "limits.message_ms",
+            "limits.idle_ms",
+        ],
+        parts: &["tls"],
+    };
 
     /// What stands in a text by its keys.
     pub fn keys_of(text: &str) -> Option<serde_json::Value> {
@@ -59,15 +65,18 @@ impl Controller {
         audit.reopen().map_err(refused).err().into_iter().collect()
     }
 
-    /// Reads the certificates again, and takes of a configuration what it can while it runs: [`Config::LIVE`]. Returns what cannot
+    /// Reads the certificates again, from where the configuration has them now, and takes of a configuration what it can while it runs: [`Config::LIVE`]. Returns what cannot
     /// be used; there it goes on as before.
     pub async fn reload(&self, config: &Config, changes: &Changes) -> Vec<String> {
-        let Live { shared, gate, jobs, .. } = &self.live;
+        let Live { shared, gate, audit, jobs } = &self.live;
         let mut refused = Vec::new();
-        if let Some(tls) = gate.tls()
-            && let Err(error) = tokio::task::block_in_place(|| tls.read_again())
+        if let (Some(tls), Some(files)) = (gate.tls(), &config.tls)
+            && let Err(error) = tokio::task::block_in_place(|| tls.read_from(files))
         {
             refused.push(format!("{error}; the certificates before stay in use"));
+        }
+        if let Err(error) = tokio::task::block_in_place(|| audit.set_sizes(&config.audit)) {
+            refused.push(format!("a full file of the audit trail that is over `keep` cannot be removed: {error}"));
         }
         let connections = raise_descriptors(config.limits.connections, 1 + usize::from(config.status.is_some()));
         gate.limits().set_limits(Limits { connections, ..config.limits.clone() });

@@ -480,6 +480,9 @@ pub(crate) fn hear(
             Ok(Heard::All)
         }
         Some(Body::Counters(counters)) => {
+            for (level, text) in session.said().hear_servers(&counters.checked_servers) {
+                shared.events.note("switch", level, switch, text);
+            }
             for begun in session.said().set_counters(counters, now()) {
                 shared.events.note("switch", Level::Warning, switch, begun);
             }

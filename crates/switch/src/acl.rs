@@ -13,7 +13,7 @@
 //! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes. Then the table is changed
 //! by the rules that differ, and replaced whole: a burst is judged by one list, before or after. A list that is wrong
 //! leaves the one before it in use.
-//! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; nothing at ports without a list.
+//! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; the read of one flag at ports without a list.
 //! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
 
 mod table;
@@ -25,7 +25,7 @@ use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, SERVICE_VLAN, VLAN, ether_t
 use crate::shim;
 use api::clock;
 use api::config::Stamp;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use fib::rules::{self, Actions, AnyFlow, ListedRule};
 use fib::text::{LineError, unpacked};
 use lookup::rules::Flow;
@@ -34,6 +34,8 @@ use netio::{BURST, Counter, Packet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use table::{InUse, PERMIT, Writer};
@@ -190,6 +192,11 @@ impl AccessList {
         Ok(Some(difference))
     }
 
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What is in use.
     pub fn status(&self) -> AclStatus {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,16 +213,51 @@ pub(crate) struct AclCounters {
     pub(crate) denied: Counter,
 }
 
-/// A list at one worker's end of a port.
+/// The list of a port, which another may take the place of while frames are forwarded.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    list: ArcSwapOption<AccessList>,
+    /// Whether there is one: what most bursts read.
+    is_there: AtomicBool,
+}
+
+impl Slot {
+    pub(crate) fn new(list: Option<Arc<AccessList>>) -> Arc<Self> {
+        let slot = Self::default();
+        slot.set(list);
+        Arc::new(slot)
+    }
+
+    /// Puts a list, or none, in the place of the one before. A burst is judged by one of both.
+    pub(crate) fn set(&self, list: Option<Arc<AccessList>>) {
+        let is_there = list.is_some();
+        self.list.store(list);
+        self.is_there.store(is_there, Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<Arc<AccessList>> {
+        self.list.load_full()
+    }
+}
+
+/// The list at one worker's end of a port.
 pub(crate) struct PortAcl {
-    pub(crate) list: Arc<AccessList>,
+    pub(crate) slot: Arc<Slot>,
     pub(crate) counters: Arc<AclCounters>,
 }
 
 impl PortAcl {
-    /// The frames of a burst that may not enter, as a bit each, and why.
-    pub(crate) fn judge(&self, burst: &[Packet]) -> (u32, [DropReason; BURST]) {
-        let table = self.list.table.load();
+    /// The frames of a burst that may not enter, as a bit each, and why. None without a list.
+    #[inline]
+    pub(crate) fn judge(&self, burst: &[Packet]) -> Option<(u32, [DropReason; BURST])> {
+        if !self.slot.is_there.load(Acquire) {
+            return None;
+        }
+        self.slot.list.load().as_ref().map(|list| self.judge_by(list, burst))
+    }
+
+    fn judge_by(&self, list: &AccessList, burst: &[Packet]) -> (u32, [DropReason; BURST]) {
+        let table = list.table.load();
         let (mut refused, mut reasons) = (0, [DropReason::Acl; BURST]);
         let mut v4 = Asked::<1>::new();
         let mut v6 = Asked::<4>::new();

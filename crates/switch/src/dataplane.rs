@@ -3,7 +3,7 @@
 //! [`build`] returns the workers to callers that run them themselves (tests, an in-process network, one thread for many
 //! switches). [`Dataplane::start`] runs each worker on its own thread.
 
-use crate::acl::{AccessList, AclCounters, AclStatus, PortAcl};
+use crate::acl::{self, AccessList, AclCounters, AclStatus, PortAcl};
 use crate::alien;
 use crate::bundle::{Bundle, MemberStatus};
 use crate::counters::{Counts, WorkerCounters};
@@ -270,13 +270,14 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let mut watched = Vec::new();
     for port in ports {
         let check_source = if port.role == Role::Host { port.check_source } else { CheckSource::Off };
-        let list = port.acl.filter(|_| port.role != Role::Trunk);
+        // What comes through a trunk was judged where it entered.
+        let slot = (port.role != Role::Trunk).then(|| acl::Slot::new(port.acl));
         let (mut devices, mut judges) = (Vec::new(), Vec::new());
         for (queue, device) in queues.iter_mut().zip(port.devices) {
             let health = Arc::new(PortHealth::new());
             devices.push((device.name().to_owned(), device.counters(), health.clone()));
             let (staged, known) = (Burst::new(), Known::new());
-            let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
+            let acl = slot.clone().map(|slot| PortAcl { slot, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
             let (id, role, learns, ra_trusted, retry) =
                 (port.id, port.role, port.learns, port.ra_trusted, Retry::new());
@@ -302,7 +303,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
                 known,
             });
         }
-        let acl = list.map(|list| (list, judges));
+        let acl = slot.map(|slot| (slot, judges));
         let (id, role, bundle, driver) = (port.id, port.role, port.bundle, port.driver);
         watched.push(WatchedPort { id, role, acl, check_source, bundle, driver, devices });
     }
@@ -362,7 +363,7 @@ pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
 struct WatchedPort {
     id: PortId,
     role: Role,
-    acl: Option<(Arc<AccessList>, Vec<Arc<AclCounters>>)>,
+    acl: Option<(Arc<acl::Slot>, Vec<Arc<AclCounters>>)>,
     check_source: CheckSource,
     bundle: Option<Arc<Bundle>>,
     driver: DriverText,
@@ -523,6 +524,29 @@ impl Monitor {
         lost
     }
 
+    /// The access list of a port, if it has one.
+    pub fn access_list(&self, id: PortId) -> Option<Arc<AccessList>> {
+        self.ports.iter().find(|port| port.id == id)?.acl.as_ref()?.0.get()
+    }
+
+    /// The access lists of all ports, each once.
+    pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        let mut lists: Vec<Arc<AccessList>> = Vec::new();
+        for list in self.ports.iter().filter_map(|port| port.acl.as_ref()?.0.get()) {
+            if !lists.iter().any(|other| Arc::ptr_eq(other, &list)) {
+                lists.push(list);
+            }
+        }
+        lists
+    }
+
+    /// Puts an access list, or none, in the place of the one that a port has. A burst is judged by one of both. Returns whether the
+    /// port can have one: a trunk cannot, nor one that is not there.
+    pub fn set_access_list(&self, id: PortId, list: Option<Arc<AccessList>>) -> bool {
+        let slot = self.ports.iter().find(|port| port.id == id).and_then(|port| port.acl.as_ref());
+        slot.map(|(slot, _)| slot.set(list)).is_some()
+    }
+
     /// Reads all counters. They may be of moments a burst apart.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
@@ -545,9 +569,9 @@ impl Monitor {
                 mtu_needed: 0,
                 id: port.id,
                 role: port.role,
-                acl: port.acl.as_ref().map(|(list, judges)| {
+                acl: port.acl.as_ref().and_then(|(slot, judges)| {
                     let sum = |count: fn(&AclCounters) -> u64| judges.iter().map(|counters| count(counters)).sum();
-                    (list.status(), [sum(|c| c.permitted.get()), sum(|c| c.denied.get())])
+                    Some((slot.get()?.status(), [sum(|c| c.permitted.get()), sum(|c| c.denied.get())]))
                 }),
                 check_source: port.check_source,
                 driver: port.driver.get(),

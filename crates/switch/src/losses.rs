@@ -49,3 +49,23 @@ pub fn of_ports(ports: &[PortStatus]) -> Vec<(&'static str, u64)> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::DropReason;
+
+    #[test]
+    fn reasons_without_a_frame_are_those_that_the_guide_to_captures_lists() {
+        let guide = include_str!("../../../docs/how-to/capture-frames.md");
+        let (_, table) = guide.split_once("## Drops without a frame").unwrap();
+        let (table, _) = table.split_once("\n## ").unwrap();
+        let listed: Vec<&str> =
+            table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name)).collect();
+        assert_eq!(listed, names().collect::<Vec<_>>(), "no worker received these frames");
+        // A worker has the frame of each of its own reasons, and its tap is told.
+        for reason in DropReason::ALL {
+            assert!(!listed.contains(&reason.name()), "{reason:?}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use api::config::Changes;
 use common::frames::{arp, udp4};
 use common::netns::{ip, open, open_af_xdp, receive, send, veth};
 use common::*;
@@ -112,6 +113,13 @@ impl Daemon {
             assert!(began.elapsed() < PATIENCE, "{what}: {status:#}");
             std::thread::yield_now();
         }
+    }
+
+    /// Has it take a changed configuration, as at SIGHUP.
+    fn reload(&self, before: &str, now: &str) {
+        let [before, now] = [before, now].map(|toml| Config::parse(toml).unwrap());
+        let reload = async { self.switch.reload(&before, &now, &Changes::default()) };
+        assert_eq!(self.runtime.block_on(reload), [""; 0]);
     }
 
     fn stop(self) {
@@ -442,6 +450,73 @@ fn an_access_list_is_read_again_when_it_changes() {
     });
 }
 
+fn another_access_list_and_other_rules_of_flows_are_taken_while_frames_are_forwarded() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let mut site = Site::new(&mac(5), &mac(6), "", &PORTS[1..]);
+        site.toml += "[[port]]\nid = 1\ndevice = 'sw-host'\nrole = 'host'\n";
+        let at_port = |file: &str, rules: &str| {
+            let list = site.directory.path().join(file);
+            std::fs::write(&list, rules).unwrap();
+            format!("acl = '{}'\n", list.display())
+        };
+        let (first, second) =
+            (at_port("first", "permit udp to any port 53\n"), at_port("second", "permit udp to any port 54\n"));
+        let rule = "action = 'accept'\nprotocol = 'udp'";
+        let drops = "[flow]\n".to_owned();
+        let accepts = format!("[flow]\n[[flow.rule]]\n{rule}\nports = '53-55'\n");
+        // With neither list nor rule at the start.
+        let mut before = format!("{}{drops}", site.toml);
+        let plain = std::mem::replace(&mut site.toml, before.clone());
+        let daemon = site.start().unwrap();
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        let to = |port| {
+            let mut frame = udp4(&[7; 40], port);
+            frame[..6].copy_from_slice(&mac_bytes(6));
+            frame[6..12].copy_from_slice(&mac_bytes(5));
+            frame
+        };
+        let (mut refused, mut denied) = (0, 0);
+        // The list, what passes of the ports from 53 to 56, and what keeps each of the others out.
+        for (list, flow, passes) in [
+            ("", &drops, &[][..]),
+            ("", &accepts, &[53, 54, 55]),
+            (&first[..], &accepts, &[53]),
+            (&second, &accepts, &[54]),
+            ("", &accepts, &[53, 54, 55]),
+            (&second, &drops, &[54]),
+        ] {
+            let now = format!("{plain}{list}{flow}");
+            daemon.reload(&before, &now);
+            before = now;
+            for port in 53..=56 {
+                let judged = match list {
+                    "" => true,
+                    list if list == first => port == 53,
+                    _ => port == 54,
+                };
+                send(&mut host, &to(port));
+                if passes.contains(&port) {
+                    assert_eq!(receive(&mut trunk), with_shim(&to(port), INITIAL_HOPS), "{list} {flow}");
+                } else if judged {
+                    refused += 1;
+                } else {
+                    denied += 1;
+                }
+                daemon.wait("it is counted", |status| {
+                    // A reason for which nothing was dropped is not there.
+                    let dropped = |reason: &str| status["drops"][reason].as_u64().unwrap_or(0);
+                    [dropped("flow_refused"), dropped("acl")] == [refused, denied]
+                });
+            }
+            assert_eq!(daemon.json()["ports"][1]["acl"].is_null(), list.is_empty());
+        }
+        // A flow that was accepted goes on whatever the rules say now: the last round let it pass.
+        daemon.stop();
+    });
+}
+
 fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
     with_interfaces(|| {
         for workers in [1, 2] {
@@ -566,6 +641,7 @@ netio::tests! {
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,
         an_access_list_is_read_again_when_it_changes,
+        another_access_list_and_other_rules_of_flows_are_taken_while_frames_are_forwarded,
         a_switch_starts_without_its_ports_and_takes_them_when_they_come,
         a_port_whose_device_is_deleted_and_made_again_is_used_again,
         a_port_that_is_there_but_down_comes_up_with_its_device,

@@ -172,6 +172,14 @@ impl Audit {
         self.refusals.reopen()
     }
 
+    /// Takes `max_bytes` and `keep` of changed settings; the file stays. Full files beyond `keep` are removed.
+    /// # Errors
+    /// When one cannot be removed; the sizes are taken nevertheless.
+    pub fn set_sizes(&self, settings: &Settings) -> io::Result<()> {
+        let changes = self.changes.set_sizes(settings);
+        self.refusals.set_sizes(settings).and(changes)
+    }
+
     /// Where changes are.
     pub fn path(&self) -> &Path {
         self.changes.path()
@@ -336,6 +344,25 @@ mod tests {
         assert_eq!(kept, expected);
         assert!(numbered(&path, 2).exists() && !numbered(&path, 3).exists());
         assert!(fs::metadata(&path).unwrap().len() <= 4096 && (20..80).contains(&kept.len()), "{}", kept.len());
+    }
+
+    #[test]
+    fn sizes_that_change_are_kept_from_the_next_line_on_and_files_beyond_them_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let settings = Settings { max_bytes: 4096, keep: 5, ..Settings::default() };
+        let audit = Audit::open(&settings, &path).unwrap();
+        let say = |n: usize| (0..n).for_each(|i| audit.change(&peer(), "put_names", &format!("{i}"), Ok((1, 0))));
+        let full = || (1..10).filter(|&n| numbered(&path, n).exists()).count();
+        say(150);
+        assert_eq!(full(), 5);
+        audit.set_sizes(&Settings { keep: 2, ..settings.clone() }).unwrap();
+        assert_eq!(full(), 2, "at once, not when the next file is full");
+        say(150);
+        assert_eq!(full(), 2);
+        audit.set_sizes(&Settings { max_bytes: 1 << 20, keep: 2, ..settings }).unwrap();
+        say(150);
+        assert!(fs::metadata(&path).unwrap().len() > 4096);
     }
 
     #[test]

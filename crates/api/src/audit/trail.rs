@@ -13,13 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Trail {
     path: PathBuf,
-    max_bytes: u64,
-    keep: u32,
     file: Mutex<Open>,
 }
 
 #[derive(Debug)]
 struct Open {
+    max_bytes: u64,
+    keep: u32,
     file: File,
     bytes: u64,
     unsynced: bool,
@@ -28,8 +28,24 @@ struct Open {
 
 impl Trail {
     pub(super) fn open(path: PathBuf, settings: &Settings) -> io::Result<Self> {
-        let file = Mutex::new(Open::new(&path)?);
-        Ok(Self { path, max_bytes: settings.max_bytes, keep: settings.keep, file })
+        let file = Mutex::new(Open::new(&path, settings.max_bytes, settings.keep)?);
+        Ok(Self { path, file })
+    }
+
+    /// From now on another file is begun after so many bytes, and so many full ones are kept. Those beyond are removed.
+    /// # Errors
+    /// One cannot be removed; the sizes are taken nevertheless.
+    pub(super) fn set_sizes(&self, settings: &Settings) -> io::Result<()> {
+        let mut open = self.lock();
+        let before = std::mem::replace(&mut open.keep, settings.keep);
+        open.max_bytes = settings.max_bytes;
+        for n in settings.keep + 1..=before {
+            match fs::remove_file(numbered(&self.path, n)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -54,8 +70,8 @@ impl Trail {
 
     /// Goes on in the file that has its name now.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        let reopened = Open::new(&self.path)?;
-        *self.lock() = reopened;
+        let mut open = self.lock();
+        *open = Open::new(&self.path, open.max_bytes, open.keep)?;
         Ok(())
     }
 
@@ -66,7 +82,7 @@ impl Trail {
 
     pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
         let mut open = self.lock();
-        if open.bytes > 0 && open.bytes + line.len() as u64 > self.max_bytes {
+        if open.bytes > 0 && open.bytes + line.len() as u64 > open.max_bytes {
             self.rotate(&mut open)?;
         }
         step("audit.append", || open.file.write_all(line))?;
@@ -77,20 +93,20 @@ impl Trail {
 
     fn rotate(&self, open: &mut Open) -> io::Result<()> {
         step("audit.rotate.sync", || open.file.sync_data())?;
-        for n in (1..self.keep).rev() {
+        for n in (1..open.keep).rev() {
             match step("audit.rotate.rename", || fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1))) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
         step("audit.rotate.rename", || fs::rename(&self.path, numbered(&self.path, 1)))?;
-        *open = Open::new(&self.path)?;
+        *open = Open::new(&self.path, open.max_bytes, open.keep)?;
         Ok(())
     }
 }
 
 impl Open {
-    fn new(path: &Path) -> io::Result<Self> {
+    fn new(path: &Path, max_bytes: u64, keep: u32) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
         let mut bytes = file.metadata()?.len();
         // A crash may have cut the last line short; the next one must not continue it.
@@ -103,7 +119,7 @@ impl Open {
                 bytes += 1;
             }
         }
-        Ok(Self { file, bytes, unsynced: false, failing: false })
+        Ok(Self { max_bytes, keep, file, bytes, unsynced: false, failing: false })
     }
 }
 

@@ -37,6 +37,29 @@ fn certificates_say_what_was_asked_for_and_keys_are_private() {
 }
 
 #[test]
+fn other_files_are_taken_while_a_daemon_runs_if_it_could_start_with_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::create(&directory.path().join("pki")).unwrap();
+    let issue = |name: &str, days| authority.issue(&identity(Kind::Switch, name), &[], days).unwrap();
+    // Renewed, with a certificate that lasts longer, in another place.
+    let first = directory.path().join("first");
+    fs::rename(issue("s1", 10), &first).unwrap();
+    let second = authority.renew("switch", "s1", &[], 20).unwrap();
+    let tls = Tls::load_for(&Files::in_directory(&first), Some("s1")).unwrap();
+    let before = tls.not_after();
+    for wrong in [issue("s2", 20), directory.path().join("nowhere")] {
+        tls.read_from(&Files::in_directory(wrong)).unwrap_err();
+        assert!(tls.not_after() == before && !tls.is_refused());
+    }
+    tls.read_from(&Files::in_directory(&second)).unwrap();
+    assert!(tls.not_after() > before + 9 * 86_400);
+    // Those before are looked at no more.
+    fs::remove_dir_all(&first).unwrap();
+    assert!(!tls.reload().unwrap());
+    tls.read_again().unwrap();
+}
+
+#[test]
 fn a_daemon_that_runs_takes_no_certificate_of_somebody_else() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::create(&directory.path().join("pki")).unwrap();

@@ -217,7 +217,7 @@ type Stamps = Vec<Option<Stamp>>;
 
 /// The certificate of this process, whom it trusts, and the connections that it has.
 pub struct Tls {
-    paths: Paths,
+    paths: ArcSwap<Paths>,
     holder: Holder,
     current: ArcSwap<Loaded>,
     seen: Mutex<Stamps>,
@@ -228,7 +228,7 @@ pub struct Tls {
 
 impl Debug for Tls {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("paths", &self.paths).finish_non_exhaustive()
+        f.debug_struct("Tls").field("paths", &self.paths.load()).finish_non_exhaustive()
     }
 }
 
@@ -253,7 +253,7 @@ impl Tls {
         let seen = paths.stamps();
         let loaded = holder.read(&paths, &Lists::default())?;
         Ok(Arc::new(Self {
-            paths,
+            paths: ArcSwap::from_pointee(paths),
             holder,
             current: ArcSwap::from_pointee(loaded),
             seen: Mutex::new(seen),
@@ -286,7 +286,7 @@ impl Tls {
     /// # Errors
     /// [`TlsError`]; what was read before stays in use.
     pub fn reload(&self) -> Result<bool, TlsError> {
-        let now = self.paths.stamps();
+        let now = self.paths.load().stamps();
         if *self.seen.lock().unwrap_or_else(PoisonError::into_inner) == now {
             return Ok(false);
         }
@@ -297,14 +297,38 @@ impl Tls {
     /// # Errors
     /// As there.
     pub fn read_again(&self) -> Result<(), TlsError> {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = self.paths.stamps();
-        let read = self.holder.read(&self.paths, &self.current().lists);
+        // Held until what was read is in use: whoever reads at the same time comes after.
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = self.paths.load_full();
+        *seen = paths.stamps();
+        let read = self.holder.read(&paths, &self.current().lists);
         self.is_refused.store(read.as_ref().map_or(true, |loaded| !loaded.lists.refused.is_empty()), Relaxed);
-        let loaded = read?;
+        self.take(read?);
+        Ok(())
+    }
+
+    /// As [`Tls::read_again`], from other files from now on, if they can be used.
+    /// # Errors
+    /// As there; then those before stay in use, by their paths.
+    pub fn read_from(&self, files: &Files) -> Result<(), TlsError> {
+        let paths = files.paths().map_err(TlsError::Unnamed)?;
+        if paths == **self.paths.load() {
+            return self.read_again();
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = paths.stamps();
+        let loaded = self.holder.read(&paths, &self.current().lists)?;
+        self.paths.store(Arc::new(paths));
+        *seen = stamps;
+        self.is_refused.store(!loaded.lists.refused.is_empty(), Relaxed);
+        self.take(loaded);
+        Ok(())
+    }
+
+    fn take(&self, loaded: Loaded) {
         loaded.lists.refused.iter().for_each(|why| tracing::error!("{why}"));
         self.current.store(Arc::new(loaded));
         self.check_connections();
-        Ok(())
     }
 
     /// Keeps the files read and the connections checked as long as somebody holds `tls`.
@@ -345,7 +369,7 @@ impl Tls {
     fn say_lists(&self) {
         let lists = &self.current().lists;
         if lists.is_empty() {
-            let path = self.paths.crl.as_ref().map(|path| path.display().to_string());
+            let path = self.paths.load().crl.as_ref().map(|path| path.display().to_string());
             tracing::warn!(
                 path,
                 "there is no revocation list: certificates that were revoked are let in; copy the crl.pem of the authority there"

@@ -1,44 +1,190 @@
 //! Health checks of servers: asks them from the network of this machine, and tells the balancer which are down.
 //!
 //! Every virtual address with a check has a task. In each interval it asks all its servers at once, and waits for the
-//! answers. A server that goes down, comes up, or cannot be asked, is a line of the log.
+//! answers. A server that goes down, comes up, or cannot be asked, is a line of the log; the controllers hear of the first two.
 
-use crate::flow::Flows;
 use crate::flow::balance::{Member, ServerState, endpoint_text};
 use crate::flow::check::{Check, Health, Outcome, Question, status_of};
 use crate::flow::control::Change;
 use crate::flow::packet::Endpoint;
+use crate::flow::state::protocol_name;
+use crate::flow::{Flows, Virtual};
+use api::v1::CheckedServer;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// The most servers of a switch that are asked at the same time. Each needs a descriptor.
 const AT_ONCE: usize = 128;
+/// The most servers that the controllers are told of, and how long it is told that one came up.
+const TOLD: usize = 256;
+const NEWS: Duration = Duration::from_secs(60);
 /// The longest first line of an answer.
 const LINE_BYTES: usize = 1024;
 
-/// Starts the checks that are configured.
-pub(super) fn start(switch: &str, flows: &Flows) -> Vec<tokio::task::JoinHandle<()>> {
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let services = flows.settings().virtuals.iter();
-    let checked = services.filter_map(|service| Some((service.endpoint, service.protocol, service.check.clone()?)));
-    let watch = |(endpoint, protocol, check)| Watch {
-        switch: switch.to_owned(),
-        flows: flows.clone(),
-        service: endpoint,
-        protocol,
-        check,
-        permits: Arc::clone(&permits),
-        servers: HashMap::new(),
-        is_stuck: false,
-    };
-    checked.map(watch).map(|watch| tokio::spawn(watch.run())).collect()
+/// The service that is checked: its endpoint and its protocol.
+type Of = (Endpoint, u8);
+
+/// The check of one service.
+struct Running {
+    check: Check,
+    task: JoinHandle<()>,
+    is_wanted: Arc<Mutex<bool>>,
+}
+
+impl Running {
+    /// Afterwards it changes nothing any more.
+    fn end(self) {
+        *self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.task.abort();
+    }
+}
+
+/// The checks that run, and what they found.
+pub(super) struct Checks {
+    switch: String,
+    flows: Flows,
+    permits: Arc<Semaphore>,
+    running: Mutex<HashMap<Of, Running>>,
+    board: Arc<Board>,
+}
+
+impl Checks {
+    pub(super) fn new(switch: &str, flows: &Flows) -> Arc<Self> {
+        let (permits, board) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::default());
+        Arc::new(Self { switch: switch.to_owned(), flows: flows.clone(), permits, running: Mutex::default(), board })
+    }
+
+    /// Starts the checks of the virtual addresses that the switch has, as they are configured now, in place of those that differ, and
+    /// ends those that are configured no more. What is known of servers stays; servers that are no longer checked count as up.
+    /// Needs a runtime.
+    pub(super) fn follow(&self, virtuals: &[Virtual]) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for service in self.flows.settings().virtuals.iter() {
+            let of = (service.endpoint, service.protocol);
+            // One that is gone from the configuration is there until the next start, and so is its check.
+            let Some(wanted) = virtuals.iter().find(|wanted| (wanted.endpoint, wanted.protocol) == of) else {
+                continue;
+            };
+            if running.get(&of).map(|running| &running.check) == wanted.check.as_ref() {
+                continue;
+            }
+            if let Some(before) = running.remove(&of) {
+                before.end();
+            }
+            let Some(check) = wanted.check.clone() else {
+                self.trust(of);
+                continue;
+            };
+            let watch = self.watch(of, check.clone());
+            let is_wanted = Arc::clone(&watch.is_wanted);
+            running.insert(of, Running { check, task: tokio::spawn(watch.run()), is_wanted });
+        }
+    }
+
+    fn watch(&self, (service, protocol): Of, check: Check) -> Watch {
+        Watch {
+            switch: self.switch.clone(),
+            flows: self.flows.clone(),
+            service,
+            protocol,
+            check,
+            permits: Arc::clone(&self.permits),
+            board: Arc::clone(&self.board),
+            is_wanted: Arc::new(Mutex::new(true)),
+            servers: HashMap::new(),
+            is_stuck: false,
+        }
+    }
+
+    /// Takes every server of a service for up: nobody asks it any more.
+    fn trust(&self, of: Of) {
+        self.board.forget(of);
+        let services = self.flows.servers().into_iter().filter(|(service, protocol, _)| (*service, *protocol) == of);
+        for member in services.flat_map(|(.., members)| members).filter(|member| member.is_down) {
+            let change = Change::Health { server: member.server.endpoint, is_down: false, ends_connections: false };
+            // A server that was removed meanwhile is no news.
+            let _ = self.flows.change(of.0, of.1, change);
+        }
+    }
+
+    /// What the controllers are told: servers that are down, and those that came up of late.
+    pub(super) fn told(&self) -> Vec<CheckedServer> {
+        let now = Instant::now();
+        let mut told = Vec::new();
+        for (service, protocol, members) in self.flows.servers() {
+            let active = || members.iter().filter(|member| member.state == ServerState::Active);
+            let none_is_up = active().all(|member| member.is_down);
+            for member in active() {
+                let server = member.server.endpoint;
+                let Some((is_down, why)) = self.board.of((service, protocol), server, now) else { continue };
+                if is_down != member.is_down {
+                    // It is being changed.
+                    continue;
+                }
+                told.push(CheckedServer {
+                    service: endpoint_text(service),
+                    protocol: protocol_name(protocol),
+                    server: endpoint_text(server),
+                    is_down,
+                    none_is_up: is_down && none_is_up,
+                    why,
+                });
+            }
+        }
+        // Those that are down first: there is a limit to what is heard.
+        told.sort_by_key(|server| !server.is_down);
+        told.truncate(TOLD);
+        told
+    }
+
+    pub(super) fn stop(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.drain().for_each(|(_, running)| running.end());
+    }
+}
+
+/// What the checks of each server last found, once it was down.
+#[derive(Default)]
+struct Board(Mutex<HashMap<(Of, Endpoint), Found>>);
+
+struct Found {
+    is_down: bool,
+    why: String,
+    at: Instant,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Of, Endpoint), Found>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, of: Of, server: Endpoint, is_down: bool, why: String) {
+        let found = Found { is_down, why, at: Instant::now() };
+        let mut all = self.lock();
+        // Of servers that are gone.
+        all.retain(|_, found| found.is_down || found.at.elapsed() < NEWS);
+        all.insert((of, server), found);
+    }
+
+    /// Whether a server is down, and why; none if it is up and this is no news.
+    fn of(&self, of: Of, server: Endpoint, now: Instant) -> Option<(bool, String)> {
+        let all = self.lock();
+        let found = all.get(&(of, server))?;
+        let is_news = found.is_down || now.saturating_duration_since(found.at) < NEWS;
+        is_news.then(|| (found.is_down, found.why.clone()))
+    }
+
+    fn forget(&self, of: Of) {
+        self.lock().retain(|(other, _), _| *other != of);
+    }
 }
 
 /// The checks of one virtual address.
@@ -49,6 +195,9 @@ struct Watch {
     protocol: u8,
     check: Check,
     permits: Arc<Semaphore>,
+    board: Arc<Board>,
+    /// Whether it is in force still. Held while it changes something.
+    is_wanted: Arc<Mutex<bool>>,
     servers: HashMap<Endpoint, Health>,
     /// Whether it was said that nothing can be asked.
     is_stuck: bool,
@@ -125,11 +274,20 @@ impl Watch {
         if self.servers.values().all(|health| health.is_down) {
             tracing::warn!(switch, service, "every server is down: all get new flows, as if they were not checked");
         }
-        let (flows, service, protocol) = (self.flows.clone(), self.service, self.protocol);
+        let why = if let Outcome::Bad(why) = outcome { why } else { String::new() };
+        let (flows, of, board) = (self.flows.clone(), (self.service, self.protocol), Arc::clone(&self.board));
         let ends_connections = self.check.ends_connections;
         let change = Change::Health { server: endpoint, is_down, ends_connections };
-        // The slots are filled in milliseconds. A server that was removed meanwhile is no news.
-        let _ = tokio::task::spawn_blocking(move || flows.change(service, protocol, change)).await;
+        let is_wanted = Arc::clone(&self.is_wanted);
+        let changed = move || {
+            let is_wanted = is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            // A server that was removed meanwhile is no news.
+            if *is_wanted && flows.change(of.0, of.1, change).is_ok() {
+                board.put(of, endpoint, is_down, why);
+            }
+        };
+        // The slots are filled in milliseconds.
+        let _ = tokio::task::spawn_blocking(changed).await;
     }
 }
 

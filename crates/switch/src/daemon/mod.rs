@@ -35,7 +35,7 @@ mod unheard;
 pub use lookup::threads as lookup_threads;
 pub use ports::lost_offloads;
 
-use crate::acl::{AccessList, AclStatus, Difference};
+use crate::acl::{AclStatus, Difference};
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};
 use crate::directory::Directory;
 use crate::flow::Flows;
@@ -223,12 +223,15 @@ impl Switch {
             }
             None => None,
         };
-        let checks = flows.as_ref().map_or(vec![], |flows| checks::start(&config.name, flows));
+        let checks = flows.as_ref().map(|flows| checks::Checks::new(&config.name, flows));
+        if let (Some(checks), Some(flows)) = (&checks, &flows) {
+            checks.follow(&flows.settings().virtuals);
+        }
         let live = reload::Live {
             gate: Arc::clone(&gate),
             audit: Arc::clone(&audit),
-            lists: lists.values().map(Arc::downgrade).collect(),
             flows: flows.clone(),
+            checks: checks.clone(),
             export: config.flow.as_ref().and_then(|flow| flow.export.clone()),
         };
         let keeper = match flows {
@@ -243,7 +246,7 @@ impl Switch {
         let keeper_of_links = links::Keeper::new(&config, &plane, kernel.clone(), Arc::clone(&shared));
         keeper_of_links.start().map_err(BuildError::from)?;
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane), kernel));
-        tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));
+        tokio::spawn(watch_lists(config.name.clone(), Arc::downgrade(&plane)));
         let saving = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
         let received = Arc::downgrade(&shared);
         let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
@@ -255,9 +258,9 @@ impl Switch {
         if let Some(keeper) = subscriptions::Keeper::new(&plane, Arc::clone(&shared)) {
             tokio::spawn(keeper.run());
         }
-        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane) });
+        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane), checks });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
-        let background = [agent, saving, keeper_of_memory].into_iter().chain(checks).collect();
+        let background = vec![agent, saving, keeper_of_memory];
         Ok(Self {
             plane,
             shared,
@@ -308,6 +311,9 @@ impl Switch {
         }
         if let Some((_, task)) = &self.keeper {
             task.abort();
+        }
+        if let Some(checks) = &self.live.checks {
+            checks.stop();
         }
         tokio::task::block_in_place(|| {
             // Behind a save that is under way. Frames are forwarded meanwhile: an image of millions of names takes seconds.
@@ -395,17 +401,14 @@ fn start_plane(
     }
 }
 
-/// Reads access lists again that change, as long as there are any.
-async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
+/// Reads access lists again that change, as long as the plane is there.
+async fn watch_lists(switch: String, plane: Weak<Dataplane>) {
     let mut tick = tokio::time::interval(WATCH_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let there: Vec<_> = lists.iter().filter_map(Weak::upgrade).collect();
-        if there.is_empty() {
-            return;
-        }
-        for list in there {
+        let Some(lists) = plane.upgrade().map(|plane| plane.monitor().access_lists()) else { return };
+        for list in lists {
             match tokio::task::block_in_place(|| list.reload()) {
                 Ok(Some(Difference { changed, removed, built_anew })) => {
                     let AclStatus { path, rules, .. } = list.status();

@@ -104,6 +104,7 @@ impl Page {
 pub(super) struct About {
     pub(super) shared: Arc<Shared<PlaneWriter>>,
     pub(super) plane: Weak<Dataplane>,
+    pub(super) checks: Option<Arc<super::checks::Checks>>,
 }
 
 impl super::agent::About for About {
@@ -153,6 +154,7 @@ impl super::agent::About for About {
         let ports = plane.ports.iter().enumerate().map(port).collect();
         Some(Counters {
             ports,
+            checked_servers: self.checks.as_ref().map(|checks| checks.told()).unwrap_or_default(),
             drops: plane.drops().filter(|(_, n)| *n > 0).map(counted).collect(),
             received: plane.total.received.saturating_sub(came),
             sent: plane.total.sent.saturating_sub(left),

@@ -133,6 +133,11 @@ impl Flows {
         &self.settings
     }
 
+    /// Takes the rules, the timeouts and `pick_up` of other settings: new flows are judged by them from the next burst on.
+    pub fn retune(&self, settings: &Settings) {
+        self.stages.iter().for_each(|stage| lock(stage).retune(settings));
+    }
+
     /// The virtual and outside addresses, each with the MAC address with which the switch answers for it.
     pub fn own_addresses(&self) -> impl Iterator<Item = (IpAddr, Mac)> {
         let virtuals = self.settings.virtuals.iter().map(|service| (service.endpoint.address.into(), service.mac));

@@ -119,7 +119,7 @@ impl<T: Table> Worker<T> {
                 let copy = self.pool.take_for(waiting.frame.len());
                 // Super-frames that wait may have all the packets that there are for them, and then none would go on.
                 if copy.is_none() && waiting.frame.offload().kind().is_some() {
-                    self.counters.drop_frame(DropReason::NoHeadroom);
+                    self.drop_for_all(entry, &waiting.frame, DropReason::NoHeadroom);
                     waiting.next += 1;
                     continue;
                 }
@@ -131,7 +131,7 @@ impl<T: Table> Worker<T> {
                         self.work.burst.push(copy);
                     }
                     Err(_) => {
-                        self.counters.drop_frame(DropReason::NoHeadroom);
+                        self.drop_for_all(entry, &waiting.frame, DropReason::NoHeadroom);
                         self.pool.put(copy);
                     }
                 }
@@ -148,11 +148,11 @@ impl<T: Table> Worker<T> {
             (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, false, epoch);
             // A tap shows them where they leave.
             (self.work.is_copied, self.work.has_waited, self.work.seen) = (true, false, Seen::default());
-            if let Some(acl) = &self.ports[entry].acl {
-                let (refused, reasons) = acl.judge(&self.work.burst);
-                if refused != 0 {
-                    self.refuse(refused, &reasons);
-                }
+            if let Some(acl) = &self.ports[entry].acl
+                && let Some((refused, reasons)) = acl.judge(&self.work.burst)
+                && refused != 0
+            {
+                self.refuse(refused, &reasons);
             }
             if !self.work.burst.is_empty() {
                 self.work.plane = Some(plane);
@@ -167,15 +167,18 @@ impl<T: Table> Worker<T> {
     fn end_copies(&mut self, Waiting { entry, frame, next, .. }: Waiting, reason: Option<DropReason>) {
         match reason.filter(|_| next == 0) {
             None => self.counters.groups.add(1),
-            Some(reason) => {
-                self.counters.drop_frame(reason);
-                if let Some(tap) = &mut self.tap {
-                    let at = At::of_entry(entry, &self.ports[entry]);
-                    tap.tell(&Seen::default(), 0, at, frame.frame(), Verdict::Dropped(reason));
-                }
-            }
+            Some(reason) => self.drop_for_all(entry, &frame, reason),
         }
         self.pool.put(frame);
+    }
+
+    /// Drops a frame to everybody, or one of its copies, which a tap shows as the frame came.
+    fn drop_for_all(&mut self, entry: usize, frame: &Packet, reason: DropReason) {
+        self.counters.drop_frame(reason);
+        if let Some(tap) = &mut self.tap {
+            let at = At::of_entry(entry, &self.ports[entry]);
+            tap.tell(&Seen::default(), 0, at, frame.frame(), Verdict::Dropped(reason));
+        }
     }
 
     /// Makes all copies that wait.

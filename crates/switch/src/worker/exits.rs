@@ -119,13 +119,13 @@ impl<T: Table> Worker<T> {
             } else {
                 DropReason::PortDown
             };
+            let left = self.ports[exit].staged.len() as u64;
+            let leads_on = left == 0 || reason != DropReason::TxFull || self.ports[exit].device.leads_on();
+            let reason = if leads_on { reason } else { DropReason::PortDown };
             if let Some(tap) = &mut self.tap {
                 tap.left(exit, &self.ports[exit], refused, reason);
             }
-            let left = self.ports[exit].staged.len() as u64;
             if left > 0 {
-                let leads_on = reason != DropReason::TxFull || self.ports[exit].device.leads_on();
-                let reason = if leads_on { reason } else { DropReason::PortDown };
                 self.counters.drop_frames(reason, left);
                 self.pool.put_all(&mut self.ports[exit].staged);
             }

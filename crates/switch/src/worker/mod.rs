@@ -340,8 +340,9 @@ impl<T: Table> Worker<T> {
         }
         // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
         let may_wait = self.work.burst.is_full() && self.router.is_none();
-        if let Some(acl) = &self.ports[entry].acl {
-            let (refused, reasons) = acl.judge(&self.work.burst);
+        if let Some(acl) = &self.ports[entry].acl
+            && let Some((refused, reasons)) = acl.judge(&self.work.burst)
+        {
             if refused != 0 {
                 self.refuse(refused, &reasons);
                 if self.work.burst.is_empty() {

@@ -163,6 +163,14 @@ impl Stage {
         &self.settings
     }
 
+    /// Takes the rules, the timeouts and `pick_up` of other settings. Flows that are there go on; a timeout is that of their next
+    /// packet.
+    pub(crate) fn retune(&mut self, settings: &Settings) {
+        self.settings.rules.clone_from(&settings.rules);
+        (self.settings.timeouts, self.settings.pick_up) = (settings.timeouts, settings.pick_up);
+        self.open_lifetime = lifetime(&self.settings.timeouts, State::Established);
+    }
+
     /// The counters of the table, its entries and its slots.
     pub fn table(&self) -> (lookup::flow::Counters, usize, usize) {
         (self.table.counters(), self.table.len(), self.table.capacity())

@@ -29,6 +29,27 @@ fn a_connection_passes_both_ways_once_a_rule_accepted_its_first_packet() {
 }
 
 #[test]
+fn changed_rules_judge_new_flows_and_those_that_are_there_go_on() {
+    let mut rig = Rig::filter();
+    rig.pass(&tcp(C, S, SYN, (1, 0), b""));
+    rig.pass(&udp(C, S, b"x"));
+    let settings = Settings { rules: Rules::default(), ..rig.stage.settings().clone() };
+    rig.stage.retune(&settings);
+    rig.refuse(&tcp("10.0.0.1:5001", S, SYN, (1, 0), b""), DropReason::FlowRefused);
+    rig.pass(&tcp(S, C, SYN_ACK, (7, 2), b""));
+    rig.pass(&udp(S, C, b"x"));
+    let mut settings = Settings { rules: to_port_80(), ..settings };
+    settings.timeouts.set(State::UdpReplied, 5);
+    rig.stage.retune(&settings);
+    rig.pass(&tcp("10.0.0.1:5001", S, SYN, (1, 0), b""));
+    // From its next packet on a flow has the timeout of now.
+    rig.pass(&udp(S, C, b"x"));
+    let udp = rig.views().into_iter().find(|view| view.state == State::UdpReplied).unwrap();
+    // The clock of a flow ticks in whole seconds.
+    assert!(udp.remaining_s <= 6, "{}", udp.remaining_s);
+}
+
+#[test]
 fn other_protocols_are_tracked_as_far_as_they_go() {
     for (client, server) in [(C, S), ("[fd00::1]:5000", "[fd00::9]:80")] {
         let mut rig = Rig::filter();
