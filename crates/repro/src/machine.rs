@@ -27,6 +27,12 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What tells machines apart whose numbers differ: the processor, without family and model, and its data caches.
+    pub fn kind(&self) -> String {
+        let cpu = self.cpu.split(" (family").next().unwrap_or_default();
+        format!("{cpu}, caches {}", self.caches.join(" / "))
+    }
+
     /// Reads it from the kernel; unknown fields are left empty.
     pub fn read() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Figures of flow tables and filters at small sizes: arithmetic results equal the printed ones, counted results
-//! satisfy their invariants. No times.
+//! satisfy their invariants. No times. Pages show the worse result first.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use fibula_repro::figures::catalogue::papers;
 use fibula_repro::figures::methods::{self, Progress};
@@ -130,4 +131,57 @@ fn timers_cost_no_memory() {
     let points = run(&paper("cuckoo-plus-plus"), "memory", "capacity = 1024");
     let [plain, timed] = ["Cuckoo++", "Cuckoo++ with timer"].map(|series| at(&points, series, ""));
     assert!(plain == timed && (40.0..48.0).contains(&plain), "{plain} and {timed} bytes");
+}
+
+/// How far a result of a page is from its claim, as far as it is printed: its outcome's rank, and a share.
+fn how_bad(result: &str) -> Option<(usize, f64)> {
+    let rank = ["contradicted: ", "missed: ", "met: ", "not measured"].iter().position(|o| result.starts_with(o))?;
+    let (_, rest) = result.split_once(": ").unwrap_or_default();
+    let first = |text: &str| text.split([' ', '×', '(']).next().and_then(|number| number.parse::<f64>().ok());
+    let Some((value, at)) = first(rest).zip(rest.rfind(" (")) else { return Some((rank, 0.0)) };
+    // The last parentheses: what is wanted.
+    let wanted = rest[at + 2..].split(')').next()?;
+    let bound = |after: &str| first(wanted.split_once(after)?.1);
+    let tie = if wanted.contains(" by over 3 %") { 1.03 } else { 1.0 };
+    let below = |low: f64| (low - value) / low;
+    let above = |high: f64| (value - high) / high;
+    let far = if let Some((near, within)) = wanted.split_once(" ± ") {
+        above(first(near)?).abs() - first(within)? / 100.0
+    } else if let (Some(low), Some(high)) = (first(wanted), bound(" to ")) {
+        below(low).max(above(high))
+    } else if let Some(exact) = first(wanted) {
+        above(exact).abs()
+    } else {
+        let low = bound("at least ").or_else(|| Some(bound("more than ")? * tie)).map_or(f64::NEG_INFINITY, below);
+        let high = bound("at most ").or_else(|| Some(bound("less than ")? / tie)).map_or(f64::NEG_INFINITY, above);
+        low.max(high)
+    };
+    Some((rank, far))
+}
+
+#[test]
+fn every_row_of_a_page_shows_the_worse_result_first() {
+    let mut groups = 0;
+    for paper in papers().expect("a sound catalogue") {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro").join(&paper.id).join("README.md");
+        let page = std::fs::read_to_string(page).expect("a page");
+        for line in page
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .flat_map(|row| row.split(" | "))
+            .flat_map(|cell| cell.split("<br>"))
+        {
+            let results = line.split_once(". ").filter(|(n, _)| n.parse::<u8>().is_ok()).map_or(line, |(_, rest)| rest);
+            let results = results.split(". *").next().unwrap_or_default();
+            let bad: Vec<(usize, f64)> = results.split("; ").map_while(how_bad).collect();
+            groups += usize::from(bad.len() > 1);
+            for pair in bad.windows(2) {
+                // Numbers are printed with three digits.
+                let is_worse = pair[0].0 < pair[1].0
+                    || pair[0].0 == pair[1].0 && pair[0].1 >= pair[1].1 - 0.02 * pair[1].1.abs().max(0.5);
+                assert!(is_worse, "{}: {pair:?} in {results}", paper.id);
+            }
+        }
+    }
+    assert!(groups > 200, "{groups} groups of several machines");
 }

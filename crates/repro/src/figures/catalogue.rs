@@ -89,6 +89,7 @@ pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
     let mut paper: Paper = toml::from_str(figures)?;
     paper.values = csv::Reader::from_reader(values.as_bytes()).deserialize().collect::<Result<_, _>>()?;
     share_whys(&mut paper)?;
+    name_machines(&mut paper)?;
     let mut ids = HashSet::new();
     for figure in &paper.figures {
         let wrong =
@@ -130,6 +131,26 @@ fn share_whys(paper: &mut Paper) -> Result<(), CatalogueError> {
     }
 }
 
+/// Puts the kind of a machine in place of its short name, in the outcomes for which causes were looked for.
+fn name_machines(Paper { id, machines, figures, .. }: &mut Paper) -> Result<(), CatalogueError> {
+    for figure in figures {
+        for claim in &mut figure.claims {
+            for outcome in &mut claim.open_of {
+                let known = outcome.split_once(' ').and_then(|(name, rest)| Some((machines.get(name)?, rest)));
+                let Some((kind, rest)) = known else {
+                    let reason = format!(
+                        "claim `{}`: `{outcome}` has no machine of `machines`; write it as `zen-4 quick: missed 1.85`",
+                        claim.says
+                    );
+                    return Err(CatalogueError::Figure { paper: id.clone(), figure: figure.id.clone(), reason });
+                };
+                *outcome = format!("{kind} {rest}");
+            }
+        }
+    }
+    Ok(())
+}
+
 fn check(figure: &Figure, all: &[Figure]) -> Result<(), String> {
     if figure.id.is_empty() || !figure.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         return Err("its id may have small letters, digits and - only".into());
@@ -150,8 +171,10 @@ fn check(figure: &Figure, all: &[Figure]) -> Result<(), String> {
         if claim.place.is_empty() {
             return Err(wrong("it needs its `place` in the paper".into()));
         }
-        if claim.open.is_empty() != claim.open_on.is_empty() || !claim.open.is_empty() && claim.open_on.len() != 10 {
-            return Err(wrong("`open` needs the day on which it was written, `open_on`, as 2026-11-26".into()));
+        if claim.open.is_empty() != claim.open_of.is_empty() {
+            return Err(wrong(
+                "`open` needs the outcomes that it is of, `open_of`, as `zen-4 quick: missed 1.85`".into(),
+            ));
         }
         for why in &claim.why {
             let is_bare = |given: &Claim| given.why.is_empty() && given.because.is_empty() && given.open.is_empty();

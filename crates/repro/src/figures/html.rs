@@ -244,11 +244,9 @@ fn claims(entry: &Entry<'_>) -> String {
         let explanation = verdict.explanation();
         for (what, text, numbers) in explanation.iter().flat_map(|explanation| explanation.parts(entry.figure)) {
             let numbers = if numbers.is_empty() { String::new() } else { format!(" <i>{}.</i>", prose(&numbers)) };
-            let _ = write!(
-                out,
-                "<tr class=\"cause\"><td></td><td colspan=\"4\"><b>{what}.</b> {}{numbers}</td></tr>",
-                prose(&sentence(&text))
-            );
+            let text = if text.is_empty() { text } else { prose(&sentence(&text)) };
+            let _ =
+                write!(out, "<tr class=\"cause\"><td></td><td colspan=\"4\"><b>{what}.</b> {text}{numbers}</td></tr>",);
         }
     }
     out + "</tbody></table></div>\n"

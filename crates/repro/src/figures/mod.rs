@@ -16,6 +16,7 @@ pub mod runner;
 pub mod store;
 pub mod verdict;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub struct Paper {
     pub text: String,
     /// What the paper is, and what to know when comparing.
     pub about: String,
+    /// Short names of machines, each of a [`Machine::kind`](crate::machine::Machine::kind); [`Claim::open_of`] has them.
+    #[serde(default)]
+    pub machines: BTreeMap<String, String>,
     /// Explanations that several claims share; [`Claim::because`] names them.
     #[serde(default, rename = "why")]
     pub whys: Vec<SharedWhy>,
@@ -237,12 +241,13 @@ pub struct Claim {
     /// Ids of the paper's shared explanations that may apply too; the catalogue adds them to `why`.
     #[serde(default)]
     pub because: Vec<String>,
-    /// What was tried, where no cause is known: it shows where the claim does not hold, and no `why` does.
+    /// What was tried, where no cause is known: it shows under the outcomes `open_of`, where no `why` does.
     #[serde(default)]
     pub open: String,
-    /// The day on which that was written, as 2026-11-26: it says nothing of what was measured later.
+    /// The outcomes that it was tried for, each with its machine, of [`Paper::machines`]: `zen-4 quick: missed 1.85`. It
+    /// says nothing of others.
     #[serde(default)]
-    pub open_on: String,
+    pub open_of: Vec<String>,
     /// In the conditions of a [`Why`]: the id of another figure of the paper that the condition is about, from the same run.
     #[serde(default)]
     pub figure: Option<String>,

@@ -53,14 +53,6 @@ pub struct Record {
     pub complete: bool,
 }
 
-impl Record {
-    /// The last day on which a step was measured; of steps of which it is not known, the day since when they are kept.
-    pub fn newest(&self) -> Option<&str> {
-        let days = self.steps.iter().filter_map(|step| step.source.as_ref().or(self.kept.as_ref()));
-        days.map(|source| source.date.as_str()).max()
-    }
-}
-
 /// A finished step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepRecord {

@@ -67,8 +67,8 @@ pub struct Verdict<'a> {
     pub reasons: Vec<Reason<'a>>,
     /// Figures without results in this run that other explanations need.
     pub unchecked: Vec<&'a str>,
-    /// Whether it was measured after somebody wrote what was tried to find a cause.
-    pub is_newer: bool,
+    /// Whether what the claim says was tried to find a cause was tried for this outcome, on this machine.
+    pub was_tried: bool,
 }
 
 impl Verdict<'_> {
@@ -203,10 +203,14 @@ pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>
     let points: Vec<&Point> = stored.map(|stored| stored.points().collect()).unwrap_or_default();
     let values: Vec<&PaperValue> = paper.values_of(figure).filter(|value| value.unit == figure.y.label).collect();
     let judged = figure.claims.iter().map(|claim| judge(claim, &points, &values));
-    let measured_on = stored.and_then(|stored| stored.record.newest());
+    let made_by = stored.map(|stored| format!("{} {}", stored.record.machine.kind(), stored.record.mode));
     let explained = |verdict: Verdict<'a>| {
-        let is_newer = measured_on.is_some_and(|day| day > verdict.claim.open_on.as_str());
-        Verdict { is_newer, ..verdict }.explained(&points, &paper.figures, run)
+        let outcome = made_by
+            .as_ref()
+            .zip(verdict.measured)
+            .map(|(made_by, measured)| format!("{made_by}: {} {}", verdict.outcome, number(measured)));
+        let was_tried = outcome.is_some_and(|outcome| verdict.claim.open_of.contains(&outcome));
+        Verdict { was_tried, ..verdict }.explained(&points, &paper.figures, run)
     };
     let verdicts: Vec<Verdict<'a>> = judged.map(explained).collect();
     let any = |outcome: Outcome| verdicts.iter().any(|verdict| verdict.outcome == outcome);

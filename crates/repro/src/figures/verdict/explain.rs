@@ -26,9 +26,9 @@ pub enum Explanation<'a> {
     Shown(&'a [Reason<'a>]),
     /// These figures may show it, and have no results in this run.
     Unchecked(&'a [&'a str]),
-    /// It is not known; this was tried.
+    /// It is not known; this was tried for this outcome.
     Open(&'a str),
-    /// It is not known, and nobody has looked for it since this was measured.
+    /// It is not known, and nobody has looked for that of this outcome.
     NotLookedFor,
 }
 
@@ -74,12 +74,10 @@ impl<'a> Verdict<'a> {
             Some(Explanation::Shown(&self.reasons))
         } else if !self.unchecked.is_empty() {
             Some(Explanation::Unchecked(&self.unchecked))
-        } else if self.claim.open.is_empty() {
-            None
-        } else if self.is_newer {
-            Some(Explanation::NotLookedFor)
-        } else {
+        } else if self.was_tried {
             Some(Explanation::Open(&self.claim.open))
+        } else {
+            Some(Explanation::NotLookedFor)
         }
     }
 }
@@ -96,7 +94,7 @@ impl Reason<'_> {
 }
 
 impl Explanation<'_> {
-    /// What it is, what it says, and the numbers for it; a reader of one run sees all three.
+    /// What it is, what it says, and the numbers for it; a text without numbers may be that of several claims.
     pub fn parts(&self, figure: &Figure) -> Vec<(&'static str, String, String)> {
         let plain = |text: &str| text.trim_end_matches('.').to_owned();
         match self {
@@ -104,11 +102,11 @@ impl Explanation<'_> {
                 reasons.iter().map(|reason| ("Why", plain(reason.text), reason.numbers(figure))).collect()
             }
             Self::Unchecked(figures) => {
-                let text = format!("this run has no results of {}, which may show it", figures.join(", "));
+                let text = format!("no results of {}, which may show it", figures.join(", "));
                 vec![("Cause not checked", text, String::new())]
             }
             Self::Open(tried) => vec![("Cause not found", plain(tried), String::new())],
-            Self::NotLookedFor => vec![("Cause not looked for", "this was measured since".to_owned(), String::new())],
+            Self::NotLookedFor => vec![("Cause not looked for", String::new(), String::new())],
         }
     }
 }

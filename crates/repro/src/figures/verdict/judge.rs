@@ -36,9 +36,12 @@ impl Wanted {
 
     /// How far `value` is from satisfying it: at most 0 if it does.
     pub(super) fn distance(self, value: f64) -> f64 {
-        let below = |low: f64| if low.is_finite() { (low - value) / low.abs().max(f64::MIN_POSITIVE) } else { -1.0 };
-        let above =
-            |high: f64| if high.is_finite() { (value - high) / high.abs().max(f64::MIN_POSITIVE) } else { -1.0 };
+        let below = |low: f64| {
+            if low.is_finite() { (low - value) / low.abs().max(f64::MIN_POSITIVE) } else { f64::NEG_INFINITY }
+        };
+        let above = |high: f64| {
+            if high.is_finite() { (value - high) / high.abs().max(f64::MIN_POSITIVE) } else { f64::NEG_INFINITY }
+        };
         match self {
             Self::Between(low, high) => below(low).max(above(high)),
             Self::Beyond(low, high, tie) => {
@@ -144,7 +147,7 @@ pub(super) fn judge_at<'a>(
         places: (0, 0),
         reasons: Vec::new(),
         unchecked: Vec::new(),
-        is_newer: false,
+        was_tried: false,
     };
     let mut worst: Option<(f64, Verdict<'a>)> = None;
     let mut judged = (0, 0);
