@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 fn quiet() -> Options {
-    Options { ring_frames: 256, ..Options::default() }
+    Options { ring_frames: 256, offloads: Offloads::TurnOff, ..Options::default() }
 }
 
 fn frames_of_all_sizes_arrive_whole_and_in_order() {

@@ -59,7 +59,7 @@ impl Store {
 }
 
 fn small() -> Options {
-    Options { ring_frames: 256, ..Options::default() }
+    Options { ring_frames: 256, offloads: Offloads::TurnOff, ..Options::default() }
 }
 
 /// The far end of the cable, and who sees what comes to the near one. It is opened before others, so the kernel gives it each frame

@@ -90,7 +90,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (handover, max_wait) = (None, Duration::from_secs(1));
-        Self { ring_frames: 1024, promiscuous: true, offloads: Offloads::TurnOff, handover, max_wait }
+        Self { ring_frames: 1024, promiscuous: true, offloads: Offloads::Carry, handover, max_wait }
     }
 }
 

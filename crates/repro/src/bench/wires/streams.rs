@@ -167,10 +167,12 @@ fn switch(driver: &str, ports: &[(&String, Role); 2], options: &Options) -> Resu
     let (plane, mut writer) =
         Dataplane::start(&Settings::default(), specs).map_err(|error| failed("starting a switch", &error))?;
     writer.set_actions(&[Action::Drop, Action::Port(ids[0]), Action::Port(ids[1])]);
-    for ((id, &(_, role)), word) in ids.into_iter().zip(ports).zip(words) {
+    for ((id, &(_, role)), (word, _, address)) in ids.into_iter().zip(ports).zip(HOSTS) {
+        let name =
+            Name::from_bytes(NameKind::Mac, &word.to_le_bytes()[..6]).map_err(|error| failed("a name", &error))?;
+        writer.valid().put(name.clone(), address.parse().ok());
         if role == Role::Host {
-            let name = Name::from_bytes(NameKind::Mac, &word.to_le_bytes()[..6]);
-            writer.local().put(name.map_err(|error| failed("a name", &error))?, id);
+            writer.local().put(name, id);
         }
     }
     writer.set_table(NameKind::Mac, &hasher, || FibTable::new(NameKind::Mac, hasher.clone(), table.reader()));
