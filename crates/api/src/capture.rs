@@ -3,10 +3,18 @@
 use crate::MAX_MESSAGE_BYTES;
 use crate::address::Address;
 use crate::gate::{Gate, admit_web};
+use crate::v1::CaptureRequest;
 use crate::v1::captures_server::{Captures, CapturesServer};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
+
+/// What is captured, in words.
+pub fn describe(request: &CaptureRequest) -> String {
+    let what = if request.drops_only { "dropped frames" } else { "frames" };
+    let at = if request.port.is_empty() { "all ports" } else { &request.port };
+    format!("{what} at {at}")
+}
 
 /// Serves `captures` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
 /// (port 0: the system's choice).

@@ -3,6 +3,7 @@
 use crate::MAX_MESSAGE_BYTES;
 use crate::address::Address;
 use crate::gate::{Gate, admit_web};
+use crate::v1::FlowFilter;
 use crate::v1::flows_server::{Flows, FlowsServer};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -10,6 +11,15 @@ use std::sync::Arc;
 
 /// About how many flows are in one reply.
 pub const PAGE_FLOWS: usize = 1 << 14;
+
+/// Which flows a filter means, in words.
+pub fn describe(filter: Option<&FlowFilter>) -> String {
+    let FlowFilter { protocol, address, port } = filter.cloned().unwrap_or_default();
+    let port = port.map(|port| format!("port {port}")).unwrap_or_default();
+    let words: Vec<&str> =
+        [&protocol, &address, &port].into_iter().map(|word| &word[..]).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { "all".to_owned() } else { words.join(", ") }
+}
 
 /// Serves `flows` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
 /// (port 0: the system's choice).

@@ -1,7 +1,7 @@
 //! `fibula flow`: the connections that a switch tracks and the servers of its virtual addresses, queried from the
-//! switch itself.
+//! switch itself, or by the controller.
 
-use crate::remote::{Credentials, answer, exit_of};
+use crate::remote::{Remote, answer, exit_of};
 use api::client::ConnectError;
 use api::identity::Kind;
 use api::v1;
@@ -14,11 +14,14 @@ use tonic::transport::Channel;
 /// Which switch to ask.
 #[derive(clap::Args)]
 pub(crate) struct At {
-    /// Address of the switch: `control` in the section "flow" of its switch.toml
+    /// The switch that the controller is to ask; otherwise the one at --at is asked itself
+    #[arg(long, global = true, value_name = "SWITCH", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    switch: Option<String>,
+    /// Address of the switch that is asked itself: `control` in the section "flow" of its switch.toml. Not used with --switch
     #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
     at: String,
     #[command(flatten)]
-    credentials: Credentials,
+    remote: Remote,
 }
 
 /// Which flows.
@@ -203,34 +206,35 @@ impl Args {
         }
         runtime.block_on(async {
             let mut client = connect(&at).await?;
+            let switch = at.switch.unwrap_or_default();
             match verb {
-                Verb::Show { filter, limit } => show(&mut client, filter, limit, out).await,
+                Verb::Show { filter, limit } => show(&mut client, switch, filter, limit, out).await,
                 Verb::Count { filter } => {
-                    let request = v1::CountFlowsRequest { filter: Some(filter.into()) };
+                    let request = v1::CountFlowsRequest { filter: Some(filter.into()), switch };
                     let counts = answer(client.count(request).await)?.counts.into_iter();
                     let row = |v1::FlowsOfState { protocol, state, flows }| CountRow { protocol, state, flows };
                     out.rows(&counts.map(row).collect::<Vec<_>>())
                 }
                 Verb::Flush { filter, .. } => {
-                    let request = v1::FlushFlowsRequest { filter: Some(filter.into()) };
+                    let request = v1::FlushFlowsRequest { filter: Some(filter.into()), switch };
                     let flushed = answer(client.flush(request).await)?.flushed;
                     out.done(&serde_json::json!({ "flushed": flushed }), format!("{flushed} flows flushed"))
                 }
                 Verb::Stats => {
-                    let stats = answer(client.stats(v1::FlowStatsRequest {}).await)?.stats.into_iter();
+                    let stats = answer(client.stats(v1::FlowStatsRequest { switch }).await)?.stats.into_iter();
                     let row = |v1::FlowStat { name, value }| StatRow { name, value };
                     out.rows(&stats.map(row).collect::<Vec<_>>())
                 }
-                Verb::Server(verb) => servers(&mut client, verb, out).await,
+                Verb::Server(verb) => servers(&mut client, switch, verb, out).await,
             }
         })
     }
 }
 
-async fn show(client: &mut Client, filter: Filter, limit: u64, out: &Output) -> anyhow::Result<()> {
+async fn show(client: &mut Client, switch: String, filter: Filter, limit: u64, out: &Output) -> anyhow::Result<()> {
     let (mut rows, mut from): (Vec<FlowRow>, _) = (vec![], None);
     loop {
-        let request = v1::ShowFlowsRequest { filter: Some(filter.clone().into()), from };
+        let request = v1::ShowFlowsRequest { filter: Some(filter.clone().into()), from, switch: switch.clone() };
         let reply = answer(client.show(request).await)?;
         let room = (limit as usize).saturating_sub(rows.len());
         let more = reply.flows.len() > room;
@@ -247,10 +251,10 @@ async fn show(client: &mut Client, filter: Filter, limit: u64, out: &Output) -> 
     }
 }
 
-async fn servers(client: &mut Client, verb: ServerVerb, out: &Output) -> anyhow::Result<()> {
+async fn servers(client: &mut Client, switch: String, verb: ServerVerb, out: &Output) -> anyhow::Result<()> {
     let (ServerArgs { service, server, protocol }, change, done) = match verb {
         ServerVerb::List => {
-            let servers = answer(client.list_servers(v1::ListServersRequest {}).await)?.servers.into_iter();
+            let servers = answer(client.list_servers(v1::ListServersRequest { switch }).await)?.servers.into_iter();
             let row = |server: v1::FlowServer| ServerRow {
                 service: server.service,
                 protocol: server.protocol,
@@ -273,12 +277,16 @@ async fn servers(client: &mut Client, verb: ServerVerb, out: &Output) -> anyhow:
         ),
     };
     let sentence = format!("{server} {done}");
-    answer(client.change_server(v1::ChangeServerRequest { service, protocol, server, change: Some(change) }).await)?;
+    let request = v1::ChangeServerRequest { service, protocol, server, change: Some(change), switch };
+    answer(client.change_server(request).await)?;
     out.done(&serde_json::json!({ "ok": true }), sentence)
 }
 
-async fn connect(At { at, credentials }: &At) -> anyhow::Result<Client> {
-    let channel = credentials.connect(Kind::Switch, at).await?.map_err(|error| match error {
+async fn connect(At { switch, at, remote }: &At) -> anyhow::Result<Client> {
+    if switch.is_some() {
+        return Ok(api::client::flows(remote.channel().await?));
+    }
+    let channel = remote.credentials().connect(Kind::Switch, at).await?.map_err(|error| match error {
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,
             format!(

@@ -21,13 +21,14 @@ pub(crate) enum Kind {
     Switches,
     Pending,
     Links,
+    Ports,
     Hosts,
     Seen,
     Names,
 }
 
 /// Which verbs take what.
-const OFFERS: [(&str, &[&str], Kind); 7] = [
+const OFFERS: [(&str, &[&str], Kind); 8] = [
     ("switch", &["show", "del", "drain", "undrain", "log", "verify"], Kind::Switches),
     ("switch", &["accept"], Kind::Pending),
     ("link", &["del", "set", "drain", "undrain"], Kind::Links),
@@ -35,6 +36,7 @@ const OFFERS: [(&str, &[&str], Kind); 7] = [
     ("host", &["accept"], Kind::Seen),
     ("name", &["show", "del", "set"], Kind::Names),
     ("trace", &[], Kind::Names),
+    ("capture", &[], Kind::Ports),
 ];
 
 /// Arguments of `fibula live`.
@@ -83,6 +85,13 @@ async fn of(mut client: Client, kind: Kind, prefix: String) -> Result<Vec<String
             let list = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
             list.links.into_iter().flat_map(|link| [end(link.a), end(link.b)]).flatten().collect()
         }
+        // As captures name them: all ports of a switch, or one.
+        Kind::Ports => {
+            let switches = client.list_switches(v1::ListSwitchesRequest {}).await?.into_inner().switches;
+            let links = client.list_links(v1::ListLinksRequest {}).await?.into_inner().links;
+            let all = switches.into_iter().map(|switch| format!("{}:all", switch.name));
+            all.chain(links.into_iter().flat_map(|link| [end(link.a), end(link.b)]).flatten()).collect()
+        }
         Kind::Hosts => {
             let list = client.list_hosts(v1::ListHostsRequest {}).await?.into_inner();
             list.hosts.into_iter().map(|host| host.name).collect()
@@ -106,6 +115,7 @@ fn lines() -> BTreeMap<&'static str, Vec<String>> {
             Kind::Switches => "switches",
             Kind::Pending => "pending",
             Kind::Links => "links",
+            Kind::Ports => "ports",
             Kind::Hosts => "hosts",
             Kind::Seen => "seen",
             Kind::Names => "names",

@@ -88,29 +88,38 @@ impl Remote {
         work: impl FnOnce(Client) -> F,
     ) -> anyhow::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
-            let is_one = !at.contains(',');
-            let (mut failed, mut follower) = (None, None);
-            for at in at.split(',') {
-                match self.credentials.connect(Kind::Controller, at.trim()).await? {
-                    Ok(channel) => {
-                        let mut client = api::client::northbound(channel);
-                        // Of several controllers one leads. Whoever may not ask which is told so by any.
-                        if is_one || !follows(&mut client).await {
-                            return work(client).await;
-                        }
-                        follower = Some(client);
+        runtime.block_on(async { work(api::client::northbound(self.channel().await?)).await })
+    }
+
+    /// Connects to the controller; of several, to the one that leads.
+    /// # Errors
+    /// [`Exit::NotFound`] if nobody answers.
+    pub(crate) async fn channel(&self) -> anyhow::Result<Channel> {
+        let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
+        let is_one = !at.contains(',');
+        let (mut failed, mut follower) = (None, None);
+        for at in at.split(',') {
+            match self.credentials.connect(Kind::Controller, at.trim()).await? {
+                Ok(channel) => {
+                    // Of several controllers one leads. Whoever may not ask which is told so by any.
+                    if is_one || !follows(&mut api::client::northbound(channel.clone())).await {
+                        return Ok(channel);
                     }
-                    Err(error) => failed = Some(error),
+                    follower = Some(channel);
                 }
+                Err(error) => failed = Some(error),
             }
-            if let Some(client) = follower {
-                return work(client).await;
-            }
-            let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), said(&e)));
-            Err(Failure::new(exit, error))
-        })
+        }
+        if let Some(channel) = follower {
+            return Ok(channel);
+        }
+        let (exit, error) = failed.map_or((Exit::Usage, String::new()), |e| (exit_of(&e), said(&e)));
+        Err(Failure::new(exit, error))
+    }
+
+    /// Whose certificate is shown.
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 }
 

@@ -23,9 +23,13 @@ netio::tests! {
     namespaces: [
         frames_are_captured_as_lines_and_as_pcapng_with_why_they_were_dropped,
         a_full_disk_ends_a_capture_and_leaves_a_whole_file,
+        the_controller_asks_a_switch_for_frames_and_flows,
     ],
     anywhere: [captures_are_refused_with_what_to_do]
 }
+
+/// A controller that does not answer.
+const NOBODY: &str = "http://127.0.0.1:1";
 
 const HOST: u16 = 1;
 const TRUNK: u16 = 8;
@@ -50,15 +54,23 @@ struct Site {
 
 impl Site {
     fn new(ports: &str) -> Self {
+        Self::at(NOBODY, ports)
+    }
+
+    /// As [`Site::new`], with a controller.
+    fn at(controller: &str, ports: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let control = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let state = directory.path().join("s1");
         let text = format!(
-            "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\ncontrol = '{control}'\n\
+            "name = 's1'\ncontroller = '{controller}'\nstate_dir = '{}'\ncontrol = '{control}'\n\
              lookup = '127.0.0.1:0'\n[links]\nhello_ms = 0\n{ports}",
             state.display()
         );
-        SavedImage::new(&state).unwrap().write(&image()).unwrap();
+        // With a controller it begins with nothing: the image is of another network.
+        if controller == NOBODY {
+            SavedImage::new(&state).unwrap().write(&image()).unwrap();
+        }
         let file = directory.path().join("switch.toml");
         std::fs::write(&file, text).unwrap();
         let switch = Process::spawn(&["switch", "--config", file.to_str().unwrap()]);
@@ -77,7 +89,10 @@ impl Site {
 
     /// Begins a capture that writes pcapng to standard output, and returns when it has begun.
     fn begin(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
+        Self::begun(self.command(arguments))
+    }
+
+    fn begun(mut command: Command) -> Running {
         let mut child = command.args(["-w", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         // The blocks at the head come when the switch copies frames.
@@ -283,6 +298,93 @@ fn a_full_disk_ends_a_capture_and_leaves_a_whole_file() {
             (at, blocks) = (at + length, blocks + 1);
         }
         assert!(at == bytes.len() && blocks > 100, "{blocks} blocks");
+    });
+}
+
+fn the_controller_asks_a_switch_for_frames_and_flows() {
+    in_namespace(|| {
+        let (mut host, _trunk) = cables();
+        let network = support::Site::new("");
+        let _controller = network.start();
+        let asked = |arguments: &[&str]| {
+            let output = network.fibula(arguments);
+            (exit_code(&output), stdout(&output) + &stderr(&output))
+        };
+        let refused = |arguments: &[&str], exit: i32, part: &str| {
+            let (code, said) = asked(arguments);
+            assert!(code == exit && said.contains(part), "{arguments:?}: {code} {said}");
+        };
+        assert_eq!(asked(&["switch", "add", "s1"]).0, 0);
+        refused(&["capture", "s1:all"], 5, "switch `s1` is not connected to this controller");
+        refused(&["flow", "show", "--switch", "s2"], 4, "s2");
+        refused(&["capture", "s1:"], 2, "write it like s1:3, s1:eth1 or s1:all");
+
+        let site = Site::at(&network.url, &format!("{PORTS}[flow]\n"));
+        let until = std::time::Instant::now() + support::PATIENCE;
+        while asked(&["switch", "log", "s1"]).0 != 0 {
+            assert!(std::time::Instant::now() < until, "the switch does not connect");
+        }
+        let capture = |arguments: &[&str]| {
+            let mut command = Command::new(FIBULA);
+            command.arg("capture").args(arguments).env("FIBULA_CONTROLLER", &network.url);
+            command
+        };
+        let begin = |arguments: &[&str]| Site::begun(capture(arguments));
+        let running = begin(&["s1:sw-host", "-c", "2"]);
+        send(&mut host, &frame(7, 99, 40));
+        send(&mut host, &frame(7, 99, 41));
+        let (bytes, said) = running.end();
+        assert_eq!(exit_code(&said), 0, "{}", stderr(&said));
+        for number in [40, 41] {
+            let sent = frame(7, 99, number);
+            assert_eq!(bytes.windows(sent.len()).filter(|window| *window == sent).count(), 1, "{number}");
+        }
+        let path = site.path("relayed.pcapng");
+        std::fs::write(&path, &bytes).unwrap();
+        if let Some(lines) = read_by_tshark(&path) {
+            assert_eq!(lines.len(), 2, "{lines:?}");
+        }
+        refused(&["capture", "s1:7"], 4, "switch `s1`: switch s1 has no port `7`; it has 1 (sw-host), 8 (sw-trunk)");
+
+        // More of them leave than there may be at once: each ends at the switch.
+        for _ in 0..6 {
+            let mut leaver = loop {
+                let mut child =
+                    capture(&["s1:all", "-w", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                let mut stdout = BufReader::new(child.stdout.take().unwrap());
+                if !stdout.fill_buf().unwrap().is_empty() {
+                    break child;
+                }
+                let said = stderr(&child.wait_with_output().unwrap());
+                assert!(said.contains("captures run at this switch") && std::time::Instant::now() < until, "{said}");
+            };
+            leaver.kill().unwrap();
+            leaver.wait().unwrap();
+        }
+
+        assert_eq!(asked(&["-j", "flow", "show", "--switch", "s1"]), (0, String::new()));
+        assert_eq!(asked(&["flow", "flush", "--all", "--switch", "s1"]), (0, "0 flows flushed\n".to_owned()));
+        refused(&["flow", "flush", "--switch", "s1", "--address", "nowhere"], 3, "switch `s1`");
+        refused(&["flow", "server", "drain", "10.0.0.100:80", "10.0.0.11:80", "--switch", "s1"], 4, "switch `s1`");
+        let (_, trail) = asked(&["-j", "audit", "show"]);
+        for part in ["switch s1: frames at sw-host", "\"flush_flows\"", "switch s1: all", "\"change_server\""] {
+            assert!(trail.contains(part), "{part}: {trail}");
+        }
+
+        // A switch that goes ends it with an error, and what is there is whole.
+        let mut running = begin(&["s1:all"]);
+        send(&mut host, &frame(7, 99, 42));
+        let (mut bytes, sent) = (vec![], frame(7, 99, 42));
+        while !bytes.windows(sent.len()).any(|window| *window == sent) {
+            let more = running.stdout.fill_buf().unwrap().to_vec();
+            assert!(!more.is_empty(), "the capture ended by itself");
+            running.stdout.consume(more.len());
+            bytes.extend(more);
+        }
+        drop(site);
+        let (_, said) = running.end();
+        assert_eq!(exit_code(&said), 4, "{}", stderr(&said));
+        assert!(stderr(&said).contains("switch `s1` broke"), "{}", stderr(&said));
     });
 }
 

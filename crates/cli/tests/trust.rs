@@ -489,6 +489,11 @@ async fn an_admin_changes_what_daemons_log_while_they_run() {
     // Whoever may not, what is no filter, and who cannot be asked.
     trust.refused("operator/writer", &["switch", "log", "s1", "debug"], 5, &["the role admin"]);
     trust.refused("operator/writer", &["controller", "log", "debug"], 5, &["the role admin"]);
+    // Nor may they see what others say to each other, nor end it; reading which flows there are is for readers.
+    trust.refused("operator/writer", &["capture", "s1:all"], 5, &["the role admin"]);
+    trust.refused("operator/writer", &["flow", "flush", "--all", "--switch", "s1"], 5, &["the role admin"]);
+    trust.refused("operator/reader", &["flow", "show", "--switch", "s1"], 5, &["switch `s1`", "a section [flow]"]);
+    trust.refused("operator/admin", &["capture", "s1:all"], 4, &["switch `s1`: switch s1 has no ports"]);
     trust.refused("operator/admin", &["switch", "log", "s1", "degub"], 3, &["`degub`", "TARGET=LEVEL"]);
     trust.refused(
         "operator/admin",

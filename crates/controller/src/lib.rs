@@ -32,6 +32,7 @@ mod newcomers;
 mod north;
 mod push;
 mod reads;
+mod relay;
 mod reload;
 mod session;
 mod shared;
@@ -65,6 +66,8 @@ use api::audit::Audit;
 use api::gate::{Gate, GateLayer};
 use api::limits::{Guard, Limits, raise_descriptors};
 use api::tls::{Tls, TlsError};
+use api::v1::captures_server::CapturesServer;
+use api::v1::flows_server::FlowsServer;
 use api::v1::northbound_server::NorthboundServer;
 use api::v1::southbound_server::SouthboundServer;
 use fib::network::{Network, NetworkError, RestoreError, Settings};
@@ -348,6 +351,7 @@ impl Controller {
             shared: known,
             seeing: Default::default(),
         };
+        let (flows, captures) = (FlowsServer::new(north.clone()), CapturesServer::new(north.clone()));
         let serving = Server::builder()
             .initial_stream_window_size(limits.window_bytes)
             .initial_connection_window_size(limits.window_bytes)
@@ -366,6 +370,8 @@ impl Controller {
                     .max_decoding_message_size(config.report_bytes())
                     .max_encoding_message_size(MAX_MESSAGE_BYTES),
             )
+            .add_service(flows.max_encoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(captures.max_encoding_message_size(MAX_MESSAGE_BYTES))
             .serve_with_incoming(listener);
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {

@@ -10,7 +10,7 @@ use crate::counters::Said;
 use crate::session::question::Question;
 use api::crash::step;
 use api::seam::{Mistake, mistaken, now};
-use api::v1::{AskLog, Groups, SaidLog, Standing, ToSwitch, Verified};
+use api::v1::{Ask, AskLog, Groups, SaidLog, Standing, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
 use fib::topology::NodeId;
@@ -45,6 +45,8 @@ pub(crate) struct Session {
     /// Who waits for its digests, and who for the filter of its log.
     verifying: Question<Verified>,
     logging: Question<SaidLog>,
+    /// Whether it can be asked what operators ask switches themselves.
+    answers: AtomicBool,
     reports: Mutex<Reports>,
 }
 
@@ -134,6 +136,7 @@ impl Session {
             said: Said::default(),
             verifying: Question::default(),
             logging: Question::default(),
+            answers: AtomicBool::new(false),
             reports: Mutex::new(Reports { n_received: 1, last: None }),
         });
         (Arc::clone(&session), Outbox { session, receiver })
@@ -443,6 +446,20 @@ impl Session {
         let ask = |number| AskLog { number, filter: filter.to_owned() };
         self.logging
             .ask(!filter.is_empty(), |number| self.ask_now(ToSwitch { log: Some(ask(number)), ..ToSwitch::default() }))
+    }
+
+    /// Notes whether the switch can be asked what operators ask switches themselves.
+    pub(crate) fn set_answers(&self, answers: bool) {
+        self.answers.store(answers, Relaxed);
+    }
+
+    pub(crate) fn answers(&self) -> bool {
+        self.answers.load(Relaxed)
+    }
+
+    /// Asks the switch what an operator wants to know of it. Whether that is on its way: it is answered elsewhere.
+    pub(crate) fn ask_for(&self, ask: Ask) -> bool {
+        self.ask_now(ToSwitch { ask: Some(ask), ..ToSwitch::default() })
     }
 
     /// The answer of the switch to [`Session::ask_log`].

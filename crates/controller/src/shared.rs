@@ -3,6 +3,7 @@
 use crate::away::{Absent, Away};
 use crate::change::Refusal;
 use crate::elsewhere::{Elsewhere, There};
+use crate::relay::Relays;
 use crate::events::{Events, Level};
 use crate::groups;
 use crate::history::History;
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) away: Away,
     /// Switches that are connected to other controllers.
     pub(crate) elsewhere: Elsewhere,
+    /// What operators ask switches.
+    pub(crate) relays: Relays,
     /// The number of the last commit of this controller, while it leads.
     committed_to: AtomicU64,
     /// What they carried in the last hour.
@@ -162,6 +165,7 @@ impl Shared {
             twins: Twins::default(),
             away: Away::default(),
             elsewhere: Elsewhere::default(),
+            relays: Relays::default(),
             committed_to: AtomicU64::new(0),
             history: History::default(),
             leader: watch::Sender::new(None),

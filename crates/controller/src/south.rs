@@ -16,8 +16,8 @@ use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{
-    FromSwitch, Hello, SeeHostsReply, SeeHostsRequest, SeeSubscriptionsReply, SeeSubscriptionsRequest, SeeSwitchReply,
-    SeeSwitchRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch,
+    AnswerReply, FromSwitch, Hello, Said, SeeHostsReply, SeeHostsRequest, SeeSubscriptionsReply,
+    SeeSubscriptionsRequest, SeeSwitchReply, SeeSwitchRequest, SeeTrunksReply, SeeTrunksRequest, ToSwitch,
 };
 use fib::messages::{Report, Uplink};
 use fib::name::{LABELS, clip, is_label};
@@ -118,6 +118,7 @@ impl Southbound for South {
             weighs_ways,
             process,
             takes_standing,
+            answers,
         } = hello;
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
@@ -152,6 +153,7 @@ impl Southbound for South {
             status
         })?;
         session.said().set_says_log(says_log);
+        session.set_answers(answers);
         session.said().set_takes_groups(takes_groups);
         session.said().set_takes_standing(takes_standing);
         self.shared.subscriptions.hear(session.node(), subscriptions);
@@ -169,6 +171,18 @@ impl Southbound for South {
             Arc::clone(&self.shared),
         ));
         Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outgoing))))
+    }
+
+    async fn answer(&self, request: Request<Streaming<Said>>) -> Result<Response<AnswerReply>, Status> {
+        let peer = Peer::of(&request)?;
+        let mut said = request.into_inner();
+        let first = tokio::time::timeout(HELLO_TIMEOUT, said.message())
+            .await
+            .map_err(|_| Status::deadline_exceeded("nothing was said within 10 s; wait to be asked again"))??;
+        let first = first.ok_or_else(|| Status::invalid_argument("the first message must say what is answered"))?;
+        self.check(&peer, &first.switch, "answer")?;
+        self.shared.relays.answer(first, said).await?;
+        Ok(Response::new(AnswerReply {}))
     }
 
     async fn see_trunks(&self, request: Request<SeeTrunksRequest>) -> Result<Response<SeeTrunksReply>, Status> {

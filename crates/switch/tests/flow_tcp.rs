@@ -206,14 +206,14 @@ impl Network4 {
 
     fn stat(&self, name: &str) -> u64 {
         let mut client = self.client();
-        let stats = self.runtime.block_on(client.stats(v1::FlowStatsRequest {})).unwrap().into_inner().stats;
+        let stats = self.runtime.block_on(client.stats(v1::FlowStatsRequest::default())).unwrap().into_inner().stats;
         stats.iter().find(|stat| stat.name == name).unwrap().value
     }
 
     /// Each server with its state and flows.
     fn servers(&self) -> Vec<(String, String, u64)> {
         let mut client = self.client();
-        let listed = self.runtime.block_on(client.list_servers(v1::ListServersRequest {})).unwrap();
+        let listed = self.runtime.block_on(client.list_servers(v1::ListServersRequest::default())).unwrap();
         listed.into_inner().servers.into_iter().map(|s| (s.server, s.state, s.flows)).collect()
     }
 
@@ -224,6 +224,7 @@ impl Network4 {
             protocol: "tcp".to_owned(),
             server: server.to_owned(),
             change: Some(change),
+            ..v1::ChangeServerRequest::default()
         };
         self.runtime.block_on(client.change_server(request)).unwrap();
     }

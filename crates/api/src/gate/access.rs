@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 44] = [
+const ACCESS: [(&str, Needs); 45] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
@@ -61,6 +61,7 @@ const ACCESS: [(&str, Needs); 44] = [
     ("/fibula.v1.Southbound/SeeHosts", Needs::Switch),
     ("/fibula.v1.Southbound/SeeSubscriptions", Needs::Switch),
     ("/fibula.v1.Southbound/SeeSwitch", Needs::Switch),
+    ("/fibula.v1.Southbound/Answer", Needs::Switch),
     ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
     ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),

@@ -3,7 +3,7 @@
 mod file;
 mod lines;
 
-use crate::remote::{Credentials, answer, exit_of, refusal};
+use crate::remote::{Remote, answer, exit_of, refusal};
 use ::switch::parse::NameField;
 use api::client::ConnectError;
 use api::identity::Kind;
@@ -21,9 +21,10 @@ use tokio::time::Instant;
 /// Arguments of `fibula capture`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The number of a port or the name of its interface, or `all`
+    /// The number of a port or the name of its interface, or `all`: of the switch at --at, or, with the name of a switch and a colon
+    /// before it (s1:3, s1:eth1, s1:all), of that switch, which the controller asks
     port: String,
-    /// Address of the switch: `control` in its switch.toml
+    /// Address of the switch that is asked itself: `control` in its switch.toml. Not used with SWITCH:PORT
     #[arg(
         long,
         visible_alias = "switch",
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    credentials: Credentials,
+    remote: Remote,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -155,10 +156,21 @@ impl Args {
         file::refuse_a_terminal(self.file.as_deref(), std::io::stdout().is_terminal())?;
         // First, so that no signal ends the capture without an end of its file.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let channel =
-            self.credentials.connect(Kind::Switch, &self.at).await?.map_err(|error| self.unreachable(error))?;
+        // No name of a switch has a colon.
+        let (switch, port) = self.port.split_once(':').unwrap_or(("", &self.port));
+        let channel = if self.port.contains(':') {
+            if switch.is_empty() || port.is_empty() {
+                let why = format!("`{}` is no port of a switch; write it like s1:3, s1:eth1 or s1:all", self.port);
+                return Err(Failure::new(Exit::Usage, why));
+            }
+            self.remote.channel().await?
+        } else {
+            let connected = self.remote.credentials().connect(Kind::Switch, &self.at).await?;
+            connected.map_err(|error| self.unreachable(error))?
+        };
         let request = v1::CaptureRequest {
-            port: if self.port == "all" { String::new() } else { self.port.clone() },
+            switch: switch.to_owned(),
+            port: if port == "all" { String::new() } else { port.to_owned() },
             drops_only: self.drops,
             snap_bytes: self.snap.unwrap_or(0),
             name: self.name.clone().unwrap_or_default(),

@@ -27,14 +27,14 @@ use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::{
-    Ack, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, SeeTrunksRequest,
-    SeenTrunk, ToSwitch, TrunkReport,
+    Ack, Ask, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, Said,
+    SeeTrunksRequest, SeenTrunk, ToSwitch, TrunkReport,
 };
 use fib::messages::Message;
 use fib::replica::{ReplicaError, Tables};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
@@ -127,7 +127,20 @@ pub trait About: Send + Sync {
     fn counters(&self) -> Option<Counters> {
         None
     }
+
+    /// Whether it answers what operators ask.
+    fn answers(&self) -> bool {
+        false
+    }
+
+    /// Answers what an operator asks it by the controller; none if it answers nothing.
+    fn answer(&self, _switch: &str, _ask: Ask) -> Option<Answering> {
+        None
+    }
 }
+
+/// Begins an answer: what is said, one after the other.
+pub type Answering = Pin<Box<dyn Future<Output = mpsc::Receiver<Said>> + Send>>;
 
 impl<F: Fn() -> MemoryUse + Send + Sync> About for F {
     fn memory(&self) -> MemoryUse {
@@ -214,7 +227,7 @@ async fn follow<T: Tables + Send>(
         let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
         let channel = connect_within(controller, tls, patience);
         let takes_standing = controllers.len() > 1;
-        let Err(error) = session((switch, controller, takes_standing), channel, shared, about, home).await;
+        let Err(error) = session((switch, controller, takes_standing), channel, tls, shared, about, home).await;
         shared.served.send_if_modified(|served| std::mem::take(served).by.is_some());
         if matches!(error, StreamError::Home) {
             tracing::info!(switch, from = controller, "a controller that this switch prefers answers again");
@@ -331,6 +344,7 @@ fn jitter(pause: Duration) -> Duration {
 async fn session<T: Tables>(
     (switch, controller, takes_standing): (&str, &str, bool),
     channel: impl Future<Output = Result<Channel, ConnectError>>,
+    tls: Option<&Arc<Tls>>,
     shared: &Shared<T>,
     about: &Arc<dyn About>,
     home: impl Future<Output = ()>,
@@ -346,6 +360,7 @@ async fn session<T: Tables>(
         subscriptions: shared.groups.subscriptions().map(|_| shared.subscriptions.borrow().clone()),
         process: process(),
         takes_standing,
+        answers: about.answers(),
     };
     let (to_controller, outgoing) = mpsc::channel(4);
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
@@ -422,6 +437,13 @@ async fn session<T: Tables>(
             to_controller.send(wrap(said)).await.map_err(|_| StreamError::Closed)?;
             continue;
         }
+        if let Some(ask) = message.ask {
+            if let Some(answering) = about.answer(switch, ask) {
+                let (controller, tls) = (controller.to_owned(), tls.cloned());
+                tokio::spawn(async move { answer(&controller, tls.as_ref(), answering).await });
+            }
+            continue;
+        }
         if let Some(groups) = message.groups {
             // Also that they are not asked any more.
             tells_subscriptions |= groups.snooping.is_some();
@@ -465,6 +487,22 @@ async fn session<T: Tables>(
             }
         };
         to_controller.send(wrap(answer)).await.map_err(|_| StreamError::Closed)?;
+    }
+}
+
+/// Answers on a connection of its own: whoever reads it slowly holds up nothing else. It ends when the controller says that nobody
+/// reads it any more, which it also does when the stream of the switch ends.
+async fn answer(controller: &str, tls: Option<&Arc<Tls>>, answering: Answering) {
+    let channel = match connect_within(controller, tls, LONG).await {
+        Ok(channel) => channel,
+        Err(error) => {
+            return tracing::warn!(controller, %error, "an operator who asks by the controller gets no answer");
+        }
+    };
+    let said = ReceiverStream::new(answering.await);
+    if let Err(status) = api::client::southbound(channel).answer(said).await {
+        let error = api::client::reason(&status);
+        tracing::debug!(controller, error, "an answer for an operator ended");
     }
 }
 

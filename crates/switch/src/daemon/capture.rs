@@ -100,6 +100,18 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Begins a capture. Whoever asks records it.
+    pub(super) async fn begin(
+        &self,
+        request: v1::CaptureRequest,
+    ) -> Result<mpsc::Receiver<Result<v1::CaptureBatch, Status>>, Status> {
+        let shared = self.0.clone();
+        let begun = tokio::task::spawn_blocking(move || shared.begin(&request)).await;
+        begun.map_err(|error| Status::internal(error.to_string()))?
+    }
+}
+
 #[tonic::async_trait]
 impl Service for Control {
     type CaptureStream = ReceiverStream<Result<v1::CaptureBatch, Status>>;
@@ -107,12 +119,8 @@ impl Service for Control {
     async fn capture(&self, request: Request<v1::CaptureRequest>) -> Result<Response<Self::CaptureStream>, Status> {
         let peer = Peer::of(&request)?;
         let request = request.into_inner();
-        let what = if request.drops_only { "dropped frames" } else { "frames" };
-        let at = if request.port.is_empty() { "all ports" } else { &request.port };
-        let detail = format!("{what} at {at}");
-        let shared = self.0.clone();
-        let begun = tokio::task::spawn_blocking(move || shared.begin(&request)).await;
-        let begun = begun.map_err(|error| Status::internal(error.to_string()))?;
+        let detail = api::capture::describe(&request);
+        let begun = self.begin(request).await;
         let end = begun.as_ref().map(|_| (0, 0)).map_err(|status| status.message());
         self.0.audit.change(&peer, "capture", &detail, end);
         begun.map(|batches| Response::new(ReceiverStream::new(batches)))

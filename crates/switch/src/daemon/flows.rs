@@ -121,7 +121,7 @@ impl Control {
 #[tonic::async_trait]
 impl Service for Control {
     async fn show(&self, request: Request<v1::ShowFlowsRequest>) -> Result<Response<v1::ShowFlowsReply>, Status> {
-        let v1::ShowFlowsRequest { filter, from } = request.into_inner();
+        let v1::ShowFlowsRequest { filter, from, .. } = request.into_inner();
         let (filter, from) = (Filter::new(filter.unwrap_or_default())?, from.unwrap_or_default());
         let reply = self.blocking(move |flows| {
             let mut page = vec![];
@@ -160,13 +160,11 @@ impl Service for Control {
 
     async fn flush(&self, request: Request<v1::FlushFlowsRequest>) -> Result<Response<v1::FlushFlowsReply>, Status> {
         let peer = Peer::of(&request)?;
-        let filter = request.into_inner().filter.unwrap_or_default();
-        let detail = describe(&filter);
-        let filter = Filter::new(filter)?;
-        let flushed =
-            self.blocking(move |flows| flows.flush(|ends| filter.matches(&ends.original, &ends.reply))).await?;
-        self.audit.change(&peer, "flush_flows", &detail, Ok((flushed, 0)));
-        Ok(Response::new(v1::FlushFlowsReply { flushed }))
+        let request = request.into_inner();
+        let detail = api::flow::describe(request.filter.as_ref());
+        let reply = self.flushed(request).await?;
+        self.audit.change(&peer, "flush_flows", &detail, Ok((reply.flushed, 0)));
+        Ok(Response::new(reply))
     }
 
     async fn stats(&self, _request: Request<v1::FlowStatsRequest>) -> Result<Response<v1::FlowStatsReply>, Status> {
@@ -215,8 +213,16 @@ impl Service for Control {
 }
 
 impl Control {
-    async fn change_of(&self, request: v1::ChangeServerRequest) -> Result<(), Status> {
-        let v1::ChangeServerRequest { service, protocol, server, change } = request;
+    /// Ends flows. Whoever asks records it.
+    pub(super) async fn flushed(&self, request: v1::FlushFlowsRequest) -> Result<v1::FlushFlowsReply, Status> {
+        let filter = Filter::new(request.filter.unwrap_or_default())?;
+        let flushed = self.blocking(move |flows| flows.flush(|ends| filter.matches(&ends.original, &ends.reply)));
+        Ok(v1::FlushFlowsReply { flushed: flushed.await? })
+    }
+
+    /// Changes the servers of a virtual address. Whoever asks records it.
+    pub(super) async fn change_of(&self, request: v1::ChangeServerRequest) -> Result<(), Status> {
+        let v1::ChangeServerRequest { service, protocol, server, change, .. } = request;
         let (service, server) = (endpoint(&service)?, endpoint(&server)?);
         let protocol = if protocol.is_empty() { "tcp" } else { &protocol };
         let protocol = service_protocol(protocol).map_err(Status::invalid_argument)?;
@@ -243,15 +249,6 @@ impl Control {
             _ => Status::invalid_argument(error.to_string()),
         })
     }
-}
-
-/// Which flows, in words.
-fn describe(filter: &v1::FlowFilter) -> String {
-    let v1::FlowFilter { protocol, address, port } = filter;
-    let port = port.map(|port| format!("port {port}")).unwrap_or_default();
-    let words: Vec<&str> =
-        [protocol, address, &port].into_iter().map(|word| &word[..]).filter(|word| !word.is_empty()).collect();
-    if words.is_empty() { "all".to_owned() } else { words.join(", ") }
 }
 
 /// Everything that is counted, with how full the tables are.

@@ -25,6 +25,7 @@ mod log;
 mod lookup;
 mod others;
 mod ports;
+mod relay;
 mod reload;
 pub mod saved;
 mod status;
@@ -213,11 +214,15 @@ impl Switch {
             }
             _ => None,
         };
+        let in_kernel = if kernel.is_some() { config.kernel_ports().concat() } else { vec![] };
+        let control =
+            capture::Control::new(config.name.clone(), config.fixed_offset, &plane, &in_kernel, Arc::clone(&audit));
+        let relay = relay::Relay {
+            captures: control.clone(),
+            flows: flows.clone().map(|flows| flows::Control { flows, audit: Arc::clone(&audit) }),
+        };
         let control_address = match &config.control {
             Some(address) => {
-                let in_kernel = if kernel.is_some() { config.kernel_ports().concat() } else { vec![] };
-                let name = config.name.clone();
-                let control = capture::Control::new(name, config.fixed_offset, &plane, &in_kernel, Arc::clone(&audit));
                 let bound = api::capture::serve(address, &gate, control).await;
                 Some(bound.map_err(listens(address))?)
             }
@@ -258,7 +263,7 @@ impl Switch {
         if let Some(keeper) = subscriptions::Keeper::new(&plane, Arc::clone(&shared)) {
             tokio::spawn(keeper.run());
         }
-        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane), checks });
+        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane), checks, relay: Arc::new(relay) });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
         let background = vec![agent, saving, keeper_of_memory];
         Ok(Self {

@@ -3,7 +3,7 @@
 use crate::acl::AclStatus;
 use crate::bundle::MemberStatus;
 use crate::counters::DropReason;
-use crate::daemon::agent::{LinkStatus, Shared};
+use crate::daemon::agent::{Answering, LinkStatus, Shared};
 use crate::daemon::links::Trunk;
 use crate::daemon::saved::Saver;
 use crate::dataplane::{Dataplane, PortStatus};
@@ -23,7 +23,7 @@ use api::audit::Audit;
 use api::gate::Gate;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
-use api::v1::{Counters, DropCount, MemoryUse, PortCounters};
+use api::v1::{Ask, Counters, DropCount, MemoryUse, PortCounters};
 use fib::action::PortId;
 use fib::designs::Table;
 use fib::name::{Name, NameKind};
@@ -105,9 +105,19 @@ pub(super) struct About {
     pub(super) shared: Arc<Shared<PlaneWriter>>,
     pub(super) plane: Weak<Dataplane>,
     pub(super) checks: Option<Arc<super::checks::Checks>>,
+    pub(super) relay: Arc<super::relay::Relay>,
 }
 
 impl super::agent::About for About {
+    fn answers(&self) -> bool {
+        true
+    }
+
+    fn answer(&self, switch: &str, ask: Ask) -> Option<Answering> {
+        let (relay, switch) = (Arc::clone(&self.relay), switch.to_owned());
+        Some(Box::pin(async move { relay.answer(switch, ask).await }))
+    }
+
     fn memory(&self) -> MemoryUse {
         let replica = self.shared.replica();
         let (valid, local) = replica.tables().shared();
