@@ -3,13 +3,13 @@
 use crate::away::{Absent, Away};
 use crate::change::Refusal;
 use crate::elsewhere::{Elsewhere, There};
-use crate::relay::Relays;
 use crate::events::{Events, Level};
 use crate::groups;
 use crate::history::History;
 use crate::learning::Learning;
 use crate::newcomers::Newcomers;
 use crate::reads::Reads;
+use crate::relay::Relays;
 use crate::session::Session;
 use crate::store::{Follower, Leader};
 use crate::subscriptions::Subscriptions;

@@ -263,7 +263,8 @@ impl Switch {
         if let Some(keeper) = subscriptions::Keeper::new(&plane, Arc::clone(&shared)) {
             tokio::spawn(keeper.run());
         }
-        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: Arc::downgrade(&plane), checks, relay: Arc::new(relay) });
+        let (about_plane, relay) = (Arc::downgrade(&plane), Arc::new(relay));
+        let about = Arc::new(status::About { shared: Arc::clone(&shared), plane: about_plane, checks, relay });
         let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), about));
         let background = vec![agent, saving, keeper_of_memory];
         Ok(Self {
