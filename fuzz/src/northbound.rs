@@ -126,8 +126,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         name: format!("02:00:00:00:00:{i:02x}"),
         host: host.to_owned(),
         tenant,
-        learnt_ms: 0,
         ip: if i.is_multiple_of(2) { format!("10.0.0.{i}") } else { String::new() },
+        ..v1::NameRecord::default()
     };
     let host = |name: &str, switch: &str, port| v1::Host {
         name: name.to_owned(),

@@ -1,6 +1,8 @@
 //! A network of which nothing is declared but the ports of its switches. Hosts with Linux's own network stack reach each other and
 //! move, and an attacker among them fills a quota.
 
+#[path = "found_hosts/addresses.rs"]
+mod addresses;
 #[path = "found_hosts/mistakes.rs"]
 mod mistakes;
 #[path = "found_hosts/multicast.rs"]
@@ -9,6 +11,7 @@ mod multicast;
 mod routers;
 mod support;
 
+use addresses::every_address_of_a_host_is_answered_and_one_that_moves_is_at_its_new_host;
 use api::v1;
 use mistakes::{
     a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_served,
@@ -39,6 +42,7 @@ netio::tests! {
         a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_served,
         two_networks_joined_by_mistake_are_told_and_exchange_nothing,
         hosts_get_their_addresses_by_a_router_and_hear_no_other_one,
+        every_address_of_a_host_is_answered_and_one_that_moves_is_at_its_new_host,
     ],
     anywhere: []
 }

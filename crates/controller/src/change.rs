@@ -352,11 +352,16 @@ impl State {
         let parsed = self.parse(text);
         let is_there = parsed.as_ref().is_ok_and(|name| self.network.rib().get(name).is_some());
         let Some(ip) = text.trim().parse::<IpAddr>().ok().filter(|_| !is_there) else { return parsed };
-        match (self.network.rib().by_ip(ip), parsed) {
+        match (self.holder(ip), parsed) {
             (Some(name), _) => Ok(name),
             (None, Ok(name)) => Ok(name),
             (None, Err(_)) => Err(Refusal::UnknownAddress { ip }),
         }
+    }
+
+    /// The name that has an IP address, as the one in its record or as one that was learnt beside it.
+    pub fn holder(&self, ip: IpAddr) -> Option<Name> {
+        self.network.rib().by_ip(ip).or_else(|| self.hosts.learnt.holder(ip).cloned())
     }
 
     /// The id of a switch.

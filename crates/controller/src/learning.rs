@@ -258,8 +258,7 @@ impl Learning {
                 continue;
             }
             if let Some(ip) = sight.ip {
-                let learnt = &state.hosts.learnt;
-                let owner = state.network.rib().by_ip(ip).or_else(|| learnt.holder(ip).cloned());
+                let owner = state.holder(ip);
                 let owner = owner.filter(|owner| *owner != sight.name);
                 let taken = owner.as_ref().filter(|_| !given.contains(&ip));
                 let taken = taken.is_some_and(|owner| seen.may_take_over(state, &sight, owner, ip, now));

@@ -172,7 +172,7 @@ impl Northbound for North {
         let record = self.read(move |state| {
             let rib = state.network.rib();
             let name = match ip {
-                Some(ip) => rib.by_ip(ip).ok_or(Refusal::UnknownAddress { ip })?,
+                Some(ip) => state.holder(ip).ok_or(Refusal::UnknownAddress { ip })?,
                 None => state.find(&text)?,
             };
             let attachment = rib.get(&name).ok_or(Refusal::UnknownName { name: text })?;

@@ -101,6 +101,7 @@ mod tests {
                     tenant: 7,
                     ip: "::1".to_owned(),
                     learnt_ms: 7,
+                    more_ips: vec!["::2".to_owned()],
                 },
             };
             let names = (0..n_names).map(record).collect();

@@ -79,7 +79,7 @@ async fn export(mut client: Client, directory: &Path, learnt: bool) -> anyhow::R
     let mut used = HashSet::new();
     let mut batches = answer(client.export_names(v1::ExportNamesRequest {}).await)?;
     while let Some(batch) = batches.message().await.map_err(|status| refusal(&status))? {
-        for v1::NameRecord { name, host, tenant, ip, learnt_ms } in batch.names {
+        for v1::NameRecord { name, host, tenant, ip, learnt_ms, .. } in batch.names {
             if learnt_ms == 0 || learnt {
                 exported.names += 1;
                 writer.write_record([&*name, &host, &tenant.to_string(), &ip])?;

@@ -262,9 +262,8 @@ impl<'a> RemoteControl<'a> {
         NameRecord {
             name: mac_text(&put.mac),
             host: self.hosts[&(put.at.switch, put.at.port)].clone(),
-            tenant: 0,
-            learnt_ms: 0,
             ip: put.host.map_or(String::new(), |host| self.site.layout.hosts[host].ip.to_string()),
+            ..NameRecord::default()
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
+use crate::rib::name::addresses;
 use crate::rib::{Verbs, answer_of_lines, fields, moment, print_changed, records};
 use api::v1;
 use command::order::natural;
@@ -187,7 +188,9 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
         let request = v1::ListNamesRequest { after, limit: left, learnt: true, ..v1::ListNamesRequest::default() };
         let page = answer(client.list_names(request).await)?;
         (after, more) = (page.names.last().map(|last| last.name.clone()).unwrap_or_default(), page.more);
-        rows.extend(page.names.into_iter().map(|v1::NameRecord { name, host, tenant, ip, learnt_ms }| {
+        rows.extend(page.names.into_iter().map(|record| {
+            let ip = addresses(&record);
+            let v1::NameRecord { name, host, tenant, learnt_ms, .. } = record;
             let conflict = conflicts.remove(&name);
             let (state, why) =
                 conflict.map_or_else(|| ("learnt".to_owned(), String::new()), |one| (one.state, one.why));

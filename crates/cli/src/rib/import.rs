@@ -304,7 +304,7 @@ pub(crate) fn parse(Record { fields, .. }: &Record) -> Result<v1::NameRecord, St
     // The kind of name decides whether leading and trailing blanks belong to it.
     let name = fields.first().map_or("", |name| &name[..]);
     let [name, host, ip] = [name, field(1), field(3)].map(str::to_owned);
-    Ok(v1::NameRecord { name, host, tenant, ip, learnt_ms: 0 })
+    Ok(v1::NameRecord { name, host, tenant, ip, ..v1::NameRecord::default() })
 }
 
 /// Sends the lines in batches, each for a `()` of `rooms`; ends early when the other end of either is gone.

@@ -97,6 +97,17 @@ pub(crate) struct Put {
     ip: Option<IpAddr>,
 }
 
+/// The addresses of a name, as people read them.
+pub(super) fn addresses(record: &v1::NameRecord) -> String {
+    [&record.ip]
+        .into_iter()
+        .chain(&record.more_ips)
+        .map(String::as_str)
+        .filter(|ip| !ip.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// A name as a row.
 #[derive(Serialize)]
 pub(crate) struct NameRow {
@@ -107,8 +118,9 @@ pub(crate) struct NameRow {
 }
 
 impl From<v1::NameRecord> for NameRow {
-    fn from(v1::NameRecord { name, host, tenant, ip, .. }: v1::NameRecord) -> Self {
-        NameRow { name, host, tenant, ip: (!ip.is_empty()).then_some(ip) }
+    fn from(record: v1::NameRecord) -> Self {
+        let ip = Some(addresses(&record)).filter(|ip| !ip.is_empty());
+        NameRow { name: record.name, host: record.host, tenant: record.tenant, ip }
     }
 }
 
@@ -184,7 +196,10 @@ impl Put {
     fn request(self, only_new: bool) -> v1::PutNamesRequest {
         let Put { name, host, tenant, ip } = self;
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
-        v1::PutNamesRequest { names: vec![v1::NameRecord { name, host, tenant, ip, learnt_ms: 0 }], only_new }
+        v1::PutNamesRequest {
+            names: vec![v1::NameRecord { name, host, tenant, ip, ..v1::NameRecord::default() }],
+            only_new,
+        }
     }
 }
 

@@ -136,12 +136,14 @@ pub(super) fn host(state: &State, (name, end): (&str, End)) -> v1::Host {
 /// A name, as it is listed.
 pub(super) fn listed(state: &State, name: &Name, attachment: &Attachment) -> v1::NameRecord {
     let learnt_ms = state.hosts.learnt.since_ms(name).unwrap_or(0);
-    v1::NameRecord { learnt_ms, ..state.record(name, attachment).into() }
+    let more_ips = state.hosts.learnt.more_of(name).iter().map(ToString::to_string).collect();
+    v1::NameRecord { learnt_ms, more_ips, ..state.record(name, attachment).into() }
 }
 
 impl From<Record> for v1::NameRecord {
     fn from(Record { name, host, tenant, ip }: Record) -> v1::NameRecord {
-        v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default(), learnt_ms: 0 }
+        let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
+        v1::NameRecord { name, host, tenant, ip, ..v1::NameRecord::default() }
     }
 }
 
