@@ -7,14 +7,31 @@ use std::path::Path;
 /// Seeds, inputs that reach code of their own, and inputs that failed once.
 fn inputs(target: &Target) -> Vec<Vec<u8>> {
     let mut inputs = (target.seeds)();
-    for directory in ["corpus", "found"] {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join(target.name);
-        let Ok(files) = std::fs::read_dir(directory) else { continue };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if let Ok(lines) = std::fs::read_to_string(root.join("corpus").join(target.name).with_extension("hex")) {
+        inputs.extend(lines.lines().map(bytes));
+    }
+    if let Ok(files) = std::fs::read_dir(root.join("found").join(target.name)) {
         let mut paths: Vec<_> = files.map(|file| file.expect("the directory can be read").path()).collect();
         paths.sort();
         inputs.extend(paths.iter().map(|path| std::fs::read(path).expect("the file can be read")));
     }
     inputs
+}
+
+/// The input on a line of a corpus, in hexadecimal: see `scripts/corpus`.
+fn bytes(line: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).expect("hexadecimal");
+    (0..line.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn each_corpus_is_that_of_a_target() {
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")).expect("the corpora") {
+        let path = file.expect("the directory can be read").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+        assert!(fibula_fuzz::target(name).is_some_and(|target| inputs(target).len() > 20), "{}", path.display());
+    }
 }
 
 /// Runs an input; says which, if it fails.
