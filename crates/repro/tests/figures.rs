@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use fibula_repro::figures::catalogue::{self, papers, parse};
 use fibula_repro::figures::methods::{self, Progress};
 use fibula_repro::figures::runner::{self, Plan, Watch, steps};
-use fibula_repro::figures::store::{Mode, Store};
+use fibula_repro::figures::store::{Mode, Store, Stored};
 use fibula_repro::figures::{Paper, X};
 use toml::Table;
 
@@ -173,6 +173,33 @@ fn one_measurement_serves_two_papers() {
     let mut watch = Silent::default();
     runner::run(&other, &other.figures[0], &Plan { again: true, ..PLAN }, &store, &mut watch).expect("it runs");
     assert_eq!(watch.steps.len(), 1);
+}
+
+#[test]
+fn records_of_a_paper_share_a_file_and_are_replaced_one_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paper = tiny("[1000, 2000]", "").expect("a sound catalogue");
+    let results = Store::new(folder.path().join("results"));
+    let first = runner::run(&paper, &paper.figures[0], &PLAN, &results, &mut Silent::default()).expect("it runs");
+    let mut second = first.clone();
+    second.record.figure = "tiny/figure-0".into();
+    second.points.truncate(1);
+    let records = Store::of_records(folder.path().join("records"));
+    let same = |figure: &str, stored: &Stored| {
+        let loaded = records.load("tiny", figure).expect("readable").expect("a record");
+        let json = |record| serde_json::to_string(record).expect("JSON");
+        assert_eq!((loaded.points, json(&loaded.record)), (stored.points.clone(), json(&stored.record)), "{figure}");
+    };
+    records.save("tiny", "figure-1", &second).expect("written");
+    records.save("tiny", "figure-1", &first).expect("written");
+    records.save("tiny", "figure-0", &second).expect("written");
+    same("figure-0", &second);
+    same("figure-1", &first);
+    records.save("tiny", "figure-0", &second).expect("written");
+    same("figure-1", &first);
+    assert!(records.load("tiny", "figure-2").expect("readable").is_none());
+    assert!(records.load("other", "figure-1").expect("readable").is_none());
+    assert_eq!(std::fs::read_dir(records.root()).expect("the folder").count(), 1);
 }
 
 #[test]

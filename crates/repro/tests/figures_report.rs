@@ -306,7 +306,7 @@ fn machines_that_disagree_stand_beside_each_other_the_worse_first() {
         assert_eq!(report::keep(&papers, &store, pages.path(), name).expect("kept"), 1);
         assert!(report::keep(&papers, &store, pages.path(), "../up").is_err());
     }
-    assert!(pages.path().join("records/b-bad-quick/tiny/figure-1.json").exists());
+    assert!(pages.path().join("records/b-bad-quick/tiny.txt").exists());
     let page = |papers: &[Paper]| {
         let paths = report::write_readmes(papers, pages.path()).expect("pages");
         std::fs::read_to_string(&paths[0]).expect("a page")

@@ -135,7 +135,7 @@ pub fn keep(papers: &[Paper], store: &Store, folder: &Path, name: &str) -> Resul
     for entry in entries(papers, store)? {
         let is_whole = |stored: &&Stored| stored.record.complete && !stored.points.is_empty();
         if let Some(stored) = entry.stored.as_ref().filter(is_whole) {
-            let record = Store::new(folder.join(RECORDS).join(format!("{name}-{}", stored.record.mode)));
+            let record = Store::of_records(folder.join(RECORDS).join(format!("{name}-{}", stored.record.mode)));
             record.save(&entry.paper.id, &entry.figure.id, stored)?;
             kept += 1;
         }
@@ -155,7 +155,7 @@ pub fn records<'a>(papers: &'a [Paper], folder: &Path) -> Result<Vec<(String, Ve
     };
     stores.sort();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    stores.iter().map(|path| Ok((name(path), entries_that(papers, &Store::new(path), is_current)?))).collect()
+    stores.iter().map(|path| Ok((name(path), entries_that(papers, &Store::of_records(path), is_current)?))).collect()
 }
 
 /// Writes `<folder>/<paper>/README.md` for each paper, from its [`records`].

@@ -1,7 +1,11 @@
 //! Results of figures on disk: `<out>/<paper>/<figure>.csv` with the points, `<figure>.json` with where and how they
 //! were measured. After each step both are replaced completely, the points first, so that an interrupted run loses only
 //! its current step.
+//!
+//! Records, which are kept in the repository, are one file a paper: `<records>/<paper>.txt` has the JSON of each figure on a
+//! line, and its points below.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -169,6 +173,16 @@ pub struct StoreError {
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
+    form: Form,
+}
+
+/// How results lie in files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// Two files a figure.
+    Figures,
+    /// One file a paper.
+    Papers,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,7 +198,12 @@ struct Line {
 impl Store {
     /// The results below `root`, which need not exist.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), form: Form::Figures }
+    }
+
+    /// The records below `root`, which need not exist.
+    pub fn of_records(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), form: Form::Papers }
     }
 
     /// The folder.
@@ -201,25 +220,29 @@ impl Store {
     /// # Errors
     /// [`StoreError`] for files that are not in the form that [`Store::save`] writes.
     pub fn load(&self, paper: &str, figure: &str) -> Result<Option<Stored>, StoreError> {
-        let path = self.path(paper, figure, "json");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StoreError { path, reason: error.to_string() }),
-        };
-        let record = serde_json::from_str(&text).map_err(|error| StoreError { path, reason: error.to_string() })?;
-        let path = self.path(paper, figure, "csv");
-        let wrong = |error: csv::Error| StoreError { path: path.clone(), reason: error.to_string() };
-        let mut points = Vec::new();
-        for line in csv::Reader::from_path(&path).map_err(wrong)?.deserialize() {
-            let Line { step, series, x, y, min, max } = line.map_err(wrong)?;
-            let x = (!x.is_empty()).then(|| X::parse(&x));
-            points.push((step, Point { series, x, y, min, max }));
+        if self.form == Form::Papers {
+            let (path, wanted) = (self.paper(paper), format!("{paper}/{figure}"));
+            for (record, points) in blocks(&read(&path)?.unwrap_or_default()) {
+                let record = parse_record(&path, record)?;
+                if record.figure == wanted {
+                    return Ok(Some(Stored { record, points: parse_points(&path, points)? }));
+                }
+            }
+            return Ok(None);
         }
-        Ok(Some(Stored { record, points }))
+        let (json, csv) = (self.path(paper, figure, "json"), self.path(paper, figure, "csv"));
+        let Some(text) = read(&json)? else { return Ok(None) };
+        let record = parse_record(&json, &text)?;
+        let points = read(&csv)?.ok_or_else(|| StoreError { path: csv.clone(), reason: "it is missing".to_owned() })?;
+        Ok(Some(Stored { record, points: parse_points(&csv, &points)? }))
     }
 
-    /// The complete results of all figures. What cannot be read, or is being written, is left out.
+    /// The file of a paper's records.
+    fn paper(&self, paper: &str) -> PathBuf {
+        self.root.join(format!("{paper}.txt"))
+    }
+
+    /// The complete results of all figures, not of records. What cannot be read, or is being written, is left out.
     pub fn complete(&self) -> Vec<Stored> {
         let entries = |folder: &Path| -> Vec<PathBuf> {
             let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
@@ -241,20 +264,73 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the files cannot be written.
     pub fn save(&self, paper: &str, figure: &str, stored: &Stored) -> Result<(), StoreError> {
-        let path = self.path(paper, figure, "csv");
-        let wrong = |error: csv::Error| StoreError { path: path.clone(), reason: error.to_string() };
-        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-        writer.write_record(["step", "series", "x", "y", "min", "max"]).map_err(wrong)?;
-        for (step, Point { series, x, y, min, max }) in &stored.points {
-            let x = x.as_ref().map_or(String::new(), X::to_string);
-            let line = Line { step: step.clone(), series: series.clone(), x, y: *y, min: *min, max: *max };
-            writer.serialize(line).map_err(wrong)?;
+        const PLAIN: &str = "a record is plain numbers and text";
+        if self.form == Form::Papers {
+            let path = self.paper(paper);
+            let before = read(&path)?.unwrap_or_default();
+            let mut all = BTreeMap::new();
+            for (record, points) in blocks(&before) {
+                all.insert(parse_record(&path, record)?.figure, format!("{record}\n{points}"));
+            }
+            let (record, points) =
+                (serde_json::to_string(&stored.record).expect(PLAIN), to_csv(&path, &stored.points)?);
+            all.insert(stored.record.figure.clone(), format!("{record}\n{points}"));
+            return replace(&path, all.into_values().collect::<String>().as_bytes());
         }
-        let csv = writer.into_inner().map_err(|error| wrong(error.into_error().into()))?;
-        replace(&path, &csv)?;
-        let json = serde_json::to_string_pretty(&stored.record).expect("a record is plain numbers and text");
+        let path = self.path(paper, figure, "csv");
+        replace(&path, to_csv(&path, &stored.points)?.as_bytes())?;
+        let json = serde_json::to_string_pretty(&stored.record).expect(PLAIN);
         replace(&self.path(paper, figure, "json"), (json + "\n").as_bytes())
     }
+}
+
+/// The record and the points of each figure in the file of a paper. A record is a line of JSON; points begin with a digest.
+fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (record, after) = rest.split_once('\n')?;
+        let end = after.find("\n{").map_or(after.len(), |at| at + 1);
+        let points;
+        (points, rest) = after.split_at(end);
+        Some((record, points))
+    })
+}
+
+/// What a file holds; none if it does not exist.
+fn read(path: &Path) -> Result<Option<String>, StoreError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError { path: path.to_owned(), reason: error.to_string() }),
+    }
+}
+
+fn parse_record(path: &Path, json: &str) -> Result<Record, StoreError> {
+    serde_json::from_str(json).map_err(|error| StoreError { path: path.to_owned(), reason: error.to_string() })
+}
+
+fn parse_points(path: &Path, csv: &str) -> Result<Vec<(String, Point)>, StoreError> {
+    let wrong = |error: csv::Error| StoreError { path: path.to_owned(), reason: error.to_string() };
+    let mut points = Vec::new();
+    for line in csv::Reader::from_reader(csv.as_bytes()).deserialize() {
+        let Line { step, series, x, y, min, max } = line.map_err(wrong)?;
+        let x = (!x.is_empty()).then(|| X::parse(&x));
+        points.push((step, Point { series, x, y, min, max }));
+    }
+    Ok(points)
+}
+
+fn to_csv(path: &Path, points: &[(String, Point)]) -> Result<String, StoreError> {
+    let wrong = |error: csv::Error| StoreError { path: path.to_owned(), reason: error.to_string() };
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    writer.write_record(["step", "series", "x", "y", "min", "max"]).map_err(wrong)?;
+    for (step, Point { series, x, y, min, max }) in points {
+        let x = x.as_ref().map_or(String::new(), X::to_string);
+        let line = Line { step: step.clone(), series: series.clone(), x, y: *y, min: *min, max: *max };
+        writer.serialize(line).map_err(wrong)?;
+    }
+    let bytes = writer.into_inner().map_err(|error| wrong(error.into_error().into()))?;
+    Ok(String::from_utf8(bytes).expect("names of series and numbers are text"))
 }
 
 /// Writes a file such that either the old or the new one exists, and creates its folder.
