@@ -1,6 +1,6 @@
 # Clean Debians with a systemd each, in namespaces of this machine: for scripts that source it, as root. They go away with the script.
 # The script says who it is in `me`. `on NAME COMMAND...` runs a command in one that `boot NAME` started.
-[ "$(id -u)" = 0 ] || { echo "$me: run as root: it makes namespaces"; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "$me: skipped: needs root: it makes namespaces"; exit 77; }
 
 n_checks=0
 declare -A machine machine_root machine_outside
@@ -31,7 +31,7 @@ cgroups=
 for at in /sys/fs/cgroup/unified /sys/fs/cgroup; do
   if grep -q " $at cgroup2 " /proc/mounts; then cgroups=$at; break; fi
 done
-[ -n "$cgroups" ] || { echo "$me: no cgroup2 is mounted, which systemd takes: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"; exit 1; }
+[ -n "$cgroups" ] || { echo "$me: skipped: no cgroup2 is mounted, which systemd takes: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"; exit 77; }
 own_cgroup=$cgroups$(sed -n 's/^0:://p' /proc/self/cgroup)
 cleanup() {
   local name

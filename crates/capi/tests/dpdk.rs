@@ -1,9 +1,10 @@
-//! A program with DPDK whose FIB is libfibula's: `examples/c/dpdk_l2fwd.c`. Where there is no libdpdk, its tests count as
-//! ignored.
+//! A program with DPDK whose FIB is libfibula's: `examples/c/dpdk_l2fwd.c`. Where there is no libdpdk, its tests are
+//! skipped.
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use lookup::hash::mix64;
 use lookup::testkit::seed;
+use netio::testkit::{runs_here, trial};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
@@ -137,9 +138,6 @@ fn a_measurement_checks_every_value_and_says_what_it_is_of() {
 fn main() -> ExitCode {
     let has_dpdk =
         Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
-    if !has_dpdk {
-        eprintln!("the tests with DPDK are ignored: there is no libdpdk; `make dpdk` installs it");
-    }
     let tests: [(&str, fn()); 2] = [
         ("each_frame_leaves_by_the_port_of_its_destination", each_frame_leaves_by_the_port_of_its_destination),
         (
@@ -147,12 +145,7 @@ fn main() -> ExitCode {
             a_measurement_checks_every_value_and_says_what_it_is_of,
         ),
     ];
-    let trial = |(name, test): (&str, fn())| {
-        let trial = Trial::test(name, move || {
-            test();
-            Ok(())
-        });
-        trial.with_ignored_flag(!has_dpdk)
-    };
-    libtest_mimic::run(&Arguments::from_args(), tests.into_iter().map(trial).collect()).exit_code()
+    let what = "libdpdk (package libdpdk-dev; scripts/setup test)";
+    let trials = tests.into_iter().map(|(name, test)| runs_here(trial(name, test), has_dpdk, what));
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }

@@ -1,5 +1,6 @@
 //! What `contrib` says of the product is true.
 
+use netio::testkit::tool_or_skip;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,25 +45,16 @@ fn every_metric_of_alerts_and_dashboard_exists() {
     }
 }
 
-/// Without a program whose verdict is asked for, nothing is tested; make deep has all of them.
-fn skip(missing: &str) {
-    assert!(std::env::var_os("FIBULA_DEEP").is_none(), "there is no {missing}");
-    eprintln!("there is no {missing}");
+/// What a program prints, and whether it succeeds.
+fn verdict(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.success(), said.concat())
 }
 
-/// What promtool says of the tests of the alerts in a directory, and whether it is content; none where there is none.
-fn promtool(directory: &Path) -> Option<(bool, String)> {
-    let tests = ["test", "rules", "fibula_test.yml"];
-    let output = Command::new("promtool").args(tests).current_dir(directory).output().ok()?;
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Some((output.status.success(), said.concat()))
-}
-
-/// What promtool says of a file of rules, and whether it is content; none where there is none.
-fn check_rules(file: &Path) -> Option<(bool, String)> {
-    let output = Command::new("promtool").args(["check", "rules"]).arg(file).output().ok()?;
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Some((output.status.success(), said.concat()))
+/// What promtool says of the tests of the alerts in a directory, and whether it accepts them.
+fn test_alerts(promtool: &Path, directory: &Path) -> (bool, String) {
+    verdict(Command::new(promtool).args(["test", "rules", "fibula_test.yml"]).current_dir(directory))
 }
 
 /// All values of a key in a JSON document.
@@ -84,6 +76,7 @@ fn queries_of_the_dashboard_are_queries() {
     let mut queries = Vec::new();
     values(&dashboard, "expr", &mut queries);
     assert!(queries.len() > 20, "{} queries", queries.len());
+    let Some(promtool) = tool_or_skip("promtool", "prometheus") else { return };
     let directory = tempfile::tempdir().unwrap();
     let check = |queries: &[&str]| {
         let rules = queries.iter().enumerate().map(|(i, query)| {
@@ -95,13 +88,11 @@ fn queries_of_the_dashboard_are_queries() {
         // JSON is YAML.
         let file = directory.path().join("rules.yml");
         std::fs::write(&file, groups.to_string()).unwrap();
-        check_rules(&file)
+        verdict(Command::new(&promtool).args(["check", "rules"]).arg(file))
     };
-    let Some((is_content, said)) = check(&queries) else {
-        return skip("promtool (package prometheus): the queries of the dashboard are not read");
-    };
+    let (is_content, said) = check(&queries);
     assert!(is_content, "{said}");
-    assert!(!check(&["min by (switch (fibula_switch_waiting_messages)"]).unwrap().0, "one that is none");
+    assert!(!check(&["min by (switch (fibula_switch_waiting_messages)"]).0, "one that is none");
 }
 
 #[test]
@@ -119,9 +110,8 @@ fn each_alert_fires_in_a_test() {
 #[test]
 fn alerts_fire_when_they_should() {
     let alerts = root().join("contrib/prometheus");
-    let Some((is_content, said)) = promtool(&alerts) else {
-        return skip("promtool (package prometheus): the alerts are not tested");
-    };
+    let Some(promtool) = tool_or_skip("promtool", "prometheus") else { return };
+    let (is_content, said) = test_alerts(&promtool, &alerts);
     assert!(is_content, "{said}");
 
     // What it would say of alerts that forget that each of several controllers serves a part of the switches.
@@ -137,7 +127,7 @@ fn alerts_fire_when_they_should() {
     ] {
         assert!(rules.contains(right), "{right}");
         std::fs::write(directory.path().join("fibula.yml"), rules.replace(right, wrong)).unwrap();
-        let (is_content, said) = promtool(directory.path()).unwrap();
+        let (is_content, said) = test_alerts(&promtool, directory.path());
         assert!(!is_content, "{wrong}: {said}");
     }
 }
@@ -170,34 +160,27 @@ fn services() -> tempfile::TempDir {
     directory
 }
 
-/// What systemd-analyze says, and whether it is content; none where there is none.
-fn analyze(arguments: &[&str], unit: &Path) -> Option<(bool, String)> {
-    let output = Command::new("systemd-analyze").args(arguments).arg(unit).output().ok()?;
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Some((output.status.success(), said.concat()))
-}
-
 #[test]
 fn services_are_valid_and_exposed_little() {
+    let Some(analyzer) = tool_or_skip("systemd-analyze", "systemd") else { return };
+    let analyze = |arguments: &[&str], unit: &Path| verdict(Command::new(&analyzer).args(arguments).arg(unit));
     let directory = services();
     for name in ["fibula-controller.service", "fibula-switch@s1.service"] {
         let unit = directory.path().join(name);
-        let Some((is_valid, said)) = analyze(&["verify", "--man=no"], &unit) else {
-            return skip("systemd-analyze (package systemd): the services are not verified");
-        };
+        let (is_valid, said) = analyze(&["verify", "--man=no"], &unit);
         assert!(is_valid && said.is_empty(), "{said}");
         // In tenths; from 50 on it is called medium.
-        let (is_exposed_little, said) = analyze(&["security", "--offline=true", "--threshold=25"], &unit).unwrap();
+        let (is_exposed_little, said) = analyze(&["security", "--offline=true", "--threshold=25"], &unit);
         assert!(is_exposed_little, "{said}");
 
         // What it would say of one that is wrong, and of one that may do everything.
         let text = std::fs::read_to_string(&unit).unwrap();
         std::fs::write(&unit, text.replace("UMask=", "UMaks=")).unwrap();
-        assert!(analyze(&["verify", "--man=no"], &unit).unwrap().1.contains("UMaks"));
+        assert!(analyze(&["verify", "--man=no"], &unit).1.contains("UMaks"));
         let open: String =
             text.lines().filter(|line| !line.starts_with("SystemCallFilter")).map(|line| format!("{line}\n")).collect();
         std::fs::write(&unit, open.replace("CapabilityBoundingSet=", "#")).unwrap();
-        assert!(!analyze(&["security", "--offline=true", "--threshold=25"], &unit).unwrap().0);
+        assert!(!analyze(&["security", "--offline=true", "--threshold=25"], &unit).0);
     }
 }
 

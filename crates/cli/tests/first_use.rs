@@ -2,7 +2,7 @@
 
 mod support;
 
-use netio::testkit::{enter_namespace, in_namespace};
+use netio::testkit::{enter_namespace, in_namespace, path, tool_or_skip};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -98,7 +98,7 @@ impl Machine {
         std::fs::write(tools.join("scp"), scp).unwrap();
         let status = Command::new("chmod").arg("755").arg(tools.join("scp")).status().unwrap();
         assert!(status.success());
-        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+        let path = format!("{}:{}", tools.display(), path().display());
         let place = Place::new();
         let mut shell = place.inside(move || {
             let mut command = Command::new("unshare");
@@ -233,9 +233,7 @@ fn the_readme_leads_from_nothing_to_a_ping() {
 }
 
 fn prometheus_reads_every_daemon_by_the_commands_of_its_page() {
-    if Command::new("prometheus").arg("--version").output().is_err() {
-        assert!(std::env::var_os("FIBULA_DEEP").is_none(), "there is no prometheus");
-        eprintln!("there is no prometheus: its page is not followed");
+    if tool_or_skip("prometheus", "prometheus").is_none() {
         return;
     }
     in_namespace(|| {

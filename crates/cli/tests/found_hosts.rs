@@ -20,7 +20,7 @@ use mistakes::{
 };
 use multicast::what_a_host_joined_follows_it_and_ends_when_it_is_gone_without_a_word;
 use netio::backend::af_packet::{AfPacket, Options};
-use netio::testkit::{enter_namespace, in_namespace};
+use netio::testkit::{enter_namespace, in_namespace, tool_or_skip};
 use netio::{Burst, Device, Packet};
 use routers::hosts_get_their_addresses_by_a_router_and_hear_no_other_one;
 use std::io::{Read, Write};
@@ -307,6 +307,9 @@ fn dnsmasq(site: &Site, host: &Host, does: &'static [&str]) -> Service {
 }
 
 fn hosts_get_their_addresses_by_dhcp_and_nobody_else_hears_of_it() {
+    if tool_or_skip("dnsmasq", "dnsmasq-base").is_none() || tool_or_skip("udhcpc", "udhcpc").is_none() {
+        return;
+    }
     with_controller("egress", |Network { site, runtime, client, .. }| {
         // The server is declared: it says nothing by itself, and its address is nobody else's.
         for words in ["switch add s1", "host add dhcp s1:5", "name add 02:00:00:00:00:63 dhcp --ip 10.0.0.99"] {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use netio::testkit::tool_or_skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -210,17 +211,9 @@ async fn a_controller_takes_what_it_can_and_goes_on() {
     assert_eq!(controller.terminate(), Some(0));
 }
 
-/// Without a program whose verdict is asked for, nothing is tested; make deep has all of them.
-fn skip(missing: &str) {
-    assert!(std::env::var_os("FIBULA_DEEP").is_none(), "there is no {missing}");
-    eprintln!("there is no {missing}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn logrotate_rotates_an_export_by_the_example() {
-    if Command::new("logrotate").arg("--version").output().is_err() {
-        return skip("logrotate: its example is not run");
-    }
+    let Some(logrotate) = tool_or_skip("logrotate", "logrotate") else { return };
     let station = Station::new();
     let example =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/logrotate/fibula")).unwrap();
@@ -235,7 +228,7 @@ async fn logrotate_rotates_an_export_by_the_example() {
     fs::write(&rules, own).unwrap();
     fs::write(station.path("flows.jsonl"), "{}\n").unwrap();
     let run = || {
-        let output = Command::new("logrotate").args(["--force", "--state"]).arg(&state).arg(&rules).output().unwrap();
+        let output = Command::new(&logrotate).args(["--force", "--state"]).arg(&state).arg(&rules).output().unwrap();
         assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
     };
     run();

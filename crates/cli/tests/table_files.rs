@@ -74,11 +74,10 @@ fn table_is_not_written_to_a_terminal() {
     let list = dir.file("list", TABLES[2].2);
     // `script` gives the command a terminal.
     let command = format!("{} lpm build {list} -o -", env!("CARGO_BIN_EXE_fibula"));
-    let said = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
-    if let Ok(said) = said {
-        let text = String::from_utf8_lossy(&said.stdout);
-        assert!(text.contains("standard output is a terminal") && said.status.code() == Some(2), "{text}");
-    }
+    let Some(script) = netio::testkit::tool_or_skip("script", "bsdutils") else { return };
+    let said = Command::new(script).args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(text.contains("standard output is a terminal") && said.status.code() == Some(2), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::site::{N_CONTROLLERS, Site, clock_library, signal};
 use crate::support::{Client, HOST_PORT, PATIENCE, mac, record};
 use api::v1;
 use lookup::testkit::{Rng, seed};
+use netio::testkit::{in_namespace, may_make_namespaces, missing};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -386,10 +387,10 @@ async fn cut_members(mut rng: Rng, n_members: usize, cuts: Arc<AtomicU32>) {
 }
 
 pub(crate) fn hold_over_many_seeds() {
-    if netio::testkit::may_make_namespaces() {
-        netio::testkit::in_namespace(|| hold_with(Some(&Cables::lay(3))));
+    if may_make_namespaces() {
+        in_namespace(|| hold_with(Some(&Cables::lay(3))));
     } else {
-        println!("no member of etcd is cut off: that needs root");
+        missing("root, or CAP_SYS_ADMIN, to cut members of etcd off");
         hold_with(None);
     }
 }
@@ -429,7 +430,7 @@ fn hold_with(cables: Option<&Cables>) {
     if n_kinds() == 6 {
         assert!(sum.misdated > 0, "no controller took the date that was set: {sum:?}");
     } else {
-        println!("no dates were set: that needs libfaketime");
+        missing("libfaketime, which sets the dates of controllers (scripts/setup test)");
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
 }

@@ -1,5 +1,5 @@
 //! Three controllers as processes on three members of etcd: the one that leads is killed while names change, and the others
-//! serve what is committed. Without etcd (Debian: etcd-server) the test counts as ignored.
+//! serve what is committed. Without etcd the tests are skipped.
 
 mod cables;
 mod history;
@@ -14,8 +14,9 @@ mod views;
 use api::v1;
 use fib::action::PortId;
 use fib::replica::{Limits, MemoryTables, Replica};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use member::Cluster;
+use netio::testkit::{NAMESPACES, may_make_namespaces, path, runs_here, trial};
 use site::{N_CONTROLLERS, Site};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -235,7 +236,7 @@ async fn drained(site: &Site, client: &mut Client) {
     let others: Vec<usize> = (0..N_CONTROLLERS).filter(|i| *i != who).collect();
     let url = format!("http://127.0.0.1:{}", site.ports[who].0);
     let fibula = |arguments: &[&str]| {
-        let run = Command::new(FIBULA).args(arguments).output().unwrap();
+        let run = Command::new(FIBULA).args(arguments).env("PATH", path()).output().unwrap();
         assert_eq!(exit_code(&run), 0, "{}", stderr(&run));
         String::from_utf8(run.stdout).unwrap()
     };
@@ -354,7 +355,7 @@ async fn a_store_is_converted_while_another_waits() {
 /// Frames of real hosts while names change, through switches that three controllers serve.
 fn network_goes_on_when_the_leader_is_killed() {
     let arguments = ["--json", "demo", "--topology", "ring", "--controllers", "3", "--names", "500", "--seconds", "3"];
-    let demo = Command::new(FIBULA).args(arguments).output().unwrap();
+    let demo = Command::new(FIBULA).args(arguments).env("PATH", path()).output().unwrap();
     assert_eq!(exit_code(&demo), 0, "{}", stderr(&demo));
     let report: serde_json::Value = serde_json::from_slice(&demo.stdout).unwrap();
     assert_eq!(report["frames_misdelivered"], 0, "{report}");
@@ -371,50 +372,23 @@ fn in_runtime(test: impl Future<Output = ()>) {
 }
 
 fn main() -> ExitCode {
-    let without = !member::is_installed();
-    if without {
-        eprintln!("6 tests are ignored: they need etcd (Debian: etcd-server)");
-    }
-    let killed = || {
-        in_runtime(leaders_are_killed());
-        Ok(())
-    };
-    let name = "killed_leaders_lose_nothing_acknowledged_and_switches_move_on";
-    let killed = Trial::test(name, killed).with_ignored_flag(without);
-    let other = || {
-        in_runtime(another_network_has_the_same_prefix());
-        Ok(())
-    };
-    let name = "another_network_with_the_same_prefix_is_refused_and_harms_nothing";
-    let other = Trial::test(name, other).with_ignored_flag(without);
-    let converted = || {
-        in_runtime(a_store_is_converted_while_another_waits());
-        Ok(())
-    };
-    let name = "a_store_is_converted_while_another_waits";
-    let converted = Trial::test(name, converted).with_ignored_flag(without);
-    let views = || {
-        in_runtime(views::are_whole());
-        Ok(())
-    };
-    let views = Trial::test("every_view_is_whole_whichever_controller_is_asked", views).with_ignored_flag(without);
-    let histories = || {
-        history::hold_over_many_seeds();
-        Ok(())
-    };
-    let name = "whatever_stands_still_is_cut_off_or_dies_the_changes_have_one_order";
-    let histories = Trial::test(name, histories).with_ignored_flag(without);
-    let demo = || {
-        network_goes_on_when_the_leader_is_killed();
-        Ok(())
-    };
-    let cannot = without || !netio::testkit::may_make_namespaces();
-    let demo = Trial::test("network_goes_on_when_the_leader_is_killed", demo).with_ignored_flag(cannot);
-    let judge = || {
-        history::tests::wrong_histories_are_found();
-        Ok(())
-    };
-    let judge = Trial::test("wrong_histories_are_found", judge);
-    libtest_mimic::run(&Arguments::from_args(), vec![killed, other, converted, views, histories, demo, judge])
-        .exit_code()
+    let has_etcd = member::etcd().is_some();
+    let with_etcd = |name, test: fn()| runs_here(trial(name, test), has_etcd, member::ETCD);
+    // Reported once, for want of etcd or else of namespaces.
+    let demo = with_etcd("network_goes_on_when_the_leader_is_killed", network_goes_on_when_the_leader_is_killed);
+    let demo = if has_etcd { runs_here(demo, may_make_namespaces(), NAMESPACES) } else { demo };
+    let trials = vec![
+        with_etcd("killed_leaders_lose_nothing_acknowledged_and_switches_move_on", || in_runtime(leaders_are_killed())),
+        with_etcd("another_network_with_the_same_prefix_is_refused_and_harms_nothing", || {
+            in_runtime(another_network_has_the_same_prefix());
+        }),
+        with_etcd("a_store_is_converted_while_another_waits", || {
+            in_runtime(a_store_is_converted_while_another_waits());
+        }),
+        with_etcd("every_view_is_whole_whichever_controller_is_asked", || in_runtime(views::are_whole())),
+        with_etcd("whatever_stands_still_is_cut_off_or_dies_the_changes_have_one_order", history::hold_over_many_seeds),
+        demo,
+        trial("wrong_histories_are_found", history::tests::wrong_histories_are_found),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

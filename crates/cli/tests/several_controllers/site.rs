@@ -151,11 +151,12 @@ impl Drop for Site {
     }
 }
 
-/// libfaketime, by which a process has a date of its own.
+/// libfaketime, by which a process has a date of its own: among the tools of tests, or installed.
 pub(crate) fn clock_library() -> Option<PathBuf> {
-    let mut folders = std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    let roots = netio::testkit::tools().into_iter().chain([PathBuf::from("/")]);
+    let mut folders = roots.flat_map(|root| std::fs::read_dir(root.join("usr/lib"))).flatten().flatten();
     folders.find_map(|folder| {
-        let library = folder.join("faketime/libfaketimeMT.so.1");
+        let library = folder.path().join("faketime/libfaketimeMT.so.1");
         library.exists().then_some(library)
     })
 }

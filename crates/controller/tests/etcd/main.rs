@@ -1,4 +1,4 @@
-//! The store in etcd, over real members. Without etcd (Debian: etcd-server) the tests count as ignored.
+//! The store in etcd, over real members. Without etcd the tests are skipped.
 
 mod faults;
 mod member;
@@ -6,8 +6,9 @@ mod member;
 use fibula_controller::store::{
     Candidate, EtcdOptions, EtcdStore, Fault, Follower, NOTHING, RowChange, Store, StoreError,
 };
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use member::Cluster;
+use netio::testkit::{runs_here, trial};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -304,22 +305,13 @@ fn etcd_that_does_not_answer_is_told_with_advice() {
 }
 
 fn main() -> ExitCode {
-    let without = !member::is_installed();
-    if without {
-        eprintln!("all tests but one are ignored: they need etcd (Debian: etcd-server)");
-    }
-    let trial = |name: &str, test: fn()| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    macro_rules! with_etcd {
+    let is_there = member::etcd().is_some();
+    macro_rules! named {
         ($($test:ident),* $(,)?) => {
-            vec![$(trial(stringify!($test), $test).with_ignored_flag(without)),*]
+            [$((stringify!($test), $test as fn())),*]
         };
     }
-    let mut trials = with_etcd![
+    let with_etcd = named![
         committed_rows_come_back_in_order_with_a_greater_term,
         whoever_follows_sees_the_rows_of_a_moment_and_every_commit_after_it,
         commit_that_is_cut_after_any_transaction_is_whole_or_absent,
@@ -329,7 +321,9 @@ fn main() -> ExitCode {
         commits_go_on_when_one_of_three_members_dies,
         full_etcd_says_what_to_do_and_keeps_what_was_committed,
     ];
-    trials.extend(faults::TESTS.map(|(name, test)| trial(name, test).with_ignored_flag(without)));
+    let with_etcd = with_etcd.into_iter().chain(faults::TESTS);
+    let mut trials: Vec<_> =
+        with_etcd.map(|(name, test)| runs_here(trial(name, test), is_there, member::ETCD)).collect();
     let name = "etcd_that_does_not_answer_is_told_with_advice";
     trials.push(trial(name, etcd_that_does_not_answer_is_told_with_advice));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

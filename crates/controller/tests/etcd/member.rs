@@ -2,12 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether there is an etcd to run.
-pub(crate) fn is_installed() -> bool {
-    Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+/// What tests with members need.
+pub(crate) const ETCD: &str = "etcd (package etcd-server; scripts/setup test)";
+
+/// The program that members run, if there is one.
+pub(crate) fn etcd() -> Option<PathBuf> {
+    netio::testkit::tool("etcd")
 }
 
 /// Where a member runs.
@@ -62,7 +66,7 @@ impl Cluster {
         let names: Vec<String> =
             self.ports.iter().enumerate().map(|(i, (_, peer))| format!("m{i}={}", url(i, *peer))).collect();
         let ((client, peer), url) = (self.ports[i], |port| url(i, port));
-        let words = [&self.places[i].enter[..], &["etcd".to_owned()]].concat();
+        let words = [&self.places[i].enter[..], &[etcd().expect(ETCD).display().to_string()]].concat();
         let child = Command::new(&words[0])
             .args(&words[1..])
             .args(["--name", &format!("m{i}"), "--initial-cluster", &names.join(",")])

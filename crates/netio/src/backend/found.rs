@@ -131,7 +131,7 @@ pub fn restore_left(directory: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
     use crate::backend::interface::joining_offloads;
-    use crate::testkit::{in_namespace, may_make_namespaces};
+    use crate::testkit::{NAMESPACES, in_namespace, may_make_namespaces, missing};
 
     #[test]
     fn what_was_found_is_read_back() {
@@ -146,8 +146,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_turned_off_is_on_again_after_the_next_start() {
         if !may_make_namespaces() {
-            eprintln!("not run: network namespaces need root");
-            return;
+            return missing(NAMESPACES);
         }
         in_namespace(|| {
             let made =
