@@ -27,15 +27,23 @@ const ASYNC: [&str; 5] = ["fibula-api", "fibula-controller", "fibula-switch", "f
 /// What only the laboratory may depend on: plots, statistics, and the peers' tables that it measures.
 const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "hashbrown", "prefix-trie"];
 
-/// Package → names of its dependencies that become part of the product (no dev- or build-dependencies).
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// Crates that are not built with the product: `make test-lab` tests them.
+const APART: [&str; 2] = ["fibula-repro", "fibula-fuzz"];
+
+/// What cargo says of our crates.
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+}
+
+/// Package → names of its dependencies that become part of the product (no dev- or build-dependencies).
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
     let of_package = |package: &Value| {
         let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
@@ -44,6 +52,19 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         (package["name"].as_str().expect("a name").to_owned(), names.collect())
     };
     packages.iter().map(of_package).collect()
+}
+
+#[test]
+fn every_crate_is_tested_with_the_product_or_apart() {
+    let metadata = metadata();
+    let count = |key: &str| metadata[key].as_array().map_or(0, Vec::len);
+    let default = metadata["workspace_default_members"].to_string();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let is_default = default.contains(package["id"].as_str().expect("an id"));
+        assert_ne!(is_default, APART.contains(&name), "{name}: say in Cargo.toml whether it is a default member");
+    }
+    assert_eq!(count("workspace_default_members") + APART.len(), count("packages"));
 }
 
 #[test]
