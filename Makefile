@@ -24,6 +24,8 @@ STRIP ?= strip
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 
+# Which crates make lint and make test take: the default members, or all.
+MEMBERS ?=
 # Of make check: what changes are compared with.
 BASE ?=
 
@@ -31,7 +33,7 @@ BASE ?=
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test test-lab check lint deny loom memory-check fuzz xdp dpdk guest bundle campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
+.PHONY: help demo test test-lab test-all check lint deny loom memory-check fuzz xdp dpdk guest bundle campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -93,7 +95,7 @@ check: ## Before each commit: formatting, clippy, and the unit tests of what cha
 lint: ## Formatting, clippy, and the rules on dependencies where cargo-deny is installed
 	@scripts/setup build
 	cargo fmt --all --check
-	cargo clippy --all-targets -- -D warnings
+	cargo clippy $(MEMBERS) --all-targets -- -D warnings
 	@# A test that is not run holds nothing. Long ones have a short form, and a long one for make deep.
 	@! grep -rnE '^ *#\[ *(cfg_attr\(.*, *)?ignore\b' crates --include='*.rs' || { echo "lint: no test may be ignored"; exit 1; }
 	@! find crates -name '*.rs' | xargs wc -l | awk '$$2 != "total" && $$1 >= 800' | grep . || { echo "lint: split these files"; exit 1; }
@@ -112,12 +114,16 @@ test test-lab: export FIBULA_SEED ?= 1
 test: lint loom ## Everything about the product: lint, the models of publication, golden vectors, all tests. Fails if a test cannot run here, unless FIBULA_ALLOW_SKIPS=1
 	@scripts/setup test
 	python3 vectors/check.py
-	scripts/test
+	scripts/test $(MEMBERS)
 
-test-lab: ## Clippy and the tests of the laboratory and of the fuzz targets. CI runs it after make test
+test-lab: ## Clippy and the tests of the laboratory and of the fuzz targets
 	@scripts/setup test
 	cargo clippy -p fibula-repro -p fibula-fuzz --all-targets -- -D warnings
 	scripts/test -p fibula-repro -p fibula-fuzz
+
+# One after the other they would build what they share twice: plots and statistics turn on features of what the product uses.
+test-all: ## What CI runs: make test and make test-lab, built once
+	$(MAKE) test MEMBERS=--workspace
 
 loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
