@@ -174,12 +174,12 @@ repro: ## Every table and figure of the papers on this machine, repro-results/qu
 xdp: ## Lookups in the kernel: the switch's program, golden images, two hosts through examples/xdp (root; installs clang)
 	@scripts/setup xdp
 	scripts/kernel-program --check
-	FIBULA_DEEP=1 cargo test -p fibula-switch --test kernel
+	FIBULA_DEEP=1 cargo test -p fibula-dataplane --test kernel
 	@for mutant in 'counters beside was_sent_to_trunk' 'entries entry it_reads_what_is_of'; do \
 	  set -- $$mutant; what="$${3//_/ }"; \
 	  scripts/kernel-program --mutant $$1 $(TARGET)/mutant.bpf; \
 	  FIBULA_DEEP=1 FIBULA_KERNEL_MUTANT=$(abspath $(TARGET)/mutant.bpf) \
-	    cargo test -q -p fibula-switch --test kernel -- $$2 > $(TARGET)/mutant.out 2>&1 || true; \
+	    cargo test -q -p fibula-dataplane --test kernel -- $$2 > $(TARGET)/mutant.out 2>&1 || true; \
 	  grep -m1 "$$what" $(TARGET)/mutant.out \
 	    || { echo "the tests do not find a program without the check of $$1: $(TARGET)/mutant.out"; exit 1; }; \
 	done
@@ -191,7 +191,7 @@ dpdk: ## The release binary with ports of DPDK (driver = "dpdk"), and their test
 	@scripts/setup dpdk
 	cargo build --release -p fibula-cli --features dpdk
 	cargo test -p fibula-netio --features dpdk --lib --test dpdk
-	cargo test -p fibula-switch --features dpdk --lib --test daemon --test drivers dpdk
+	cargo test -p fibula-switch -p fibula-dataplane --features fibula-switch/dpdk --lib --test daemon --test drivers dpdk
 	cargo test -p fibula-capi --test dpdk
 	cargo test -p fibula-repro --features dpdk --test nodes
 	$(FIBULA) demo --driver dpdk --topology ring --switches 4 --names 1000 --seconds 4

@@ -4,8 +4,8 @@ use crate::pieces::{pieces, put};
 use lookup::hash::Rng;
 use netio::checksum::{fold, sum};
 use std::time::{Duration, Instant};
-use switch::subscriptions::report::{Message, read};
-use switch::subscriptions::{Limits, Subscriptions, Timing};
+use dataplane::subscriptions::report::{Message, read};
+use dataplane::subscriptions::{Limits, Subscriptions, Timing};
 
 const LIMITS: Limits = Limits { groups_per_name: 4, groups_per_port: 10, reports_per_second: 1000 };
 const PORTS: u8 = 2;

@@ -3,8 +3,8 @@
 use crate::pieces::{pieces, put};
 use fib::action::PortId;
 use std::time::{Duration, Instant};
-use switch::links::hello::GROUP;
-use switch::links::{Hello, LinkState, Session, Timing};
+use dataplane::links::hello::GROUP;
+use dataplane::links::{Hello, LinkState, Session, Timing};
 
 const OWN: u64 = 5;
 

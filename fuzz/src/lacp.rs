@@ -3,9 +3,9 @@
 use crate::pieces::{pieces, put};
 use fib::action::PortId;
 use std::time::{Duration, Instant};
-use switch::bundle::aggregate::{Aggregate, Identity, Settings};
-use switch::bundle::lacp::Manner;
-use switch::bundle::pdu::{End, GROUP, Malformed, Pdu, Slow, State, is_slow};
+use dataplane::bundle::aggregate::{Aggregate, Identity, Settings};
+use dataplane::bundle::lacp::Manner;
+use dataplane::bundle::pdu::{End, GROUP, Malformed, Pdu, Slow, State, is_slow};
 
 const MEMBERS: usize = 3;
 const MIN_LINKS: usize = 2;

@@ -3,7 +3,7 @@
 use crate::pieces::{pieces, put};
 use fib::action::PortId;
 use std::time::{Duration, Instant};
-use switch::links::lldp::{Aggregation, ETHER_TYPE, GROUP, MOST_NEIGHBOURS, Own, Said, Station};
+use dataplane::links::lldp::{Aggregation, ETHER_TYPE, GROUP, MOST_NEIGHBOURS, Own, Said, Station};
 
 const HEADER: usize = 14;
 /// Bytes of the longest text: 255, each of them escaped.

@@ -1,23 +1,9 @@
-//! The configuration file of a daemon: read whole, checked whole; errors start with its name. Whether a file has changed, and which
-//! keys of a configuration have when it is read again.
+//! The configuration file of a daemon: read whole, checked whole; errors start with its name. Which keys of it have changed when it is
+//! read again.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
-
-/// What changes if a file is written or replaced: time of modification, length and inode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp(SystemTime, u64, u64);
-
-impl Stamp {
-    /// That of a file; none if it cannot be seen.
-    pub fn of(path: &Path) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self(metadata.modified().ok()?, metadata.len(), metadata.ino()))
-    }
-}
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]

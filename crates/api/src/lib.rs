@@ -12,7 +12,7 @@ pub mod address;
 pub mod audit;
 pub mod capture;
 pub mod client;
-pub mod clock;
+pub use ::clock::date as clock;
 pub mod config;
 pub mod crash;
 pub mod drops;

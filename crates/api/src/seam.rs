@@ -47,14 +47,6 @@ pub enum Mistake {
     LeadsBehind,
     FollowsBlindly,
     UntoldIsNothing,
-    OneWayIsUp,
-    UnheardIsUp,
-    AlternateWhileUp,
-    AlternateNotTaken,
-    DownWayTaken,
-    WayOfEntryTaken,
-    CirclesNotEnded,
-    SentTwice,
 }
 
 /// Where the writer of a controller is in its turn.
@@ -80,45 +72,14 @@ pub enum Moment {
 mod kit {
     use super::Mistake;
     use std::cell::Cell;
-    use std::sync::LazyLock;
-    use std::time::{Duration, Instant};
-
-    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     thread_local! {
-        static TIME: Cell<Option<Instant>> = const { Cell::new(None) };
         static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
-        static NUMBER: Cell<Option<u64>> = const { Cell::new(None) };
-    }
-
-    /// The time in this thread, from now on: so long after the beginning. `None`: the system's.
-    pub fn set_time(since_begin: Option<Duration>) {
-        TIME.set(since_begin.map(|since| *BEGIN + since));
     }
 
     /// The mistake that daemons make in this thread, from now on.
     pub fn set_mistake(mistake: Option<Mistake>) {
         MISTAKE.set(mistake);
-    }
-
-    /// The number that switches made in this thread draw, from now on. `None`: each its own, at random.
-    pub fn set_number(number: Option<u64>) {
-        NUMBER.set(number);
-    }
-
-    /// The number of a switch.
-    pub fn number(draw: impl FnOnce() -> u64) -> u64 {
-        NUMBER.get().unwrap_or_else(draw)
-    }
-
-    /// The time of a simulation, since the beginning; none if the time is the system's.
-    pub fn simulated() -> Option<Duration> {
-        TIME.get().map(|time| time - *BEGIN)
-    }
-
-    /// The time.
-    pub fn now() -> Instant {
-        TIME.get().unwrap_or_else(Instant::now)
     }
 
     /// Whether this thread is to make this mistake.
@@ -128,20 +89,10 @@ mod kit {
 }
 
 #[cfg(feature = "kit")]
-pub use kit::{now, number, set_mistake, set_number, set_time, simulated};
-
-/// The number of a switch, drawn at random.
-#[cfg(not(feature = "kit"))]
-pub fn number(draw: impl FnOnce() -> u64) -> u64 {
-    draw()
-}
-
-/// The time of a simulation: there is none.
-#[cfg(not(feature = "kit"))]
-#[inline(always)]
-pub const fn simulated() -> Option<std::time::Duration> {
-    None
-}
+pub use ::clock::set_time;
+pub use ::clock::{now, simulated};
+#[cfg(feature = "kit")]
+pub use kit::set_mistake;
 
 /// Whether this process is to make this mistake.
 #[cfg(feature = "crash-points")]
@@ -163,12 +114,6 @@ pub fn mistaken(mistake: Mistake) -> bool {
         return true;
     }
     false
-}
-
-/// The time.
-#[cfg(not(feature = "kit"))]
-pub fn now() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 /// Whether to make this mistake: no.

@@ -7,20 +7,22 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
+    ("fibula-clock", &[]),
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
     ("fibula-netio", &[]),
     ("fibula-capi", &["lookup", "fib"]),
     ("fibula-python", &["lookup", "fib"]),
-    ("fibula-switch", &["lookup", "fib", "netio", "api"]),
-    ("fibula-api", &["lookup", "fib"]),
+    ("fibula-dataplane", &["clock", "lookup", "fib", "netio"]),
+    ("fibula-switch", &["lookup", "fib", "netio", "api", "dataplane"]),
+    ("fibula-api", &["clock", "lookup", "fib"]),
     ("fibula-controller", &["lookup", "fib", "api"]),
-    ("fibula-sim", &["lookup", "fib", "api", "controller", "switch"]),
+    ("fibula-sim", &["lookup", "fib", "api", "controller", "dataplane", "switch"]),
     ("fibula-command", &["lookup"]),
-    ("fibula-repro", &["lookup", "fib", "netio", "switch", "api", "sim", "command"]),
-    ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "command"]),
-    ("fibula-fuzz", &["lookup", "fib", "netio", "switch", "api", "controller", "sim"]),
+    ("fibula-repro", &["lookup", "fib", "netio", "dataplane", "switch", "api", "sim", "command"]),
+    ("fibula-cli", &["lookup", "fib", "netio", "dataplane", "switch", "api", "controller", "command"]),
+    ("fibula-fuzz", &["lookup", "fib", "netio", "dataplane", "switch", "api", "controller", "sim"]),
 ];
 /// Crates with an asynchronous runtime: the daemons, and what runs many of their agents.
 const ASYNC: [&str; 5] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli", "fibula-repro"];
@@ -129,6 +131,39 @@ fn tokio_appears_only_in_the_daemons_and_their_interface() {
         let is_async = depends_on.iter().any(|name| name.starts_with("tokio") || name.starts_with("tonic"));
         assert!(!is_async || ASYNC.contains(&package.as_str()), "{package} must not depend on tokio or tonic");
     }
+}
+
+/// All packages that become part of what depends on one of our crates, by the lock file.
+fn all_below(ours: &str) -> BTreeSet<String> {
+    let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).expect("Cargo.lock");
+    let lock: toml::Value = toml::from_str(&lock).expect("Cargo.lock is TOML");
+    let text = |value: &toml::Value| value.as_str().expect("a text").to_owned();
+    // A dependency is a name, with a version if there are several.
+    let first = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
+    let mut packages = BTreeMap::<String, BTreeSet<String>>::new();
+    for package in lock["package"].as_array().expect("packages") {
+        let needs = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        packages.entry(text(&package["name"])).or_default().extend(needs.map(text).map(first));
+    }
+    // The lock file lists what our tests need, too.
+    packages.extend(dependencies());
+    let (mut below, mut left) = (BTreeSet::new(), vec![ours.to_owned()]);
+    while let Some(package) = left.pop() {
+        let needs = packages.get(&package).cloned().unwrap_or_default();
+        left.extend(needs.into_iter().filter(|name| below.insert(name.clone())));
+    }
+    below
+}
+
+#[test]
+fn the_path_of_a_frame_has_no_runtime_services_and_tls() {
+    const OF_DAEMONS: [&str; 8] = ["tokio", "tonic", "prost", "hyper", "axum", "rustls", "ring", "fibula-api"];
+    let found: Vec<_> = OF_DAEMONS.iter().filter(|name| all_below("fibula-dataplane").contains(**name)).collect();
+    assert!(
+        found.is_empty(),
+        "fibula-dataplane must not need {found:?}: what does belongs to the daemon, fibula-switch"
+    );
+    assert!(OF_DAEMONS.iter().all(|name| all_below("fibula-switch").contains(*name)), "the daemon needs all of them");
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn pages_give_the_defaults_that_there_are() {
     let config = switch::daemon::config::Config::parse(&format!("{SWITCH}{PORT}[flow]\n")).unwrap();
     agree_on_defaults("switch.toml.5", &format!("{config:#?}"), 25);
     let defaults = defaults("switch.toml.5");
-    for state in switch::flow::state::State::ALL {
+    for state in dataplane::flow::state::State::ALL {
         let given = &defaults[&("[flow.timeouts]".to_owned(), state.name().to_owned())];
         assert_eq!(given, &state.default_timeout().to_string(), "the default of {}", state.name());
     }

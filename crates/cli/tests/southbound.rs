@@ -8,6 +8,8 @@ mod weights;
 
 use api::v1::from_switch::Body;
 use api::v1::{self, Ack, FromSwitch, Hello, Resync, ToSwitch};
+use dataplane::groups::{Groups, Snooping};
+use dataplane::subscriptions::Timing;
 use fib::action::PortId;
 use fib::messages::{Report, Uplink};
 use fib::name::{Name, NameKind};
@@ -20,8 +22,6 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record, stdout};
 use switch::daemon::agent;
-use switch::groups::{Groups, Snooping};
-use switch::subscriptions::Timing;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
@@ -199,7 +199,7 @@ async fn each_of_several_controllers_is_told_what_hosts_want() {
         put(&client, 1, "h1").await;
         clients.push(client);
     }
-    let heard = switch::subscriptions::Subscriptions::new(switch::subscriptions::Limits::default(), 1);
+    let heard = dataplane::subscriptions::Subscriptions::new(dataplane::subscriptions::Limits::default(), 1);
     let groups = Arc::new(Groups::new(Some(heard)));
     let snooping = Snooping { timing: Timing::new(30), floods_unknown: false, mdns_for_all: true };
     groups.tell(Some(snooping), []);

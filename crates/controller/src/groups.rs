@@ -1,6 +1,6 @@
 //! Tells switches who hears what their hosts say to everybody: for each tenant that may ([`Settings`]) and has names at a switch, all
 //! names of the tenant, and which of them want which multicast groups ([`crate::subscriptions`]). Switches copy such frames
-//! (`switch::groups`).
+//! (`dataplane::groups`).
 //!
 //! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
 //! [`AT_MOST`], it has switches go on with what they were told. Names of which nobody knows what they want get all groups, also later.

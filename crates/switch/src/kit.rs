@@ -4,16 +4,16 @@
 //! What a daemon's threads do in turn, the caller has done: [`Rig::poll`] is a turn of the worker, [`Rig::listen`] one of the keeper
 //! of trunks.
 
-use crate::counters::Counts;
 use crate::daemon::agent::seen;
 use crate::daemon::links::Trunk;
-use crate::dataplane::{BuildError, Monitor, PortSpec, Settings, build};
-use crate::links::{Session, Timing};
-use crate::plane::PlaneWriter;
-use crate::port::Role;
-use crate::table::FibTable;
-use crate::worker::Worker;
 use api::v1::SeenTrunk;
+use dataplane::assembly::{BuildError, Monitor, PortSpec, Settings, build};
+use dataplane::counters::Counts;
+use dataplane::links::{Session, Timing};
+use dataplane::plane::PlaneWriter;
+use dataplane::port::Role;
+use dataplane::table::FibTable;
+use dataplane::worker::Worker;
 use fib::action::PortId;
 use fib::replica::{Limits, Replica};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
@@ -103,9 +103,16 @@ pub struct Rig {
 
 impl Rig {
     /// A switch that starts as `own`, a number not 0 that no other start has, with these trunks and host ports, and holds nothing.
+    /// `spread_seed` decides which flow takes which of several ways.
     /// # Errors
     /// [`BuildError`].
-    pub fn new(name: &str, own: u64, trunks: &[PortId], hosts: &[PortId], now: Instant) -> Result<Self, BuildError> {
+    pub fn new(
+        name: &str,
+        own: u64,
+        spread_seed: u64,
+        [trunks, hosts]: [&[PortId]; 2],
+        now: Instant,
+    ) -> Result<Self, BuildError> {
         let mut cables = BTreeMap::new();
         let ports = trunks.iter().map(|port| (*port, Role::Trunk)).chain(hosts.iter().map(|port| (*port, Role::Host)));
         let specs = ports.map(|(port, role)| {
@@ -113,7 +120,8 @@ impl Rig {
             PortSpec::with(port, role, Box::new(Near { cable: cable.clone(), counters: Arc::default() }))
         });
         let specs = specs.collect();
-        let settings = Settings { max_frame: MAX_FRAME - crate::shim::LEN, ..Settings::default() };
+        let max_frame = MAX_FRAME - dataplane::shim::LEN;
+        let settings = Settings { max_frame, spread_seed: Some(spread_seed), ..Settings::default() };
         let (mut workers, monitor, writer) = build(&settings, specs)?;
         let worker = workers.pop().ok_or(BuildError::NoWorkers)?;
         let session = |(index, port, _)| (index, port, Session::new(port, own, Timing::default(), now));

@@ -1,72 +1,14 @@
-//! The data plane: parse, lookup in batches, act, transmit; ports, counters, ARP and ND answers; the daemon around it.
+//! A switch as a process, around the data plane of the crate `dataplane`.
 //!
 //! ```text
-//!  fib::replica ──► plane (one writer) ──► workers ──► netio devices
-//!    messages        FIB reader, exact tables,   parse → lookup_batch → act → tx
-//!                    actions, neighbours
+//!  controller ──► daemon::agent ──► fib::replica ──► dataplane::plane ──► workers
+//!                 status, configuration, trunks, bundles, learnt names, subscriptions, captures
 //! ```
 //! | module | what |
 //! |---|---|
-//! | [`parse`] | from a frame to its name, for every kind of name |
-//! | [`shim`] | the four bytes between switches |
-//! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
-//! | [`exact`] | exact tables: valid names, local names |
-//! | [`acl`] | which frames may enter by a port, by rules over five fields |
-//! | [`source`] | whether a frame from a host says truly who sent it |
-//! | [`plane`] | what workers read and the control side changes |
-//! | [`directory`] | which port a name is at, for programs that ask |
-//! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
-//! | [`gateway`] | IP routing between names inside and prefixes outside |
-//! | [`port`] | the role of a port, and whether it works |
-//! | [`dhcp`] | broadcasts of DHCP, each to the one that it is for |
-//! | [`groups`] | frames to everybody: a copy for each other name of the sender's tenant |
-//! | [`subscriptions`] | which names want which multicast groups (IGMP, MLD), and the questions about it |
-//! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
-//! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
-//! | [`alien`] | what becomes of frames to names that the network does not know |
-//! | [`tap`] | copies of frames with what became of each, for people who look |
-//! | [`maglev`] | servers by digest, in proportion to weights |
-//! | [`bundle`] | several devices that are one port, with LACP |
-//! | [`worker`] | the loop |
-//! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
-//! | [`counters`] | the counters of a worker, with every reason to drop a frame |
-//! | [`losses`] | what devices and interfaces discard where no worker sees it |
-//! | [`daemon`] | a switch as a process: configuration file, controller, saved image |
+//! | [`daemon`] | configuration file, controller, saved image, and what keeps the protocols between neighbours |
 //! | `kit` | a switch whose ports end in the caller's hands, for simulations |
-//! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
-mod answer;
-mod bits;
-
-pub mod acl;
-pub mod alien;
-pub mod bench;
-mod budget;
-pub mod bundle;
-pub mod counters;
 pub mod daemon;
-pub mod dataplane;
-pub mod dhcp;
-pub mod directory;
-pub mod exact;
-pub mod flow;
-pub mod gateway;
-pub mod groups;
-pub mod kernel;
 #[cfg(feature = "kit")]
 pub mod kit;
-pub mod learn;
-pub mod links;
-pub mod losses;
-pub mod maglev;
-pub mod parse;
-pub mod plane;
-pub mod port;
-pub mod share;
-pub mod shim;
-pub mod source;
-mod spread;
-pub mod subscriptions;
-pub mod table;
-pub mod tap;
-pub mod worker;

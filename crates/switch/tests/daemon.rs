@@ -1,11 +1,13 @@
 //! The daemon over real interfaces, without a controller: it serves a saved image, whatever becomes of its ports.
 
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
 
 use api::config::Changes;
 use common::frames::{arp, udp4};
 use common::netns::{ip, open, open_af_xdp, receive, send, veth};
 use common::*;
+use dataplane::shim::INITIAL_HOPS;
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::name::{Name, NameKind};
@@ -16,7 +18,6 @@ use fib::topology::End;
 use fibula_switch::daemon::config::Config;
 use fibula_switch::daemon::saved::SavedImage;
 use fibula_switch::daemon::{StartError, Switch};
-use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::SecretKey;
 use netio::backend::af_packet::enable_gro;
 use netio::testkit::in_namespace;

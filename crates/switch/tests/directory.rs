@@ -2,6 +2,10 @@
 //! inside, in both value modes.
 
 use api::v1::{LookupAnswer, LookupOutcome, LookupRequest};
+use dataplane::assembly::{Settings as PlaneSettings, build};
+use dataplane::directory::{Answer, Directory, DirectoryError};
+use dataplane::plane::PlaneWriter;
+use dataplane::table::FibTable;
 use fib::action::PortId;
 use fib::designs::Design;
 use fib::durable::Tenants;
@@ -14,10 +18,6 @@ use fib::topology::{End, NodeId};
 use fibula_switch::daemon::Switch;
 use fibula_switch::daemon::config::Config;
 use fibula_switch::daemon::saved::SavedImage;
-use fibula_switch::dataplane::{Settings as PlaneSettings, build};
-use fibula_switch::directory::{Answer, Directory, DirectoryError};
-use fibula_switch::plane::PlaneWriter;
-use fibula_switch::table::FibTable;
 use lookup::hash::{Family, SecretKey};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

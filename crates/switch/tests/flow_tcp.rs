@@ -3,6 +3,7 @@
 //! Every host is in a namespace of its own. The switch is in the namespace of the test, and forwards by MAC addresses
 //! that it answers ARP with.
 
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
 
 use api::v1;

@@ -8,10 +8,12 @@
 //! ```
 //! Every host is in a namespace of its own. Switches are in the namespace of the test.
 
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
 
 use common::PATIENCE;
 use common::netns::{Namespace, ip, veth};
+use dataplane::counters::DropReason;
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::name::{Name, NameKind};
@@ -19,7 +21,6 @@ use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
-use fibula_switch::counters::DropReason;
 use fibula_switch::daemon::config::{Config, Driver};
 use fibula_switch::daemon::saved::SavedImage;
 use fibula_switch::daemon::{Switch, lost_offloads};

@@ -2,6 +2,7 @@
 
 #[path = "links/bundles.rs"]
 mod bundles;
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
 #[path = "links/lldp.rs"]
 mod lldp;

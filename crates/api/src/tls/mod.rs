@@ -22,8 +22,8 @@ pub(crate) use connection::{Spoken, connect_foreign, connect_plain, connect_unix
 pub use kit::certificate_of;
 
 use crate::clock::unix_seconds;
-use crate::config::Stamp;
 use crate::identity::{Certificate, Identity, IdentityError, Kind};
+use ::clock::Stamp;
 use arc_swap::ArcSwap;
 use connection::Live;
 use revocation::Lists;

@@ -1,10 +1,10 @@
 //! A line for each frame.
 
 use super::Session;
-use ::switch::tap::Ends;
 use api::v1;
 use command::output::{Output, to_stdout};
 use command::visible::visible;
+use dataplane::tap::Ends;
 use serde::Serialize;
 use std::io::{BufWriter, Stdout, Write};
 use time::format_description::well_known::Rfc3339;

@@ -4,12 +4,12 @@ mod file;
 mod lines;
 
 use crate::remote::{Remote, answer, exit_of, refusal};
-use ::switch::parse::NameField;
 use api::client::ConnectError;
 use api::identity::Kind;
 use api::v1;
 use api::words::counted;
 use command::output::{Exit, Failure, Output, note};
+use dataplane::parse::NameField;
 use fib::name::NameKind;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dataplane::assembly::Monitor;
+use dataplane::plane::PlaneWriter;
+use dataplane::table::FibTable;
+use dataplane::worker::Worker;
 use fib::messages::Message;
 use fib::replica::{Replica, Tables as _};
 use netio::backend::loopback::Loopback;
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
-use switch::dataplane::Monitor;
-use switch::plane::PlaneWriter;
-use switch::table::FibTable;
-use switch::worker::Worker;
 
 use super::backend::Tables;
 use super::frames::{Received, SNAP_LEN, receive};

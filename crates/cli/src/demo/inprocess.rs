@@ -7,6 +7,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use dataplane::assembly::{self, PortSpec};
+use dataplane::port::Role;
+use dataplane::source::CheckSource;
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::messages::{Report, ValueMode};
@@ -17,9 +20,6 @@ use fib::rib::Attachment;
 use fib::topology::{End as NetworkEnd, Goal, NodeId};
 use lookup::hash::SecretKey;
 use netio::backend::loopback;
-use switch::dataplane::{self, PortSpec};
-use switch::port::Role;
-use switch::source::CheckSource;
 
 use super::backend::{Backend, Control, Fault, Put, SetOnDrop, Stop, Tables};
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
@@ -33,7 +33,7 @@ use super::privileged::Sizes;
 /// Longest frame: 1500 bytes behind an Ethernet header, and the shim.
 const MAX_FRAME: usize = 1518;
 /// Bytes of [`MAX_FRAME`] that the shim takes.
-const SHIM_LEN: usize = switch::shim::LEN;
+const SHIM_LEN: usize = dataplane::shim::LEN;
 /// Bulk UDP frames in flight at once: fewer than a cable holds, so that none overflows.
 const WINDOW: u64 = 64;
 /// Payload of a datagram of bulk UDP.
@@ -95,11 +95,11 @@ fn build<'a>(layout: &'a Layout, shared: &'a Shared, judge: &'a Judge) -> Result
         add(at, PortSpec { check_source: CheckSource::Mac, ..PortSpec::new(at.port, Role::Host, inner) });
         outlets.push(Outlet { station, cable, end });
     }
-    let plane = dataplane::Settings { max_frame: MAX_FRAME - SHIM_LEN, ..dataplane::Settings::default() };
+    let plane = assembly::Settings { max_frame: MAX_FRAME - SHIM_LEN, ..assembly::Settings::default() };
     let units = ports
         .into_iter()
         .map(|ports| {
-            let (mut workers, monitor, writer) = dataplane::build(&plane, ports)?;
+            let (mut workers, monitor, writer) = assembly::build(&plane, ports)?;
             let worker = workers.pop().expect("one worker was asked for");
             Ok(Unit { replica: Replica::new(Limits::default(), writer), worker, monitor })
         })

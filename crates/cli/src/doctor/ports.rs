@@ -4,12 +4,12 @@ use super::Findings;
 use super::address::owners;
 use super::service::{Process, Service, Unit};
 use crate::machine::{self, BPF, Capability, Interface, Master, NET_ADMIN, NET_RAW, PERFMON};
+use dataplane::shim;
 use netio::backend::af_packet::joining_offloads;
 use netio::takers::Takers;
 use std::path::PathBuf;
 use switch::daemon::config::{Config, Driver, Port, Role};
 use switch::daemon::lost_offloads;
-use switch::shim;
 
 /// What AF_XDP takes, in bytes of MTU: a page holds the frame with what belongs to it.
 const LONGEST_XDP_MTU: u32 = 3502;

@@ -7,13 +7,13 @@ use crate::remote::{Client, Remote, answer};
 use api::v1;
 use command::output::{Exit, Failure, Output, write_out};
 use command::visible::visible_lines;
+use dataplane::groups::{Groups, Snooping, Told, Wanted, group_of, is_for_all, may_be_copied};
+use dataplane::parse::{NameField, Names};
+use dataplane::plane::Mac;
+use dataplane::subscriptions::Timing;
 use fib::name::{Name, NameKind};
 use serde::Serialize;
 use std::fmt::Write;
-use switch::groups::{Groups, Snooping, Told, Wanted, group_of, is_for_all, may_be_copied};
-use switch::parse::{NameField, Names};
-use switch::plane::Mac;
-use switch::subscriptions::Timing;
 
 /// Bytes of an Ethernet header: from as many bytes of hexadecimal digits on, a text is a frame.
 const HEADER: usize = 14;

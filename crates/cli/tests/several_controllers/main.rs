@@ -12,6 +12,7 @@ mod support;
 mod views;
 
 use api::v1;
+use dataplane::links::{LinkState, Neighbour};
 use fib::action::PortId;
 use fib::replica::{Limits, MemoryTables, Replica};
 use libtest_mimic::Arguments;
@@ -26,7 +27,6 @@ use std::time::{Duration, Instant};
 use support::{Client, FIBULA, PATIENCE, add_full_mesh, eventually, exit_code, mac, record, stderr};
 use switch::daemon::agent;
 use switch::daemon::links::Trunk;
-use switch::links::{LinkState, Neighbour};
 
 const N_KILLS: usize = 4;
 

@@ -7,13 +7,13 @@
 //! where its name says.
 //!
 //! At a gateway, the source addresses are those of 64K hosts at the port of entry. The same switch is also measured with
-//! checks of sources ([`switch::source`]), also with few hosts, which a port remembers. Core and gateway are also measured with all
-//! ports as ways of every name, of which the flow decides ([`switch::dataplane`]), and with hellos at
-//! its trunks ([`switch::links`]) and a port of entry that learns ([`switch::learn`]).
+//! checks of sources ([`dataplane::source`]), also with few hosts, which a port remembers. Core and gateway are also measured with all
+//! ports as ways of every name, of which the flow decides ([`dataplane::assembly`]), and with hellos at
+//! its trunks ([`dataplane::links`]) and a port of entry that learns ([`dataplane::learn`]).
 //!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted. At
-//! a gateway the switch is also measured with an access list ([`switch::acl`]) that lets all in by its last rule.
+//! a gateway the switch is also measured with an access list ([`dataplane::acl`]) that lets all in by its last rule.
 //!
 //! [`run_captured`] measures what a capture at all ports costs a core node: of drops, of which there are none, and of all frames,
 //! each of which is copied as it came and as it left while a thread reads the copies. What the thread is too slow for is lost to the
@@ -21,13 +21,13 @@
 
 use std::sync::Arc;
 
-use fib::designs::{self, CONCISE, Design, Spec, Table};
-use fib::name::{Name, NameKind};
-use switch::acl::AccessList;
-use switch::bench::{
+use dataplane::acl::AccessList;
+use dataplane::bench::{
     Connections, Copied, Load, Measured, Place, Wiring, forward_empty, forward_tapped, forward_with_fib,
 };
-use switch::source::CheckSource;
+use dataplane::source::CheckSource;
+use fib::designs::{self, CONCISE, Design, Spec, Table};
+use fib::name::{Name, NameKind};
 
 use super::rules::generate;
 use super::{Listener, Options};
@@ -283,7 +283,7 @@ fn run_size(
             let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
             let mut checksum = 0;
             for _ in 0..options.runs {
-                let refused = |error: switch::dataplane::BuildError| input.build_error("forward", error);
+                let refused = |error: dataplane::assembly::BuildError| input.build_error("forward", error);
                 empty.push(forward_empty(&load, &hasher).map_err(refused)?.rate_pps() / 1e6);
                 let entered = fibs.iter().flat_map(|fib| loads.iter().map(move |(_, load)| (fib, load)));
                 for (((design, fib), load), rates) in entered.zip(&mut rates) {

@@ -11,11 +11,11 @@
 //! Source: section VII.A of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", which
 //! proposes random colours to balance load.
 
+use dataplane::maglev::{self, NOBODY, SLOTS};
 use lookup::hash::{Digest, Rng, SecretKey, mix64};
 use lookup::othello::spread::Servers;
 use lookup::othello::{Othello, OthelloQuery, Settings, Sharded};
 use lookup::traits::{Control, Query};
-use switch::maglev::{self, NOBODY, SLOTS};
 
 use super::{Listener, Options};
 use crate::BenchError;

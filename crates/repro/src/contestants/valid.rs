@@ -1,4 +1,4 @@
-//! The exact check of a gateway: whether a name is valid, from whole names ([`switch::exact`]).
+//! The exact check of a gateway: whether a name is valid, from whole names ([`dataplane::exact`]).
 //!
 //! It tells members from others, and stores no values. So it takes part with values of one bit, of which there is one.
 
@@ -6,9 +6,9 @@ use ::lookup::base::marked::Searches;
 use ::lookup::base::prefetch::BURST;
 use ::lookup::hash::{Digest, Hasher};
 use ::lookup::publish::ring::Ring;
+use dataplane::exact::{ExactTable, ExactWriter};
+use dataplane::parse::Names;
 use fib::name::{Name, NameKind};
-use switch::exact::{ExactTable, ExactWriter};
-use switch::parse::Names;
 
 use super::{Burst, Contestant, Input, Kind, Reader};
 use crate::BenchError;

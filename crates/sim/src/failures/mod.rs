@@ -156,19 +156,19 @@ impl Mutant {
     ];
 
     /// The mistakes of the product that it stands for.
-    fn mistakes(self) -> (Option<seam::Mistake>, Option<fib::mistakes::Mistake>) {
+    fn mistakes(self) -> (Option<dataplane::mistakes::Mistake>, Option<fib::mistakes::Mistake>) {
         match self {
             Mutant::AnyAlternate => (None, Some(fib::mistakes::Mistake::AnyAlternate)),
             Mutant::SecondCutIgnored => (None, Some(fib::mistakes::Mistake::SecondCutIgnored)),
             Mutant::OldActionsTaken => (None, Some(fib::mistakes::Mistake::OldActionsTaken)),
-            Mutant::AlternateWhileUp => (Some(seam::Mistake::AlternateWhileUp), None),
-            Mutant::AlternateNotTaken => (Some(seam::Mistake::AlternateNotTaken), None),
-            Mutant::DownWayTaken => (Some(seam::Mistake::DownWayTaken), None),
-            Mutant::WayOfEntryTaken => (Some(seam::Mistake::WayOfEntryTaken), None),
-            Mutant::CirclesNotEnded => (Some(seam::Mistake::CirclesNotEnded), None),
-            Mutant::SentTwice => (Some(seam::Mistake::SentTwice), None),
-            Mutant::OneWayIsUp => (Some(seam::Mistake::OneWayIsUp), None),
-            Mutant::UnheardIsUp => (Some(seam::Mistake::UnheardIsUp), None),
+            Mutant::AlternateWhileUp => (Some(dataplane::mistakes::Mistake::AlternateWhileUp), None),
+            Mutant::AlternateNotTaken => (Some(dataplane::mistakes::Mistake::AlternateNotTaken), None),
+            Mutant::DownWayTaken => (Some(dataplane::mistakes::Mistake::DownWayTaken), None),
+            Mutant::WayOfEntryTaken => (Some(dataplane::mistakes::Mistake::WayOfEntryTaken), None),
+            Mutant::CirclesNotEnded => (Some(dataplane::mistakes::Mistake::CirclesNotEnded), None),
+            Mutant::SentTwice => (Some(dataplane::mistakes::Mistake::SentTwice), None),
+            Mutant::OneWayIsUp => (Some(dataplane::mistakes::Mistake::OneWayIsUp), None),
+            Mutant::UnheardIsUp => (Some(dataplane::mistakes::Mistake::UnheardIsUp), None),
             Mutant::ReportsLost | Mutant::HostsExchanged => (None, None),
         }
     }
@@ -312,13 +312,12 @@ fn simulate<'a, T>(
     scenario: &'a Scenario<'a>,
     run: impl FnOnce(world::World<'a>) -> Result<T, Violation>,
 ) -> Result<T, Violation> {
-    let (of_daemons, of_fib) = scenario.mutant.map(Mutant::mistakes).unwrap_or_default();
-    seam::set_mistake(of_daemons);
+    let (of_dataplane, of_fib) = scenario.mutant.map(Mutant::mistakes).unwrap_or_default();
+    dataplane::mistakes::set_mistake(of_dataplane);
     fib::mistakes::set_mistake(of_fib);
     let result = world::World::new(scenario).and_then(run);
-    seam::set_mistake(None);
+    dataplane::mistakes::set_mistake(None);
     seam::set_time(None);
-    seam::set_number(None);
     fib::mistakes::set_mistake(None);
     result
 }

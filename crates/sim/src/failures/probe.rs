@@ -2,9 +2,9 @@
 
 use super::world::{HOST, KNOWN_AFTER, World, name_at};
 use super::{Alone, Mutant, Violation};
+use dataplane::shim;
 use fib::action::Action;
 use std::collections::BTreeMap;
-use switch::shim;
 
 /// An EtherType for experiments that is not the shim's.
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb6];

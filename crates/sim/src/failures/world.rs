@@ -139,11 +139,12 @@ impl<'a> World<'a> {
         let now = seam::now();
         let mut rigs = Vec::with_capacity(n);
         for (i, name) in graph.nodes.iter().enumerate() {
-            seam::set_number(Some(rng.next_u64()));
+            let seed = rng.next_u64();
             let of_node = ends.iter().flatten().filter(|(node, _)| *node == i);
             let trunks: Vec<PortId> = of_node.map(|(_, port)| *port).collect();
             let hosts: &[PortId] = if edge.contains(&i) { &[HOST] } else { &[] };
-            let mut rig = Rig::new(name, i as u64 + 1, &trunks, hosts, now).expect("the ports have different numbers");
+            let mut rig =
+                Rig::new(name, i as u64 + 1, seed, [&trunks, hosts], now).expect("the ports have different numbers");
             for message in network.attach(nodes[i], &rig.replica().report()).map_err(|error| refused(&error))? {
                 rig.replica_mut()
                     .apply(message)

@@ -18,7 +18,6 @@ use super::links::Trunk;
 use super::log;
 use super::others::{self, Served};
 use super::subscriptions;
-use crate::links::Neighbour;
 use api::client::ConnectError;
 use api::clock;
 use api::crash::step;
@@ -30,6 +29,7 @@ use api::v1::{
     Ack, Ask, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, Said,
     SeeTrunksRequest, SeenTrunk, ToSwitch, TrunkReport,
 };
+use dataplane::links::Neighbour;
 use fib::messages::Message;
 use fib::replica::{ReplicaError, Tables};
 use std::convert::Infallible;

@@ -5,18 +5,18 @@ use super::config::{Config, MAX_DEVICE_NAME, Port, Role, is_device_name};
 use super::driver::Driver;
 use super::links::Trunk;
 use super::ports::Opened;
-use crate::bundle::aggregate::{Aggregate, Identity, MemberState, Settings};
-use crate::bundle::config::{Mode, Section};
-use crate::bundle::device::BundleDevice;
-use crate::bundle::pdu::Malformed;
-use crate::bundle::{Bundle, Heard, Told};
-use crate::links::{LinkState, Links, Tally};
-use crate::port;
+use dataplane::bell::Bell;
+use dataplane::bundle::aggregate::{Aggregate, Identity, MemberState, Settings};
+use dataplane::bundle::config::{Mode, Section};
+use dataplane::bundle::device::BundleDevice;
+use dataplane::bundle::pdu::Malformed;
+use dataplane::bundle::{Bundle, Heard, Told};
+use dataplane::links::{LinkState, Links, Tally};
+use dataplane::port;
 use lookup::hash::{Family, Hasher, SecretKey};
 use netio::{Device, NetError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 
 /// Lines of the log that the members of a bundle have at most, and in which time.
 const MOST_LINES: u32 = 40;
@@ -88,7 +88,7 @@ pub(super) fn open(
     config: &Config,
     port: &Port,
     section: &Section,
-    bell: &Arc<Notify>,
+    bell: &Arc<Bell>,
     open: impl Fn(&Port) -> Result<Opened, NetError>,
 ) -> Result<(Option<Arc<Bundle>>, Opened), NetError> {
     let (mut members, mut drivers, mut named) = (Vec::new(), Vec::new(), Vec::new());
@@ -178,7 +178,7 @@ impl Watched {
     }
 
     /// What rings when something came, which is the same for all.
-    pub(super) fn bell(&self) -> Arc<Notify> {
+    pub(super) fn bell(&self) -> Arc<Bell> {
         self.bundle.bell()
     }
 

@@ -7,16 +7,16 @@
 //! call for it. An operator who does not keep up loses frames, and is told how many; nobody waits for him.
 //! Limits: `MAX_CAPTURES` at once. Of memory, 4 MiB a worker for all of them and some 12 MiB a capture.
 
-use crate::bits::PortSet;
-use crate::dataplane::{Dataplane, LONGEST_FRAME};
-use crate::parse::NameField;
-use crate::port::Role;
-use crate::shim;
-use crate::tap::{Direction, Ends, Reader, Record, Taps, Verdict, Wanted, records};
 use api::audit::Audit;
 use api::gate::Peer;
 use api::v1;
 use api::v1::captures_server::Captures as Service;
+use dataplane::assembly::{Dataplane, LONGEST_FRAME};
+use dataplane::bits::PortSet;
+use dataplane::parse::NameField;
+use dataplane::port::Role;
+use dataplane::shim;
+use dataplane::tap::{Direction, Ends, Reader, Record, Taps, Verdict, Wanted, records};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const MAX_CAPTURES: usize = 4;
 const BATCH_BYTES: usize = 128 << 10;
 /// Batches that wait for an operator.
 const QUEUE: usize = 32;
-/// How often it is looked whether workers have copied something. See [`crate::tap::CHUNK_BYTES`].
+/// How often it is looked whether workers have copied something. See [`dataplane::tap::CHUNK_BYTES`].
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// When there is always more to read, losses are told after so many chunks of each worker.
 const PASS_ON_EVERY: u64 = 256;

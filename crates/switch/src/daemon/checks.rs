@@ -3,13 +3,13 @@
 //! Every virtual address with a check has a task. In each interval it asks all its servers at once, and waits for the
 //! answers. A server that goes down, comes up, or cannot be asked, is a line of the log; the controllers hear of the first two.
 
-use crate::flow::balance::{Member, ServerState, endpoint_text};
-use crate::flow::check::{Check, Health, Outcome, Question, status_of};
-use crate::flow::control::Change;
-use crate::flow::packet::Endpoint;
-use crate::flow::state::protocol_name;
-use crate::flow::{Flows, Virtual};
 use api::v1::CheckedServer;
+use dataplane::flow::balance::{Member, ServerState, endpoint_text};
+use dataplane::flow::check::{Check, Health, Outcome, Question, status_of};
+use dataplane::flow::control::Change;
+use dataplane::flow::packet::Endpoint;
+use dataplane::flow::state::protocol_name;
+use dataplane::flow::{Flows, Virtual};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};

@@ -7,25 +7,25 @@ mod tests;
 use super::dpdk;
 pub use super::driver::Driver;
 use super::ports;
-use crate::acl::AccessList;
-use crate::alien::{Policy, Server};
-use crate::bundle;
-use crate::dhcp;
-use crate::flow::Settings as FlowSettings;
-use crate::flow::config::Section;
-use crate::gateway;
-use crate::groups::FRAMES_PER_SECOND;
-use crate::learn::Learn;
-use crate::maglev::MAX_WEIGHT;
-use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::Mac;
-use crate::source::CheckSource;
-use crate::subscriptions;
 use api::address::{Address, socket_path};
 use api::config::ConfigError;
 use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
+use dataplane::acl::AccessList;
+use dataplane::alien::{Policy, Server};
+use dataplane::bundle;
+use dataplane::dhcp;
+use dataplane::flow::Settings as FlowSettings;
+use dataplane::flow::config::Section;
+use dataplane::gateway;
+use dataplane::groups::FRAMES_PER_SECOND;
+use dataplane::learn::Learn;
+use dataplane::maglev::MAX_WEIGHT;
+use dataplane::parse::MAX_FIXED_OFFSET;
+use dataplane::plane::Mac;
+use dataplane::source::CheckSource;
+use dataplane::subscriptions;
 use fib::action::PortId;
 use fib::name::{LABELS, clip, is_label};
 pub use links::{Links, Lldp};
@@ -85,7 +85,7 @@ pub struct Config {
     #[serde(default)]
     pub limits: Limits,
     /// Connection tracking; none if absent.
-    pub flow: Option<Section>,
+    pub flow: Option<Section<Address>>,
     /// IP routing to networks outside; none if absent.
     pub gateway: Option<gateway::config::Section>,
     /// How frames of ports come, unless they say otherwise.
@@ -636,7 +636,7 @@ fn some_port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 fn some_mac<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Mac>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let mac = crate::flow::config::mac(&text).map_err(|error| error.replacen("mac =", "dhcp_server =", 1));
+    let mac = dataplane::flow::config::mac(&text).map_err(|error| error.replacen("mac =", "dhcp_server =", 1));
     mac.map(Some).map_err(serde::de::Error::custom)
 }
 

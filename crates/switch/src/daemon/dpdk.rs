@@ -69,7 +69,7 @@ pub(super) use opening::open;
 mod opening {
     use super::super::config::{Config, Port, Role};
     use super::{Section, devices};
-    use crate::shim;
+    use dataplane::shim;
     use netio::NetError;
     use netio::backend::dpdk::{Dpdk, Eal, EalOptions, Options};
     use std::time::Duration;

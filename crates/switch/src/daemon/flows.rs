@@ -1,21 +1,21 @@
 //! Connection tracking in the daemon: time that passes without frames, flows that are written out as they end, and what
 //! operators ask for and change.
 
-use crate::flow::balance::{Server, endpoint_text};
-use crate::flow::config::{mac, service_protocol};
-use crate::flow::control::{Change, ChangeError, Cursor, Flows};
-use crate::flow::export::{Export, FlowText, Writer};
-use crate::flow::packet::{Endpoint, ICMP, ICMPV6, Tuple};
-use crate::flow::rules::Prefix;
-use crate::flow::state::protocol_name;
-use crate::flow::{FlowView, balance::ServerError};
-use crate::maglev::MAX_WEIGHT;
 use api::audit::Audit;
 use api::flow::PAGE_FLOWS;
 use api::gate::Peer;
 use api::v1::change_server_request::Change as WireChange;
 use api::v1::flows_server::Flows as Service;
 use api::v1::{self};
+use dataplane::flow::balance::{Server, endpoint_text};
+use dataplane::flow::config::{mac, service_protocol};
+use dataplane::flow::control::{Change, ChangeError, Cursor, Flows};
+use dataplane::flow::export::{Export, FlowText, Writer};
+use dataplane::flow::packet::{Endpoint, ICMP, ICMPV6, Tuple};
+use dataplane::flow::rules::Prefix;
+use dataplane::flow::state::protocol_name;
+use dataplane::flow::{FlowView, balance::ServerError};
+use dataplane::maglev::MAX_WEIGHT;
 use fib::rules::{Protocols, protocols};
 use fib::text::address::is_any;
 use fib::unicast::check_unicast;

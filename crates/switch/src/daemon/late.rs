@@ -1,6 +1,6 @@
 //! A port whose interface was not there at the start, so that nobody knew yet whether AF_XDP can use it.
 
-use crate::port::DriverText;
+use dataplane::port::DriverText;
 use netio::backend::af_packet::AfPacket;
 use netio::backend::af_xdp::AfXdp;
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};

@@ -6,9 +6,9 @@
 use super::agent::Shared;
 use super::config::Config;
 use super::leader::{Client, ToLeader, process};
-use crate::learn::{Claim, Learn, Learner};
 use api::tls::Tls;
 use api::v1::{ForgetfulPort, SeeHostsRequest, SeenHost};
+use dataplane::learn::{Claim, Learn, Learner};
 use fib::action::PortId;
 use fib::replica::Tables;
 use std::collections::HashMap;

@@ -6,11 +6,12 @@ use super::bundles;
 use super::config::Config;
 use super::lldp::Stations;
 use super::strays::Strays;
-use crate::dataplane::Dataplane;
-use crate::kernel::Kernel;
-use crate::links::{Event, LinkState, Links, Neighbour, Session, Timing};
-use crate::plane::PlaneWriter;
 use api::throttle::Throttle;
+use dataplane::assembly::Dataplane;
+use dataplane::bell::Bell;
+use dataplane::kernel::Kernel;
+use dataplane::links::{Event, LinkState, Links, Neighbour, Session, Timing};
+use dataplane::plane::PlaneWriter;
 use fib::action::PortId;
 use netio::carrier::Carriers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 /// How often it looks round where no hellos are said.
@@ -423,9 +424,9 @@ async fn next<T>(from: &mut Option<mpsc::UnboundedReceiver<T>>) -> T {
     std::future::pending().await
 }
 
-async fn rung(bell: Option<&Notify>) {
+async fn rung(bell: Option<&Bell>) {
     match bell {
-        Some(bell) => bell.notified().await,
+        Some(bell) => bell.rung().await,
         None => std::future::pending().await,
     }
 }

@@ -3,10 +3,10 @@
 
 use super::bundles::system;
 use super::config::{Config, Lldp, Role};
-use crate::bundle::Bundle;
-use crate::dataplane::Monitor;
-use crate::links::Links;
-use crate::links::lldp::{Aggregation, Ear, Neighbour, Own, Said, Shown, Station, Tally};
+use dataplane::assembly::Monitor;
+use dataplane::bundle::Bundle;
+use dataplane::links::Links;
+use dataplane::links::lldp::{Aggregation, Ear, Neighbour, Own, Said, Shown, Station, Tally};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

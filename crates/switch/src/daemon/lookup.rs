@@ -1,8 +1,8 @@
 //! The look-up service: the [`Directory`] over gRPC and HTTP.
 
-use crate::directory::{Answer, Directory, DirectoryError};
 use api::lookup::LookupSource;
 use api::v1::{LookupAnswer, LookupOutcome};
+use dataplane::directory::{Answer, Directory, DirectoryError};
 use fib::text::Dialect;
 use std::sync::Arc;
 use tonic::Status;

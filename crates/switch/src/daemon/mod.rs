@@ -25,6 +25,8 @@ mod log;
 mod lookup;
 mod others;
 mod ports;
+#[cfg(test)]
+mod reasons;
 mod relay;
 mod reload;
 pub mod saved;
@@ -36,16 +38,6 @@ mod unheard;
 pub use lookup::threads as lookup_threads;
 pub use ports::lost_offloads;
 
-use crate::acl::{AclStatus, Difference};
-use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};
-use crate::directory::Directory;
-use crate::flow::Flows;
-use crate::flow::export::Export;
-use crate::flow::stage::StageError;
-use crate::kernel::Kernel;
-use crate::plane::{PlaneWriter, ShownTo};
-use crate::port::Failure;
-use crate::share::Share;
 use agent::Shared;
 use api::address::Address;
 use api::audit::Audit;
@@ -53,6 +45,16 @@ use api::gate::Gate;
 use api::limits::{self, Guard, raise_descriptors};
 use api::tls::{Tls, TlsError};
 use config::{AccessLists, Config};
+use dataplane::acl::{AclStatus, Difference};
+use dataplane::assembly::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus, Pulse};
+use dataplane::directory::Directory;
+use dataplane::flow::Flows;
+use dataplane::flow::export::Export;
+use dataplane::flow::stage::StageError;
+use dataplane::kernel::Kernel;
+use dataplane::plane::{PlaneWriter, ShownTo};
+use dataplane::port::Failure;
+use dataplane::share::Share;
 use fib::replica::{Limits, ReadError, Replica};
 use netio::NetError;
 use netio::backend::af_packet::Handover;
@@ -362,7 +364,7 @@ fn start_plane(
     let switch = &config.name;
     let (ports, kernel) = ports::open(config, lists, left)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
-    let settings = dataplane::Settings {
+    let settings = assembly::Settings {
         workers: config.workers,
         fixed_offset: config.fixed_offset,
         aliens: config.aliens().map_err(StartError::Config)?,
@@ -375,9 +377,9 @@ fn start_plane(
         },
         subscriptions: config.subscriptions,
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
-        ..dataplane::Settings::default()
+        ..assembly::Settings::default()
     };
-    let (workers, monitor, mut writer) = dataplane::build(&settings, ports)?;
+    let (workers, monitor, mut writer) = assembly::build(&settings, ports)?;
     let run = || Dataplane::run(workers, monitor, settings.idle_polls);
     let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };

@@ -3,15 +3,15 @@
 use super::Switch;
 use super::checks::Checks;
 use super::config::Config;
-use crate::acl::AccessList;
-use crate::dataplane::Monitor;
-use crate::flow::Flows;
-use crate::flow::balance::{Member, Server, ServerError};
-use crate::flow::control::{Change, ChangeError};
 use api::audit::Audit;
 use api::config::Changes;
 use api::gate::Gate;
 use api::limits::{Limits, raise_descriptors};
+use dataplane::acl::AccessList;
+use dataplane::assembly::Monitor;
+use dataplane::flow::Flows;
+use dataplane::flow::balance::{Member, Server, ServerError};
+use dataplane::flow::control::{Change, ChangeError};
 use fib::action::PortId;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -166,8 +166,9 @@ fn change_servers(flows: &Flows, before: &Config, now: &Config) -> Vec<String> {
     };
     let mut refused = Vec::new();
     for service in &now.virtuals {
-        let is_it =
-            |other: &&crate::flow::Virtual| (other.endpoint, other.protocol) == (service.endpoint, service.protocol);
+        let is_it = |other: &&dataplane::flow::Virtual| {
+            (other.endpoint, other.protocol) == (service.endpoint, service.protocol)
+        };
         let Some(old) = before.virtuals.iter().find(is_it) else { continue };
         let (was, is) = (servers(&mut old.balancer.members()), servers(&mut service.balancer.members()));
         let added =

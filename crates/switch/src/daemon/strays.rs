@@ -1,7 +1,7 @@
 //! Host ports to which trunks of other switches lead, as their hellos say: for the controller, which says so to the operator.
 
 use super::links::Trunk;
-use crate::links::{Hello, LinkState, Neighbour};
+use dataplane::links::{Hello, LinkState, Neighbour};
 use fib::action::PortId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -5,14 +5,14 @@
 
 use super::agent::{Shared, controllers_of};
 use super::leader::{Client, ToLeader, process};
-use crate::dataplane::Dataplane;
-use crate::groups::{Groups, Snooping, Told, Wanted};
-use crate::plane::{LocalNames, Mac, PlaneWriter};
-use crate::subscriptions::query::{self, ROBUSTNESS};
-use crate::subscriptions::{self as table, ByName, Timing, Why};
 use api::groups::{bytes_of, from_bytes};
 use api::tls::Tls;
 use api::v1;
+use dataplane::assembly::Dataplane;
+use dataplane::groups::{Groups, Snooping, Told, Wanted};
+use dataplane::plane::{LocalNames, Mac, PlaneWriter};
+use dataplane::subscriptions::query::{self, ROBUSTNESS};
+use dataplane::subscriptions::{self as table, ByName, Timing, Why};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::replica::{Exact, Tables};
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
+
+// What the data plane keeps is what fits into a message.
+const _: () = assert!(table::MOST == api::groups::MOST);
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(100);
@@ -425,7 +428,8 @@ async fn pause(time: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::{Neighbours, ShownTo};
+    use dataplane::assembly::{Settings, build};
+    use dataplane::table::EmptyTable;
     use lookup::testkit::{Rng, seed};
 
     #[test]
@@ -443,20 +447,19 @@ mod tests {
         take(v1::Groups { groups: vec![told], snooping: Some(snooping), addresses: Vec::new() }, &groups);
         assert_eq!(groups.snooping().unwrap().timing, Timing::new(1));
         let (a, b) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-        let hears =
-            |sender, group| groups.of(sender).unwrap().audience(sender, Some(group)).map(|names| names.to_vec());
+        let hears = |sender, group| groups.audience(sender, Some(group)).map(|names| names.to_vec());
         assert_eq!(hears(a, [239, 0, 0, 1].into()), Some(vec![b]));
         assert_eq!((hears(b, [239, 0, 0, 1].into()), hears(b, [0xff; 16].into())), (None, Some(vec![a, b])));
         take(v1::Groups::default(), &groups);
-        assert!(groups.snooping().is_none() && groups.of(a).is_none());
+        assert!(groups.snooping().is_none() && groups.audience(a, None).is_none());
     }
 
     /// What changed, in any order, leads to the same places as a look at all names, and to ports that a name came to.
     #[test]
     fn names_that_changed_are_where_a_look_at_all_names_finds_them() {
         let mut rng = Rng::new(seed());
-        let (groups, hosts) = (Groups::new(None), Neighbours::with_own(HashMap::new()));
-        let (_, mut writer) = PlaneWriter::<()>::new(1, None, true, hosts, ShownTo::Nobody, Groups::default());
+        let groups = Groups::new(None);
+        let (_, _, mut writer) = build::<EmptyTable>(&Settings::default(), vec![]).unwrap();
         let mac = |i: u64| <Mac>::try_from(&i.to_be_bytes()[2..]).unwrap();
         let name = |i: u64| Name::from_bytes(NameKind::Mac, &mac(i)).unwrap();
         // The port 4 is a trunk's.

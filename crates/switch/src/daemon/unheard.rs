@@ -1,6 +1,6 @@
 //! Says in the log at which ports hosts ask for addresses by DHCP, and nobody hears them: they would get none without a word.
 
-use crate::dataplane::Monitor;
+use dataplane::assembly::Monitor;
 use fib::action::PortId;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -307,7 +307,7 @@ pub(crate) fn a_member_that_is_cut_moves_its_flows_and_no_other() {
         ip("link set lo up");
         let pair = Pair::new("workers = 2", "lacp = 'active'");
         // What says LACP at the port of a host is a multicast, as ever.
-        let mut forged = fibula_switch::bundle::pdu::Pdu::default().encode();
+        let mut forged = dataplane::bundle::pdu::Pdu::default().encode();
         forged[6..12].copy_from_slice(&mac_bytes(1));
         send(&mut open("host1"), &forged);
         let began = Instant::now();

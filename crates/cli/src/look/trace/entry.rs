@@ -1,6 +1,6 @@
 //! Whether a frame gets into the network: the switch where it enters checks who sent it, before all else.
 //!
-//! The check is that of the switch ([`switch::source`]), over the names as the controller knows them. It says what it wants to
+//! The check is that of the switch ([`dataplane::source`]), over the names as the controller knows them. It says what it wants to
 //! know, that is asked for, and it begins anew, until it wants to know no more: one round trip for the sender, and one more for
 //! each name or address that ARP or neighbour discovery speaks of.
 
@@ -8,13 +8,13 @@ use super::mac_of;
 use crate::remote::{Client, answer, refusal};
 use api::v1;
 use command::output::{Exit, Failure};
+use dataplane::plane::Mac;
+use dataplane::source::{self, Known};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use switch::plane::Mac;
-use switch::source::{self, Known};
 use tonic::Code;
 
 /// What a switch may do with a frame besides, which its own configuration and its connections say.

@@ -25,7 +25,7 @@ mod traffic;
 use super::{Listener, Options, failed};
 use crate::BenchError;
 use crate::report::{Row, Setting};
-use ::switch::shim;
+use dataplane::shim;
 use fib::designs;
 use plan::{Answer, Counts, Frames, Names, Plan, Request, Role};
 use rustix::process::{Pid, Signal};

@@ -3,6 +3,13 @@
 use super::failed;
 use super::plan::{Plan, exit_of};
 use crate::BenchError;
+use dataplane::assembly::{self, PortSpec, Settings};
+use dataplane::exact::ExactTable;
+use dataplane::parse::Names;
+use dataplane::plane::PlaneWriter;
+use dataplane::port::Role;
+use dataplane::shim;
+use dataplane::table::{FibTable, Table};
 use fib::action::{Action, PortId};
 use fib::designs::{self, Burst, Design, Reader, Spec};
 use fib::name::{Name, NameKind};
@@ -13,13 +20,6 @@ use netio::BURST;
 use netio::backend::dpdk::{Dpdk, Eal, EalOptions, Options};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use switch::dataplane::{self, PortSpec, Settings};
-use switch::exact::ExactTable;
-use switch::parse::Names;
-use switch::plane::PlaneWriter;
-use switch::port::Role;
-use switch::shim;
-use switch::table::{FibTable, Table};
 
 /// Starts EAL and opens a device as a switch does.
 pub(super) fn open(plan: &Plan, device: &str) -> Result<Dpdk, BenchError> {
@@ -85,7 +85,7 @@ fn forward<T: Table + 'static>(
         .map(|(id, device)| Ok::<_, BenchError>(PortSpec::with(id, Role::Trunk, Box::new(open(plan, device)?))));
     let ports = ports.collect::<Result<Vec<_>, _>>()?;
     let (mut workers, _monitor, mut writer) =
-        dataplane::build::<T>(&Settings::default(), ports).map_err(|error| failed("building a switch", &error))?;
+        assembly::build::<T>(&Settings::default(), ports).map_err(|error| failed("building a switch", &error))?;
     let actions: Vec<Action> = std::iter::once(Action::Drop).chain(ids.map(Action::Port)).collect();
     writer.set_actions(&actions);
     set_up(&mut writer);

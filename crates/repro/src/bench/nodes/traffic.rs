@@ -5,13 +5,13 @@ use super::failed;
 use super::plan::{Answer, Counts, Frames, Plan, Request, entry_of, exit_of};
 use super::switch::open;
 use crate::BenchError;
+use dataplane::shim;
 use libc::c_int;
 use netio::Device as _;
 use netio::backend::dpdk::Dpdk;
 use std::ffi::CString;
 use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
-use switch::shim;
 
 /// How long links may take to come up, and frames of a check to come back.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -17,6 +17,11 @@ use super::{Listener, Options, failed, millions_per_second};
 use crate::BenchError;
 use crate::contestants::Input;
 use crate::report::{Row, Setting};
+use dataplane::assembly::{Dataplane, PortSpec, Settings};
+use dataplane::kernel::{Kernel, Memory};
+use dataplane::plane::ShownTo;
+use dataplane::port::Role;
+use dataplane::table::FibTable;
 use fib::action::{Action, PortId};
 use fib::designs::{self, Design, Spec, Table};
 use fib::name::{Name, NameKind};
@@ -35,11 +40,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use switch::dataplane::{Dataplane, PortSpec, Settings};
-use switch::kernel::{Kernel, Memory};
-use switch::plane::ShownTo;
-use switch::port::Role;
-use switch::table::FibTable;
 
 /// The contestants, all of which run when none are named.
 pub const CONTESTANTS: [(&str, &str); 11] = [
@@ -211,7 +211,7 @@ impl Wires {
             devices.set(slot, &index(&name)?.to_ne_bytes()).map_err(io("naming an interface"))?;
         }
         let to_hosts = contestant.ends_with(TO_HOSTS);
-        let (n_met, taken) = if to_hosts { (n.min(LOCAL as u32), switch::shim::LEN as u32) } else { (n, 0) };
+        let (n_met, taken) = if to_hosts { (n.min(LOCAL as u32), dataplane::shim::LEN as u32) } else { (n, 0) };
         let load = |program: &[u8], exit: u32| -> Result<Program, BenchError> {
             let settings: Vec<u8> = [n_met - 1, exit, taken].into_iter().flat_map(u32::to_ne_bytes).collect();
             let settings = Map::constant(&settings).map_err(io("making maps for frames"))?;

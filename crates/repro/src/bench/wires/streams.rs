@@ -13,6 +13,10 @@ use super::{Names, ip};
 use crate::BenchError;
 use crate::bench::{Listener, Options, failed};
 use crate::report::{Row, Setting};
+use dataplane::assembly::{Dataplane, PortSpec, Settings};
+use dataplane::port::Role;
+use dataplane::source::CheckSource;
+use dataplane::table::FibTable;
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
@@ -23,10 +27,6 @@ use std::any::Any;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use switch::dataplane::{Dataplane, PortSpec, Settings};
-use switch::port::Role;
-use switch::source::CheckSource;
-use switch::table::FibTable;
 
 /// The contestants, all of which run when none are named.
 pub const CONTESTANTS: [(&str, &str); 5] = [

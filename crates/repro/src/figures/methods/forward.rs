@@ -1,9 +1,9 @@
 //! Frames per second through the real worker loop between in-memory ports, over [`crate::bench::forward`].
 
+use dataplane::bench::{Place, Wiring};
 use fib::designs::Design;
 use lookup::hash::Family;
 use serde::Deserialize;
-use switch::bench::{Place, Wiring};
 
 use super::{Method, Progress, Rows, Setting};
 use crate::BenchError;

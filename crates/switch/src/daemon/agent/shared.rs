@@ -2,9 +2,9 @@
 
 use crate::daemon::links::Trunk;
 use crate::daemon::others::Served;
-use crate::groups::Groups;
 use api::clock;
 use api::v1::{Subscriptions, Verified};
+use dataplane::groups::Groups;
 use fib::messages::Uplink;
 use fib::replica::{Replica, Tables};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `[links]` of `switch.toml`.
 
-use crate::links::Timing;
+use dataplane::links::Timing;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;

@@ -1,0 +1,169 @@
+//! How frames leave a worker: staged at their ports of exit, with shims as these take them, and sent.
+
+use super::{Fate, Worker};
+use crate::counters::DropReason;
+use crate::mistakes::{Mistake, mistaken};
+use crate::port::Role;
+use crate::shim;
+use crate::table::Table;
+use crate::tap::{At, Verdict};
+use netio::{Packet, offload};
+
+impl<T: Table> Worker<T> {
+    /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
+    /// `bare` have none any more.
+    pub(super) fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
+        // Asked once, so that without a tap no frame pays for the question.
+        let is_tapped = self.tap.is_some();
+        for (i, mut packet) in self.work.burst.drain(..).enumerate() {
+            let fate = self.work.fates[i];
+            let (exit, changed) = match fate {
+                Fate::Forward(exit) | Fate::Alien(exit) => {
+                    if fate != Fate::Forward(exit) {
+                        self.counters.aliens.add(1);
+                    }
+                    let to_trunk = self.trunks.contains(exit);
+                    let has_shim = from_trunk && bare >> i & 1 == 0;
+                    (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
+                }
+                Fate::Marked(exit, flags) => {
+                    let changed = change_shim(&mut packet, from_trunk && bare >> i & 1 == 0, true);
+                    if changed.is_ok() {
+                        shim::set_flags(packet.frame_mut(), flags);
+                    }
+                    (usize::from(exit), changed)
+                }
+                Fate::Answer => {
+                    self.counters.answered.add(1);
+                    (entry, Ok(()))
+                }
+                Fate::Hello => {
+                    self.counters.hellos.add(1);
+                    if is_tapped && let Some(tap) = &mut self.tap {
+                        let at = At::of_entry(entry, &self.ports[entry]);
+                        tap.tell(&self.work.seen, i, at, packet.frame(), Verdict::Heard);
+                    }
+                    self.pool.put(packet);
+                    continue;
+                }
+                Fate::Copy => match self.copies.keep(&self.shared.groups, entry, packet) {
+                    Ok(kept) => {
+                        if is_tapped && let Some(tap) = &mut self.tap {
+                            let at = At::of_entry(entry, &self.ports[entry]);
+                            tap.tell(&self.work.seen, i, at, kept.frame(), Verdict::Copied);
+                        }
+                        continue;
+                    }
+                    Err(refused) => {
+                        packet = refused;
+                        (entry, Err(DropReason::GroupRate))
+                    }
+                },
+                Fate::Drop(reason) => (entry, Err(reason)),
+            };
+            if is_tapped && let Some(tap) = &mut self.tap {
+                let verdict = match changed {
+                    Err(reason) => Verdict::Dropped(reason),
+                    Ok(()) if fate == Fate::Answer => Verdict::Answered,
+                    Ok(()) => Verdict::Forwarded(self.ports[exit].id),
+                };
+                let at = At::of_entry(entry, &self.ports[entry]);
+                tap.tell(&self.work.seen, i, at, packet.frame(), verdict);
+            }
+            if let Err(reason) = changed {
+                self.counters.drop_frame(reason);
+                self.pool.put(packet);
+                continue;
+            }
+            if self.work.is_copied && self.trunks.contains(exit as u8) {
+                shim::set_flags(packet.frame_mut(), shim::COPY);
+            }
+            self.dirty.insert(exit as u8);
+            // There is room: only one burst is staged at a time, and a staging holds a burst.
+            self.ports[exit].staged.push(packet);
+        }
+    }
+
+    /// Sends the staged packets. It drops what a port does not take.
+    pub(super) fn flush(&mut self) {
+        let mut sent = 0;
+        while let Some(exit) = self.dirty.pop() {
+            let exit = usize::from(exit);
+            let port = &mut self.ports[exit];
+            if mistaken(Mistake::SentTwice) && port.role == Role::Host {
+                for at in 0..port.staged.len().min(port.staged.remaining_capacity()) {
+                    let Some(mut twin) = self.pool.take_for(port.staged[at].len()) else { break };
+                    _ = twin.copy_of(&port.staged[at]);
+                    port.staged.push(twin);
+                }
+            }
+            let (before, mut refused) = (port.staged.len(), 0);
+            if let Some(tap) = &mut self.tap {
+                tap.leave(exit, port);
+            }
+            let reason = if port.health.is_up() {
+                let result = offload::transmit(&mut *port.device, &mut self.pool, &mut port.staged);
+                let n = *result.as_ref().unwrap_or(&0);
+                sent += n as u64;
+                refused = before - n - port.staged.len();
+                if refused > 0 {
+                    self.counters.drop_frames(DropReason::TxRefused, refused as u64);
+                }
+                match result {
+                    Ok(_) => DropReason::TxFull,
+                    Err(error) => {
+                        self.port_failed(exit, &error);
+                        DropReason::PortDown
+                    }
+                }
+            } else {
+                DropReason::PortDown
+            };
+            let left = self.ports[exit].staged.len() as u64;
+            let leads_on = left == 0 || reason != DropReason::TxFull || self.ports[exit].device.leads_on();
+            let reason = if leads_on { reason } else { DropReason::PortDown };
+            if let Some(tap) = &mut self.tap {
+                tap.left(exit, &self.ports[exit], refused, reason);
+            }
+            if left > 0 {
+                self.counters.drop_frames(reason, left);
+                self.pool.put_all(&mut self.ports[exit].staged);
+            }
+        }
+        self.counters.sent.add(sent);
+    }
+
+    /// Sends what the keeper of trunks says. A trunk that is down sends nothing.
+    #[cold]
+    pub(super) fn send_hellos(&mut self) {
+        // What is in flight was staged for none of these ports yet, and has its turn after this.
+        for (exit, frame) in self.shared.links.take_frames() {
+            let Some(mut packet) = self.pool.take() else { break };
+            let port = self.ports.get_mut(usize::from(exit));
+            let port = port.filter(|port| port.health.is_up() && !port.staged.is_full() && packet.fill(&frame).is_ok());
+            let Some(port) = port else {
+                self.pool.put(packet);
+                continue;
+            };
+            self.shared.links.left(exit, packet.frame());
+            port.staged.push(packet);
+            self.dirty.insert(exit);
+            self.counters.originated.add(1);
+        }
+        self.flush();
+    }
+}
+
+#[inline(always)]
+pub(super) fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
+    let (done, otherwise) = match (from_trunk, to_trunk) {
+        (true, true) => {
+            let is_left = mistaken(Mistake::CirclesNotEnded) || shim::count_down(packet.frame_mut());
+            (is_left, DropReason::HopLimit)
+        }
+        (false, true) => (shim::push(packet), DropReason::NoHeadroom),
+        (true, false) => (shim::pop(packet), DropReason::HopLimit),
+        (false, false) => return Ok(()),
+    };
+    if done { Ok(()) } else { Err(otherwise) }
+}
