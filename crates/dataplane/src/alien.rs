@@ -11,7 +11,6 @@
 //! with the random colours of the papers.
 //! Cost: a frame to an unknown name reads one slot. The table has 128 KiB, once for all workers.
 
-use crate::assembly::{BuildError, PortSpec};
 use crate::maglev::{self, MAX_WEIGHT, NOBODY, SLOTS};
 use crate::port::Role;
 use fib::action::PortId;
@@ -52,11 +51,11 @@ const TRIES: usize = 16;
 
 impl Policy {
     /// # Errors
-    /// [`BuildError::Alien`]: a port that does not exist, or is at no host; no server, or one with too much weight.
-    pub(crate) fn over(&self, ports: &[PortSpec]) -> Result<Aliens, BuildError> {
+    /// A port that does not exist, or is at no host; no server, or one with too much weight; and why.
+    pub(crate) fn over(&self, ports: &[(PortId, Role)]) -> Result<Aliens, (PortId, &'static str)> {
         let index = |port: PortId| {
-            let at = ports.iter().position(|spec| spec.id == port && spec.role == Role::Host);
-            at.map(|at| at as u8).ok_or(BuildError::Alien { port, why: "is no port with role = \"host\"" })
+            let at = ports.iter().position(|known| *known == (port, Role::Host));
+            at.map(|at| at as u8).ok_or((port, "is no port with role = \"host\""))
         };
         Ok(match self {
             Policy::Drop => Aliens::Drop,
@@ -65,7 +64,7 @@ impl Policy {
                 let mut there = Vec::new();
                 for &Server { port, weight } in servers {
                     if weight > MAX_WEIGHT {
-                        return Err(BuildError::Alien { port, why: "has a weight over 1000" });
+                        return Err((port, "has a weight over 1000"));
                     }
                     there.push(maglev::Server { index: index(port)?.into(), name: name_of(port), weight });
                 }
@@ -107,14 +106,9 @@ impl Aliens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::backend::loopback;
 
     fn spread(servers: &[(u16, u16)], n_ports: u16) -> Aliens {
-        let mut ports = Vec::new();
-        for id in 0..n_ports {
-            let (near, _) = loopback::pair("near", "far", &loopback::Settings::default()).unwrap();
-            ports.push(PortSpec::new(id, Role::Host, near));
-        }
+        let ports: Vec<_> = (0..n_ports).map(|id| (PortId(id), Role::Host)).collect();
         let servers = servers.iter().map(|&(port, weight)| Server { port: PortId(port), weight }).collect();
         Policy::Spread(servers).over(&ports).unwrap()
     }

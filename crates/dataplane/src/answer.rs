@@ -13,8 +13,9 @@
 
 use crate::counters::DropReason;
 use crate::gateway::packet;
+use crate::mac::Mac;
+use crate::neighbours::Neighbours;
 use crate::parse::{ARP, ICMPV6, IPV4, IPV6, SERVICE_VLAN, VLAN, ether_type};
-use crate::plane::{Mac, Neighbours};
 use crate::shim;
 use netio::Packet;
 use netio::checksum::{fold, sum};

@@ -13,20 +13,21 @@ use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
 use crate::groups::{self, Gate, Groups};
 use crate::kernel::{Kernel, KernelStatus};
+use crate::known::{Known, Notes};
 use crate::learn::{self, Learner};
 use crate::links::Links;
 use crate::losses;
+use crate::neighbours::Neighbours;
 use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::{Neighbours, PlaneWriter, ShownTo};
+use crate::plane::{PlaneWriter, ShownTo};
 use crate::port::{DriverText, Failure, Port, PortHealth, Role};
+use crate::retry::Retry;
 use crate::shim;
 use crate::source::CheckSource;
 use crate::subscriptions::{self, Allowance, Subscriptions};
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
-use crate::worker::known::{Known, Notes};
-use crate::worker::retry::Retry;
 use fib::action::PortId;
 use lookup::hash::{Purpose, SecretKey};
 use netio::statistics::{Losses, Statistics};
@@ -260,7 +261,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     if let Some(port) = outside.filter(|_| gateway.is_none()) {
         return Err(BuildError::Outside(port.id));
     }
-    let aliens = settings.aliens.over(&ports)?;
+    let roles: Vec<_> = ports.iter().map(|port| (port.id, port.role)).collect();
+    let aliens = settings.aliens.over(&roles).map_err(|(port, why)| BuildError::Alien { port, why })?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (neighbours, shown_to) = (Neighbours::with_own(own), settings.shown_to.clone());
     let n_hosts = ports.iter().filter(|port| port.role == Role::Host).count();
@@ -450,6 +452,12 @@ impl PortStatus {
     pub fn is_too_small(&self) -> bool {
         0 < self.mtu && self.mtu < self.mtu_needed
     }
+
+    /// What was lost at it so far, by name, in the order of [`losses::names`], zeros included.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let not_taken = self.members.iter().map(|member| member.counts.not_taken).sum();
+        losses::of(&self.counters, not_taken, &self.lost)
+    }
 }
 
 impl Status {
@@ -457,7 +465,11 @@ impl Status {
     /// [what no worker saw](losses).
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let of_workers = self.total.drops().map(|(reason, n)| (reason.name(), n));
-        of_workers.chain(losses::of_ports(&self.ports))
+        let mut lost: Vec<_> = losses::names().map(|name| (name, 0)).collect();
+        for port in &self.ports {
+            lost.iter_mut().zip(port.losses()).for_each(|((_, sum), (_, n))| *sum += n);
+        }
+        of_workers.chain(lost)
     }
 }
 

@@ -32,8 +32,8 @@
 
 use crate::budget::Budget;
 use crate::counters::DropReason;
+use crate::mac::Mac;
 use crate::parse::{Network, network};
-use crate::plane::Mac;
 use netio::Packet;
 use std::net::Ipv4Addr;
 use std::time::Instant;

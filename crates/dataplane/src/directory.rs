@@ -9,15 +9,24 @@
 //! [`Answer::Unknown`] at a gateway; elsewhere the design's answer, marked [`Answer::Unchecked`].
 
 use crate::exact::Others;
-use crate::plane::{Plane, Shared};
+use crate::plane::{Plane, PlaneWriter, Shared};
 use crate::table::FibTable;
 use fib::action::{Action, PortId};
-use fib::designs::{BURST, Burst, NameList, Reader};
+use fib::designs::{BURST, Burst, NameList};
 use fib::name::{Name, NameError, NameKind, clip};
-use lookup::hash::{Digest, Hasher};
+use lookup::hash::Digest;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+impl PlaneWriter<FibTable> {
+    /// The directory that answers programs, with `n_readers` readers of every FIB that is published from now on.
+    pub fn directory(&mut self, n_readers: usize) -> Directory {
+        self.n_asking = n_readers.max(1);
+        let (valid, local) = (self.valid.others().clone(), self.local.others().clone());
+        Directory::new(self.shared.clone(), valid, local)
+    }
+}
 
 /// What is known of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,32 +82,6 @@ pub struct DirectoryCounts {
     pub refused: u64,
     /// Names, by answer.
     pub answers: [(&'static str, u64); 4],
-}
-
-/// The lookups of one FIB for the directory.
-pub(crate) struct Asked {
-    kind: NameKind,
-    hasher: Hasher,
-    readers: Box<[Mutex<Box<Reader>>]>,
-    next: AtomicUsize,
-}
-
-impl Asked {
-    pub(crate) fn new(kind: NameKind, hasher: Hasher, readers: impl Iterator<Item = Box<Reader>>) -> Self {
-        Self { kind, hasher, readers: readers.map(Mutex::new).collect(), next: AtomicUsize::new(0) }
-    }
-
-    /// Takes a reader that is free, or waits for one.
-    fn reader(&self) -> MutexGuard<'_, Box<Reader>> {
-        let first = self.next.fetch_add(1, Relaxed);
-        let reader = |i: usize| &self.readers[(first.wrapping_add(i)) % self.readers.len()];
-        let free = (0..self.readers.len()).find_map(|i| match reader(i).try_lock() {
-            Ok(free) => Some(free),
-            Err(TryLockError::Poisoned(free)) => Some(free.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        });
-        free.unwrap_or_else(|| reader(0).lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// Answers questions for names, from any thread. See the module.

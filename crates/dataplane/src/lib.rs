@@ -16,6 +16,7 @@
 //! | [`acl`] | which frames may enter by a port, by rules over five fields |
 //! | [`source`] | whether a frame from a host says truly who sent it |
 //! | [`plane`] | what workers read and the control side changes |
+//! | [`neighbours`] | MAC addresses of IP addresses |
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
@@ -38,6 +39,7 @@
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
 mod answer;
+mod asked;
 pub mod bits;
 
 pub mod acl;
@@ -55,14 +57,18 @@ pub mod flow;
 pub mod gateway;
 pub mod groups;
 pub mod kernel;
+mod known;
 pub mod learn;
 pub mod links;
 pub mod losses;
+pub mod mac;
 pub mod maglev;
 pub mod mistakes;
+pub mod neighbours;
 pub mod parse;
 pub mod plane;
 pub mod port;
+mod retry;
 pub mod share;
 pub mod shim;
 pub mod source;

@@ -4,7 +4,6 @@
 //! Each has a name like those of [`crate::counters::DropReason`], is shown beside them, and has its sentence in `api::drops`. They are
 //! not in the sum of a worker's counters: no worker received these frames.
 
-use crate::assembly::PortStatus;
 use netio::DeviceSnapshot;
 use netio::statistics::Losses;
 
@@ -33,21 +32,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     devices.chain([OF_BUNDLES]).chain(interfaces)
 }
 
-/// What was lost at a port so far, by name, in the order of [`names`], zeros included.
-pub fn of_port(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> {
-    let devices = OF_DEVICES.iter().map(|(name, count)| (*name, count(&port.counters)));
-    let not_taken = port.members.iter().map(|member| member.counts.not_taken).sum();
-    let interfaces = OF_INTERFACES.iter().map(|(name, count)| (*name, count(&port.lost)));
-    devices.chain([(OF_BUNDLES, not_taken)]).chain(interfaces)
-}
-
-/// What was lost at all ports, by name.
-pub fn of_ports(ports: &[PortStatus]) -> Vec<(&'static str, u64)> {
-    let mut all: Vec<_> = names().map(|name| (name, 0)).collect();
-    for port in ports {
-        all.iter_mut().zip(of_port(port)).for_each(|((_, sum), (_, n))| *sum += n);
-    }
-    all
+/// What devices and interfaces lost, and what no member of a bundle took, by name, in the order of [`names`], zeros included.
+pub(crate) fn of(
+    devices: &DeviceSnapshot,
+    not_taken: u64,
+    interfaces: &Losses,
+) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    let devices = OF_DEVICES.map(|(name, count)| (name, count(devices)));
+    let interfaces = OF_INTERFACES.map(|(name, count)| (name, count(interfaces)));
+    devices.into_iter().chain([(OF_BUNDLES, not_taken)]).chain(interfaces)
 }
 
 #[cfg(test)]

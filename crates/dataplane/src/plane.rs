@@ -7,19 +7,20 @@
 //!
 //! Neighbours (IP address to MAC address) are beside it, behind a lock: an index into the table of valid names. Only ARP,
 //! ND and checks of IP sources take the lock; other frames never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
-//! needs such names, and the [`Directory`] answers for them.
+//! needs such names, and the [directory](crate::directory) answers for them.
 
 mod names;
 
 pub use names::{LocalNames, ValidNames};
 
+use crate::asked::Asked;
 use crate::counters::DropReason;
-use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
 use crate::groups::Groups;
 use crate::kernel::Kernel;
 use crate::learn::Learner;
 use crate::links::Links;
+use crate::neighbours::Neighbours;
 use crate::parse::{FieldError, NameField};
 use crate::share::Share;
 use crate::table::FibTable;
@@ -29,123 +30,9 @@ use fib::action::Action;
 use fib::designs::Spec;
 use fib::name::NameKind;
 use fib::replica::{Meaning, Tables};
-use lookup::hash::{Digest, Family, Hasher, SecretKey};
-use std::collections::HashMap;
-use std::net::IpAddr;
+use lookup::hash::{Family, Hasher, SecretKey};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// A MAC address.
-pub type Mac = [u8; 6];
-
-/// MAC addresses of IP addresses, for answers to ARP requests and neighbour solicitations.
-#[derive(Debug)]
-pub struct Neighbours {
-    hosts: RwLock<Addresses>,
-    /// Addresses of the switch itself.
-    own: HashMap<IpAddr, Mac>,
-    more: Arc<MoreAddresses>,
-}
-
-/// Addresses that hosts have beside those of the tables.
-pub(crate) type MoreAddresses = ArcSwap<HashMap<IpAddr, Mac>>;
-
-impl Neighbours {
-    /// Addresses of the switch itself, and no hosts yet.
-    pub(crate) fn with_own(own: HashMap<IpAddr, Mac>) -> Self {
-        let none = Addresses::new(Arc::new(ExactTable::empty(NameKind::Mac)));
-        Self { own, hosts: RwLock::new(none), more: Arc::default() }
-    }
-
-    /// Has these addresses as well, which may change.
-    pub(crate) fn with_more(self, more: Arc<MoreAddresses>) -> Self {
-        Self { more, ..self }
-    }
-
-    /// The MAC address for the IP address of a host, or of the switch itself.
-    pub fn get(&self, ip: IpAddr) -> Option<Mac> {
-        self.view().get(ip)
-    }
-
-    /// Whether the switch itself has addresses.
-    pub(crate) fn has_own(&self) -> bool {
-        !self.own.is_empty()
-    }
-
-    /// The MAC address for an IP address of the switch itself.
-    pub(crate) fn own(&self, ip: IpAddr) -> Option<Mac> {
-        self.own.get(&ip).copied()
-    }
-
-    /// All of it for several questions. Changes wait until it is dropped.
-    pub(crate) fn view(&self) -> NeighboursView<'_> {
-        NeighboursView { hosts: self.hosts(), own: &self.own, more: &self.more }
-    }
-
-    /// The number of hosts with a known address.
-    pub fn len(&self) -> usize {
-        self.hosts().len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn hosts(&self) -> RwLockReadGuard<'_, Addresses> {
-        self.hosts.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Replaces the hosts. Readers do not wait until the memory of the old ones is given back.
-    fn replace_hosts(&self, new: Addresses) {
-        let old = std::mem::replace(&mut *self.hosts_mut(), new);
-        drop(old);
-    }
-
-    fn hosts_mut(&self) -> RwLockWriteGuard<'_, Addresses> {
-        self.hosts.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// [`Neighbours`], locked for reading.
-pub(crate) struct NeighboursView<'a> {
-    hosts: RwLockReadGuard<'a, Addresses>,
-    own: &'a HashMap<IpAddr, Mac>,
-    more: &'a MoreAddresses,
-}
-
-impl NeighboursView<'_> {
-    /// As [`Neighbours::get`].
-    pub(crate) fn get(&self, ip: IpAddr) -> Option<Mac> {
-        let own = self.own.get(&ip).copied();
-        let host = || self.hosts.name_of(ip)?.as_bytes().try_into().ok();
-        own.or_else(host).or_else(|| self.more.load().get(&ip).copied())
-    }
-
-    /// Begins questions for the IP addresses of hosts: see [`NeighboursView::finish`].
-    #[inline]
-    pub(crate) fn begin(&self, digests: &[Digest]) {
-        self.hosts.begin(digests);
-    }
-
-    /// The place of the IP address of a host, which is fetched from now on.
-    #[inline]
-    pub(crate) fn advance(&self, digest: Digest, mac: u64) -> Option<u32> {
-        self.hosts.advance(digest, mac)
-    }
-
-    /// The IP address at a place, if [`NeighboursView::get`] leads from it to the host that the place is of.
-    #[inline]
-    pub(crate) fn finish(&self, place: u32) -> Option<IpAddr> {
-        let ip = self.hosts.leading_to(place as usize)?;
-        (self.own.is_empty() || !self.own.contains_key(&ip)).then_some(ip)
-    }
-
-    /// The IP address of a host.
-    pub(crate) fn address_of(&self, digest: Digest, mac: Mac) -> Option<IpAddr> {
-        self.hosts.of(digest, &mac)
-    }
-}
+use std::sync::{Arc, Mutex};
 
 /// One published state. See the module.
 pub struct Plane<T> {
@@ -246,17 +133,17 @@ impl ShownTo {
 /// The control side of a data plane: the one writer of everything that workers read. A
 /// [`Replica`](fib::replica::Replica) calls it for every message, and the workers see each change at once.
 pub struct PlaneWriter<T = FibTable> {
-    shared: Arc<Shared<T>>,
+    pub(crate) shared: Arc<Shared<T>>,
     n_workers: usize,
     fixed_offset: Option<usize>,
     /// Whether there are ports. Without any, the names need not be in frames.
     has_ports: bool,
     /// The number of readers that the directory has of each FIB.
-    n_asking: usize,
+    pub(crate) n_asking: usize,
     field_error: Option<FieldError>,
     shown_to: ShownTo,
-    valid: ValidNames<T>,
-    local: LocalNames<T>,
+    pub(crate) valid: ValidNames<T>,
+    pub(crate) local: LocalNames<T>,
 }
 
 impl<T> PlaneWriter<T> {
@@ -365,15 +252,6 @@ impl<T> PlaneWriter<T> {
     /// The local names, with their ports.
     pub fn local(&mut self) -> &mut LocalNames<T> {
         &mut self.local
-    }
-}
-
-impl PlaneWriter<FibTable> {
-    /// The directory that answers programs, with `n_readers` readers of every FIB that is published from now on.
-    pub fn directory(&mut self, n_readers: usize) -> Directory {
-        self.n_asking = n_readers.max(1);
-        let (valid, local) = (self.valid.others().clone(), self.local.others().clone());
-        Directory::new(self.shared.clone(), valid, local)
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::acl::PortAcl;
 use crate::dhcp::Dhcp;
 use crate::groups::Gate;
+use crate::known::{Known, Notes};
+use crate::retry::Retry;
 use crate::source::CheckSource;
 use crate::subscriptions::Allowance;
-use crate::worker::known::{Known, Notes};
-use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
 use std::sync::atomic::{AtomicBool, Ordering};

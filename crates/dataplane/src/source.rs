@@ -38,8 +38,9 @@
 
 use crate::counters::DropReason;
 use crate::exact::ExactTable;
+use crate::mac::Mac;
+use crate::neighbours::NeighboursView;
 use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, SERVICE_VLAN, VLAN, ether_type, network};
-use crate::plane::{Mac, NeighboursView};
 use crate::shim;
 use fib::action::PortId;
 use fib::name::NameKind;

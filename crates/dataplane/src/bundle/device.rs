@@ -5,9 +5,9 @@
 
 use super::{Bundle, MAX_MEMBERS};
 use crate::port::{PortHealth, Role};
+use crate::retry::Retry;
 use crate::shim;
 use crate::spread::{self, Slots};
-use crate::worker::retry::Retry;
 use arrayvec::ArrayVec;
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness, Several, offload};

@@ -5,8 +5,8 @@
 //! slot. When the servers change, the table is filled on a copy, in milliseconds.
 
 use super::packet::{Address, Endpoint};
+use crate::mac::Mac;
 use crate::maglev::{self, MAX_WEIGHT, NOBODY, SLOTS};
-use crate::plane::Mac;
 use lookup::hash::mix64;
 
 /// The most servers of a virtual address.

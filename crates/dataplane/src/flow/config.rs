@@ -7,7 +7,7 @@ use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, UDP};
 use super::rules::{MAX_RULES, Prefix, Rule, Rules};
 use super::state::{State, Timeouts};
 use super::{Settings, Virtual};
-use crate::plane::Mac;
+use crate::mac::Mac;
 use fib::action::PortId;
 use fib::name::parse_mac;
 use fib::rules::{Protocols, protocols};

@@ -10,8 +10,8 @@
 
 use super::balance::endpoint_text;
 use super::packet::{Endpoint, ICMP, ICMPV6, Tuple};
-use super::stage::FlowView;
 use super::state::protocol_name;
+use super::view::FlowView;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};

@@ -29,24 +29,28 @@ pub mod check;
 pub mod config;
 pub mod control;
 mod counters;
+mod course;
 pub mod export;
 mod key;
 pub mod nat;
 pub mod packet;
 pub mod rewrite;
 pub mod rules;
+mod share;
 pub mod stage;
 pub mod state;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use control::Flows;
 pub use counters::FlowCounts;
-pub use stage::{Ends, FlowView, Stage};
+pub use stage::{Ends, Stage};
 pub(crate) use stage::{Route, Tracking};
+pub use view::FlowView;
 
-use crate::plane::Mac;
+use crate::mac::Mac;
 use balance::Balancer;
 use packet::Endpoint;
 

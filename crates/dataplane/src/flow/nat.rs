@@ -12,8 +12,8 @@
 
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, Tuple, UDP};
 use super::rules::Prefix;
-use super::stage::SHARE;
-use crate::plane::Mac;
+use super::share::SHARE;
+use crate::mac::Mac;
 use lookup::hash::mix64;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

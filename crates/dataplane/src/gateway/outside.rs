@@ -9,7 +9,7 @@
 
 use super::packet::AT;
 use crate::answer::icmpv6_checksum;
-use crate::plane::Mac;
+use crate::mac::Mac;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -4,8 +4,8 @@
 //! for echoes. Cost: the first cache line of the frame; for an echo the whole packet.
 
 use crate::counters::DropReason;
+use crate::mac::Mac;
 use crate::parse::{ICMPV6, network};
-use crate::plane::Mac;
 use crate::shim;
 use netio::checksum::{fold, sum};
 use std::net::IpAddr;

@@ -320,7 +320,9 @@ impl<T> Exact<PortId> for LocalNames<T> {
 mod tests {
     use super::*;
     use crate::groups::Groups;
-    use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
+    use crate::mac::Mac;
+    use crate::neighbours::Neighbours;
+    use crate::plane::{PlaneWriter, ShownTo};
     use lookup::hash::{Family, Rng, SecretKey};
     use lookup::testkit;
     use std::collections::HashMap;

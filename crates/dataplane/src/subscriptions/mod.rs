@@ -28,7 +28,7 @@ pub use query::Timing;
 
 use crate::bits::NotedPorts;
 use crate::budget::Budget;
-use crate::plane::Mac;
+use crate::mac::Mac;
 use report::{Report, Says};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -8,8 +8,8 @@
 //! Sources: RFC 3376 (4.1, 8), RFC 3810 (5.1, 9). Differs: the times are settable as one, the interval; the others keep the share that
 //! they have of the 125 seconds there.
 
+use crate::mac::Mac;
 use crate::parse::{ICMPV6, IPV4, IPV6};
-use crate::plane::Mac;
 use netio::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

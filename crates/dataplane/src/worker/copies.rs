@@ -9,7 +9,7 @@ use super::Worker;
 use crate::budget::Budget;
 use crate::counters::DropReason;
 use crate::groups::{ALL_COPIES_PER_SECOND, COPIES_PER_SECOND, Groups, group_of, sender};
-use crate::plane::Mac;
+use crate::mac::Mac;
 use crate::shim;
 use crate::table::Table;
 use crate::tap::{At, Seen, Verdict};

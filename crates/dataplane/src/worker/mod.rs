@@ -26,14 +26,13 @@
 //!
 //! Limits: 254 ports a worker.
 
+mod checking;
 mod complaints;
 mod copies;
 mod everybody;
 mod exits;
-pub(crate) mod known;
 mod leads;
 mod reports;
-pub(crate) mod retry;
 mod routed;
 mod sources;
 mod turns;
@@ -52,6 +51,7 @@ use crate::mistakes::{Mistake, mistaken};
 use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
+use crate::retry;
 use crate::shim;
 use crate::spread;
 use crate::table::Table;

@@ -3,7 +3,7 @@
 
 use crate::counters::DropReason;
 use crate::groups::{Groups, is_for_all, sender};
-use crate::plane::Mac;
+use crate::mac::Mac;
 use crate::port::Role;
 use crate::subscriptions::report::{Message, find};
 use crate::subscriptions::{Allowance, Why};

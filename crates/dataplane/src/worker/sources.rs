@@ -5,7 +5,7 @@
 //!  source addresses ─► digests ─► lines ─ ─ ─ ► local at this port? ─┬─ IPv4, and no IP sources are checked: true
 //!                              └► lines ─ ─ ─ ► address of the name ─┴─ other frames: what they say, one by one
 //! ```
-//! If all sources of a burst were [known](super::known) to be true before, it needs no check.
+//! If all sources of a burst were [known](crate::known) to be true before, it needs no check.
 //! The check comes before all else that is done with a burst. So a full burst whose check has begun waits for the next
 //! burst, and its lines come meanwhile.
 
@@ -27,43 +27,6 @@ use std::time::Instant;
 
 /// Where the period is in a version: local names change less often than that.
 const PERIOD_SHIFT: u32 = 40;
-
-/// The check of a burst, from its begin to its end.
-pub(super) struct Sources {
-    checked: Checked,
-    /// Frames that have a source.
-    whole: u32,
-    /// Frames of which more must be looked at.
-    more: u32,
-    /// The version of the local names before any was looked up, and the first frame whose source was not known under it.
-    version: u64,
-    unknown: usize,
-    /// The source of each frame, as a name that is to be local.
-    names: [u64; BURST],
-    digests: [Digest; BURST],
-    searches: Searches,
-}
-
-impl Default for Sources {
-    fn default() -> Self {
-        Self {
-            checked: Checked::Nothing,
-            whole: 0,
-            more: 0,
-            version: 0,
-            unknown: 0,
-            names: [0; BURST],
-            digests: [Digest(0); BURST],
-            searches: Searches::default(),
-        }
-    }
-}
-
-impl Sources {
-    fn digest(&mut self, hasher: &Hasher, n: usize, name_len: usize) {
-        hasher.digest_words(&self.names[..n], name_len, &mut self.digests[..n]);
-    }
-}
 
 impl<T: Table> Worker<T> {
     /// Begins to check the sources of the burst, which came under `plane`. False if there is nothing to check.

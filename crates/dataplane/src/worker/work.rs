@@ -1,7 +1,7 @@
 //! The working memory of one burst, from its reception to its departure.
 
 use super::Fate;
-use super::sources::Sources;
+use super::checking::Sources;
 use crate::counters::DropReason;
 use crate::flow::Tracking;
 use crate::parse::Names;

@@ -21,7 +21,8 @@ use dataplane::learn;
 use dataplane::links::lldp::{Neighbour, Shown};
 use dataplane::links::{OwnFrames, Tally};
 use dataplane::losses;
-use dataplane::plane::{Mac, PlaneWriter};
+use dataplane::mac::Mac;
+use dataplane::plane::PlaneWriter;
 use dataplane::port::Role;
 use dataplane::subscriptions;
 use fib::action::PortId;
@@ -485,7 +486,7 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
 
 /// What a port lost: where no worker sees it, and what its device could not send for its length.
 fn lost_at(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> {
-    losses::of_port(port).chain([(DropReason::TxRefused.name(), port.counters.tx_refused)])
+    port.losses().chain([(DropReason::TxRefused.name(), port.counters.tx_refused)])
 }
 
 /// A port; names are of `kind`, if there are any yet.

@@ -8,7 +8,7 @@ use super::mac_of;
 use crate::remote::{Client, answer, refusal};
 use api::v1;
 use command::output::{Exit, Failure};
-use dataplane::plane::Mac;
+use dataplane::mac::Mac;
 use dataplane::source::{self, Known};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};

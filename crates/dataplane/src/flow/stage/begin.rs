@@ -1,6 +1,6 @@
 //! The beginning of flows.
 
-use super::crowd::Loose;
+use super::loose::Loose;
 use super::record::{
     Cold, ColdSlot, DOWNWARDS, GENERATION_SHIFT, Hot, Place, TRANSLATED, Translation, Volume, hot, state_of,
 };
@@ -8,14 +8,15 @@ use super::{Fate, Stage, Tracking, lifetime, put_mac};
 use crate::counters::DropReason;
 use crate::flow::VirtualId;
 use crate::flow::balance::Server;
+use crate::flow::course;
 use crate::flow::export::Why;
 use crate::flow::key::WORDS;
 use crate::flow::nat::NatError;
 use crate::flow::packet::{self, Address, Body, Endpoint, Headers, Tuple};
 use crate::flow::rewrite::rewrite;
-use crate::flow::state::{self, State};
+use crate::flow::state::State;
 use crate::flow::tcp::{LastSyn, Tcp};
-use crate::plane::Neighbours;
+use crate::neighbours::Neighbours;
 use arrayvec::ArrayVec;
 use fib::action::PortId;
 use lookup::flow::InsertError;
@@ -56,7 +57,7 @@ impl Stage {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
         let Headers { tuple, ref body, .. } = headers;
-        let Some((tcp, state)) = state::open(tuple.protocol, body, self.settings.pick_up) else {
+        let Some((tcp, state)) = course::open(tuple.protocol, body, self.settings.pick_up) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
         // A packet from an endpoint to itself has no other side.

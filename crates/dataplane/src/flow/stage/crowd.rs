@@ -12,33 +12,16 @@
 //! Cost: a flow that begins, is answered, or ends changes two neighbours in the list. The links are in the cold parts.
 
 use super::Stage;
+use super::loose::{Loose, NONE};
 use super::record::{Cold, ColdSlot, Hot, is_unanswered, state_of};
 use crate::flow::export::Why;
+use crate::flow::share::SHARE;
 use crate::flow::state::State;
 use fib::action::PortId;
 use std::collections::HashMap;
 
-/// A port may have so many flows for each place that is left.
-pub(in crate::flow) const SHARE: u64 = 8;
 /// The most loose flows that are looked at for one that makes room.
 const ATTEMPTS: usize = 64;
-const NONE: u32 = u32::MAX;
-
-/// The position of a flow among the loose flows of its port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Loose {
-    port: PortId,
-    is_in: bool,
-    before: u32,
-    after: u32,
-}
-
-impl Loose {
-    /// Of a flow that came in by a port, and is in no list yet.
-    pub(super) fn new(port: PortId) -> Self {
-        Self { port, is_in: false, before: NONE, after: NONE }
-    }
-}
 
 /// The flows of a port.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,9 @@
 
 use super::Stage;
 use super::record::{Cold, Hot, Place, TRANSLATED, is_unanswered, state_of};
-use crate::flow::FlowView;
 use crate::flow::export::{Ended, Why};
 use crate::flow::packet::Tuple;
+use crate::flow::view::FlowView;
 use lookup::flow::Slot;
 use std::time::Duration;
 

@@ -24,12 +24,11 @@
 mod begin;
 mod crowd;
 mod end;
+mod loose;
 mod record;
 mod tracking;
 
-pub(in crate::flow) use crowd::SHARE;
 pub use end::Ends;
-pub use record::FlowView;
 pub(crate) use tracking::{Route, Tracking};
 
 use super::balance::Balancer;
@@ -43,8 +42,9 @@ use super::state::{Direction, State, Timeouts};
 use super::tcp::{Judgement, LastSyn};
 use super::{Settings, VirtualId};
 use crate::counters::DropReason;
+use crate::mac::Mac;
+use crate::neighbours::Neighbours;
 use crate::parse::envelope;
-use crate::plane::{Mac, Neighbours};
 use crate::shim;
 use crowd::{Crowd, is_loose};
 use fib::action::PortId;

@@ -1,12 +1,13 @@
 //! A flow in the table, and its data beside the table.
 
-use super::crowd::Loose;
+use super::loose::Loose;
 use super::tracking::Route;
 use crate::flow::VirtualId;
+use crate::flow::course;
 use crate::flow::packet::{Body, Brief, Endpoint, Tuple};
-use crate::flow::state::{self, Direction, State};
+use crate::flow::state::{Direction, State};
 use crate::flow::tcp::{BITS, Judgement, LastSyn, Tcp};
-use crate::plane::Mac;
+use crate::mac::Mac;
 
 /// Words of a flow's state: see [`Hot`].
 pub(super) const HOT: usize = 6;
@@ -93,7 +94,7 @@ pub(super) fn is_full(hot: &Hot, direction: Direction) -> bool {
 #[inline]
 pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief, last: &mut LastSyn) -> Judgement {
     let (mut tcp, mut state) = (tcp_of(hot), state_of(hot));
-    let judgement = state::advance(&mut tcp, &mut state, direction, &packet.body, last);
+    let judgement = course::advance(&mut tcp, &mut state, direction, &packet.body, last);
     if judgement == Judgement::Pass {
         set(hot, tcp, state);
         count(hot, direction, packet);
@@ -122,7 +123,7 @@ pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) 
 /// Whether nobody has answered the packets of a flow yet.
 #[inline]
 pub(super) fn is_unanswered(hot: &Hot) -> bool {
-    state::is_unanswered(tcp_of(hot), state_of(hot))
+    course::is_unanswered(tcp_of(hot), state_of(hot))
 }
 
 /// The number after the SYN of a flow that is in `syn_sent`.
@@ -210,23 +211,4 @@ pub(super) struct Translation {
     pub(super) outside: Option<Endpoint>,
     /// The time when both entries were renewed last.
     pub(super) renewed: u64,
-}
-
-/// A flow as operators see it.
-#[derive(Clone, Debug)]
-pub struct FlowView {
-    /// The addresses of its first packet as it came in.
-    pub original: Tuple,
-    /// The addresses of answers as they come in: the reverse of the first packet's, unless the flow is translated.
-    pub reply: Tuple,
-    /// Its state.
-    pub state: State,
-    /// Packets of each direction.
-    pub packets: [u64; 2],
-    /// Bytes of each direction, IP headers included.
-    pub bytes: [u64; 2],
-    /// Time since its first packet.
-    pub age_s: u64,
-    /// Seconds until it ends if no packet comes.
-    pub remaining_s: u64,
 }
