@@ -19,7 +19,7 @@
 use crate::action::PortId;
 use crate::codec::{DecodeError, Input, put_bytes, put_ip, put_u32, put_u64};
 use crate::designs::CONCISE;
-use crate::indices::{Meaning, Slot};
+use crate::value_allocation::{Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::{Name, NameKind};
 use crate::rib::Attachment;

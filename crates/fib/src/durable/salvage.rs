@@ -6,7 +6,7 @@
 //! switches use them until their new tables have come.
 
 use super::{Row, RowChange, SwitchRow};
-use crate::indices::{Indices, Meaning, Slot};
+use crate::value_allocation::{Indices, Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::NameKind;
 use crate::network::{RestoreError, Settings};

@@ -56,7 +56,7 @@ pub use resync::{Lacks, Next};
 use crate::action::{Action, PortId};
 use crate::designs::{self, Aliens, CONCISE, Design, FibControl, Key, RateError, Spec};
 use crate::durable::{Row, RowChange, Tenants};
-use crate::indices::{Indices, Meaning, Slot};
+use crate::value_allocation::{Indices, Meaning, Slot};
 use crate::messages::{Body, Held, Message, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};

@@ -21,7 +21,7 @@
 
 use super::{Draft, Network, NetworkError};
 use crate::action::Action;
-use crate::indices::{Indices, Meaning, Slot};
+use crate::value_allocation::{Indices, Meaning, Slot};
 use crate::messages::{Body, ValueMode};
 use crate::mistakes::{Mistake, mistaken};
 use crate::name::Name;
