@@ -3,25 +3,30 @@
 //! A [`Shell`] is a controller whose threads, channels and connections are the caller's: the writer takes a turn, the pusher
 //! goes on, and messages come and go when the caller says so. The time is that of [`api::seam`].
 
-use crate::StartError;
-use crate::backup::Copied;
-use crate::change::{Change, Changed, Refusal, State};
-use crate::config::Rates;
-use crate::follow::state_at;
-use crate::hosts::Hosts;
-use crate::push::{Outgoing, Phases, Sent, is_awaited};
-use crate::session::{Outbox, Session};
-use crate::shared::Shared;
-use crate::south::Heard;
+pub use crate::shell::writer::{Sight, StreamId, watch};
+
+use crate::core::change::{Change, Changed, Outcome, Refusal, State};
+use crate::core::hosts::Hosts;
+use crate::core::pace::Rates;
+use crate::core::verify;
+use crate::shell::backup::Copied;
+use crate::shell::follow::state_at;
+use crate::shell::guarded::Guarded;
+use crate::shell::job::{Attached, Input, Job, Task};
+use crate::shell::push::{Outgoing, Phases, Sent, is_awaited};
+use crate::shell::report::decode;
+use crate::shell::restore::{StartError, restore};
+use crate::shell::session::{Outbox, Session};
+use crate::shell::shared::Shared;
+use crate::shell::south::{self, Heard};
+use crate::shell::writer::{QUIET, Writer};
 use crate::store::{Commit, Follower, Position, RowChange, Store, StoreError};
-use crate::writer::{Attached, Job, Writer};
-use api::seam::{Moment, now};
+use api::seam::now;
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::{SeenTrunk, ToSwitch};
 use fib::network::{Effects, Network, Settings};
 use fib::topology::{End, NodeId};
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
@@ -46,20 +51,21 @@ pub struct Done {
 /// # Errors
 /// [`Refusal`]; nothing changed.
 pub fn carry_out(state: &mut State, change: Change) -> Result<Done, Refusal> {
-    let crate::change::Outcome { changed, mut rows, mut effects } = state.carry_out(change)?;
+    let Outcome { changed, mut rows, mut effects } = state.carry_out(change)?;
     effects.iter_mut().for_each(|effects| rows.append(&mut effects.durable));
     Ok(Done { changed, rows, effects })
 }
 
 /// What switches see at their trunks, and which links are cut by it.
 #[derive(Debug, Default)]
-pub struct Trunks(crate::trunks::Trunks);
+pub struct Trunks(Guarded<crate::core::trunks::Trunks>);
 
 impl Trunks {
     /// A switch reports. Returns its links that are otherwise than the network has them: an end of each, and whether it is cut.
     pub fn report(&self, network: &Network, node: NodeId, trunks: Vec<SeenTrunk>) -> Vec<(End, bool)> {
-        self.0.report(node, trunks, api::seam::now());
-        self.0.changed_at(network, node)
+        let mut trunks_seen = self.0.lock();
+        trunks_seen.report(node, trunks, now());
+        trunks_seen.changed_at(network, node)
     }
 }
 
@@ -67,41 +73,6 @@ impl Trunks {
 pub fn disk_full(path: &str) -> StoreError {
     let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
     StoreError::Failed { path: path.into(), error: rusqlite::Error::SqliteFailure(error, None) }
-}
-
-/// What can be seen of a controller at a moment.
-#[expect(missing_debug_implementations, reason = "a view of everything")]
-pub struct Sight<'a> {
-    /// The network and its hosts, in memory.
-    pub state: &'a State,
-    shared: &'a Shared,
-}
-
-impl Sight<'_> {
-    /// The streams whose switches the status calls in step.
-    pub fn in_step(&self) -> Vec<StreamId> {
-        let in_step = self.shared.connected().into_iter().filter(|switch| switch.in_step);
-        in_step.filter_map(|switch| self.shared.session(switch.node)).map(|session| StreamId::of(&session)).collect()
-    }
-}
-
-type Watch = Box<dyn FnMut(Moment, Sight<'_>)>;
-
-thread_local! {
-    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
-}
-
-/// Has all writers of this thread tell where they are. What is told may unwind, as if the process ended there; then it is
-/// told nothing more.
-pub fn watch(watch: Option<Watch>) {
-    WATCH.set(watch);
-}
-
-pub(crate) fn pass(moment: Moment, writer: &Writer) {
-    if let Some(mut watch) = WATCH.take() {
-        watch(moment, Sight { state: &writer.state, shared: &writer.shared });
-        WATCH.set(Some(watch));
-    }
 }
 
 /// How a shell differs from a controller with a configuration file.
@@ -147,16 +118,6 @@ impl Welcome {
 impl std::fmt::Debug for Welcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Welcome").finish_non_exhaustive()
-    }
-}
-
-/// Distinguishes streams that live.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StreamId(usize);
-
-impl StreamId {
-    fn of(session: &Arc<Session>) -> StreamId {
-        StreamId(Arc::as_ptr(session).addr())
     }
 }
 
@@ -208,7 +169,7 @@ impl Stream {
 /// A verification that has begun.
 #[derive(Debug)]
 pub struct Verifying {
-    before: crate::verify::Parts,
+    before: verify::Parts,
     answer: oneshot::Receiver<api::v1::Verified>,
 }
 
@@ -251,7 +212,7 @@ impl Shell {
     /// # Errors
     /// [`StartError`].
     pub fn start(settings: Settings, store: Box<dyn Store>, bounds: &Bounds) -> Result<Shell, StartError> {
-        let (state, store) = crate::restore(settings, store)?;
+        let (state, store) = restore(settings, store)?;
         Ok(Shell::of(state, Some(store), bounds))
     }
 
@@ -265,7 +226,7 @@ impl Shell {
         bounds: &Bounds,
     ) -> Result<Shell, StartError> {
         let shell = Shell::of(state_at(settings, follower, position)?, None, bounds);
-        shell.writer.shared.set_position(Some(position.number));
+        shell.writer.shared.lead.set_position(Some(position.number));
         Ok(shell)
     }
 
@@ -290,12 +251,12 @@ impl Shell {
 
     /// A commit of the controller that leads.
     pub fn commit(&mut self, commit: Commit) {
-        self.jobs.push_back(Job::Follow(commit));
+        self.jobs.push_back(Input::Follow(commit).into());
     }
 
     /// The number of the last commit that was carried out while this controller followed; none if it has strayed.
     pub fn position(&self) -> Option<u64> {
-        self.writer.shared.position()
+        self.writer.shared.lead.position()
     }
 
     /// Reads all rows again.
@@ -303,13 +264,13 @@ impl Shell {
     /// [`StartError`].
     pub fn read_again(&mut self, settings: Settings, follower: &Follower, at: Position) -> Result<(), StartError> {
         let state = Box::new(state_at(settings, follower, at)?);
-        self.jobs.push_back(Job::Replace { state, number: at.number });
+        self.jobs.push_back(Input::Replace { state, number: at.number }.into());
         Ok(())
     }
 
     /// Leads, with this store.
     pub fn lead(&mut self, store: Box<dyn Store>, settings: Settings) {
-        self.jobs.push_back(Job::Lead { store, settings: Box::new(settings) });
+        self.jobs.push_back(Input::Lead { store, settings: Box::new(settings) }.into());
     }
 
     /// What the store does beside its owner goes on to its end: it applies the last big commit.
@@ -345,7 +306,7 @@ impl Shell {
 
     /// As the writer and the status have it.
     pub fn sight(&self) -> Sight<'_> {
-        Sight { state: &self.writer.state, shared: &self.writer.shared }
+        Sight::of(&self.writer)
     }
 
     /// Whether there is something to do for the writer.
@@ -356,21 +317,21 @@ impl Shell {
     /// A change for the writer.
     pub fn change(&mut self, change: Change) -> Answer<Changed> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.push_back(Job::Change { change, reply });
+        self.jobs.push_back(Input::Change { change, reply }.into());
         Answer(answer)
     }
 
     /// An operator asks for another hash key.
     pub fn rekey(&mut self) -> Answer<Changed> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.push_back(Job::Rekey { reply });
+        self.jobs.push_back(Task::Rekey { reply }.into());
         Answer(answer)
     }
 
     /// Begins to verify a switch. None while nothing is made for it, it does not have the answer to its report, or another
     /// verification is waited for.
     pub fn verify(&self, stream: &Stream) -> Option<Verifying> {
-        let before = crate::verify::parts(&self.network().held(stream.node())?);
+        let before = verify::parts(&self.network().held(stream.node())?);
         if !stream.session.is_reconciled() {
             return None;
         }
@@ -383,12 +344,12 @@ impl Shell {
         if !verified.damage.is_empty() {
             return Some(Verdict::Differs(verified.damage.join("; ")));
         }
-        let Ok(report) = crate::south::decode(&verified.report) else {
+        let Ok(report) = decode(&verified.report) else {
             return Some(Verdict::Differs("a report that cannot be read".to_owned()));
         };
-        let theirs = crate::verify::parts(&report);
-        let after = self.network().held(stream.node()).map(|report| crate::verify::parts(&report));
-        let compared = after.and_then(|after| crate::verify::compare(&verifying.before, &theirs, &after));
+        let theirs = verify::parts(&report);
+        let after = self.network().held(stream.node()).map(|report| verify::parts(&report));
+        let compared = after.and_then(|after| verify::compare(&verifying.before, &theirs, &after));
         Some(compared.map_or(Verdict::Open, |parts| {
             match parts.into_iter().find(|part| part.digest != part.expected_digest) {
                 Some(part) => Verdict::Differs(part.part),
@@ -401,9 +362,9 @@ impl Shell {
     /// # Errors
     /// Why it is no report.
     pub fn hello(&mut self, switch: &str, report: &[u8]) -> Result<Welcome, String> {
-        let report = crate::south::decode(report)?;
+        let report = decode(report)?;
         let (reply, answer) = oneshot::channel();
-        self.jobs.push_back(Job::Attach { switch: switch.to_owned(), report, weighs_ways: true, reply });
+        self.jobs.push_back(Task::Attach { switch: switch.to_owned(), report, weighs_ways: true, reply }.into());
         Ok(Welcome(Answer(answer)))
     }
 
@@ -411,7 +372,7 @@ impl Shell {
     /// # Errors
     /// Why its stream ends.
     pub fn hear(&mut self, switch: &str, stream: &Stream, body: Body) -> Result<(), String> {
-        let heard = crate::south::hear(switch, &stream.session, &self.writer.shared, &self.throttle, Some(body))?;
+        let heard = south::hear(switch, &stream.session, &self.writer.shared, &self.throttle, Some(body))?;
         if let Heard::Job(job) = heard {
             self.jobs.push_back(job);
         }
@@ -421,7 +382,7 @@ impl Shell {
     /// The connection of a stream ended.
     pub fn hang_up(&mut self, stream: Stream) {
         stream.session.end();
-        self.jobs.push_back(Job::Detach { session: Arc::clone(&stream.session) });
+        self.jobs.push_back(Task::Detach { session: Arc::clone(&stream.session) }.into());
     }
 
     /// The writer takes a turn, with at most so many jobs. False: there was nothing to do.
@@ -445,18 +406,18 @@ impl Shell {
 
     /// Whether switches wait that may be released when nothing happens for [`Shell::quiet`]. Asks once.
     pub fn has_parked(&self) -> bool {
-        let parked = pin!(self.writer.shared.parked.notified());
+        let parked = pin!(self.writer.shared.progress.parked.notified());
         parked.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// How long that is.
     pub fn quiet() -> Duration {
-        crate::writer::QUIET
+        QUIET
     }
 
     /// Nothing happened for so long.
     pub fn release(&mut self) {
-        self.jobs.push_back(Job::Release);
+        self.jobs.push_back(Task::Release.into());
     }
 
     /// The pusher goes on as far as it can. Returns after how long it goes on without the switches that it waits for;
@@ -474,7 +435,7 @@ impl Shell {
                 (self.awaited, self.deadline) = (sent, now() + self.phase_timeout);
                 continue;
             }
-            self.writer.shared.pending_pushes.fetch_sub(std::mem::take(&mut self.n_lists), AcqRel);
+            self.writer.shared.progress.pending_pushes.fetch_sub(std::mem::take(&mut self.n_lists), AcqRel);
             let mut lists = Vec::new();
             while let Ok(list) = self.pushes.try_recv().map_err(|error| assert_eq!(error, TryRecvError::Empty)) {
                 lists.push(list);

@@ -8,6 +8,7 @@ mod damage;
 mod etcd;
 mod log;
 mod moving;
+mod place;
 mod salvage;
 mod seal;
 mod sqlite;
@@ -19,6 +20,7 @@ pub use etcd::{
 pub use etcd::{Failure, Followed, Model};
 pub use fib::durable::RowChange;
 pub use moving::copy;
+pub use place::Place;
 use rusqlite::ErrorCode;
 pub use salvage::{Repaired, repair};
 pub use seal::Sum;

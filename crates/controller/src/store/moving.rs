@@ -1,7 +1,6 @@
 //! A copy of a store in another place, checked by the sum of its rows.
 
-use super::{Candidate, Copy, EtcdOptions, EtcdTls, SqliteStore, Store, StoreError};
-use crate::config::Place;
+use super::{Candidate, Copy, EtcdOptions, EtcdTls, Place, SqliteStore, Store, StoreError};
 use std::path::PathBuf;
 use std::time::Duration;
 

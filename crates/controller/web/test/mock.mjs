@@ -9,7 +9,7 @@ import { abilene, fabric, HOSTILE } from "./networks.mjs";
 
 const WEB = new URL("../", import.meta.url);
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8" };
-const POLICY = readFileSync(new URL("../../src/web/policy.txt", import.meta.url), "utf8").trim();
+const POLICY = readFileSync(new URL("../../src/shell/web/policy.txt", import.meta.url), "utf8").trim();
 const KEPT = 1000;
 const hash = (n) => { let a = (n * 2654435761) >>> 0; a ^= a >>> 15; a = Math.imul(a, 0x2c1b3c6d) >>> 0; a ^= a >>> 12; return (a >>> 0) / 4294967296; };
 

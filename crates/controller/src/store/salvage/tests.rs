@@ -2,7 +2,7 @@
 
 use super::tree::is_within;
 use super::*;
-use crate::change::{Change, Place, Record, State};
+use crate::core::change::{Change, Place, Record, State};
 use crate::store::{SqliteStore, Store};
 use fib::action::PortId;
 use fib::topology::Wanted;
@@ -26,7 +26,7 @@ impl Site {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&directory.path().join("rib.sqlite"), Duration::ZERO).unwrap();
         let settings = Settings::new(7, SecretKey::from_seed(1));
-        let (state, store) = crate::restore(settings, Box::new(store)).unwrap();
+        let (state, store) = crate::shell::restore::restore(settings, Box::new(store)).unwrap();
         let rows = rows_of(&*store);
         let mut site = Site { directory, state, store, rows };
         let place = |switch: usize, port| Place { switch: format!("s{switch}"), port: PortId(port) };
@@ -92,7 +92,8 @@ fn files(directory: &Path) -> BTreeMap<&'static str, Vec<u8>> {
 fn started(path: &Path) -> Rows {
     let rows = rows_of(&SqliteStore::open(path, Duration::ZERO).unwrap());
     let store = SqliteStore::open(path, Duration::ZERO).unwrap();
-    let (state, _store) = crate::restore(Settings::new(7, SecretKey::from_seed(1)), Box::new(store)).unwrap();
+    let (state, _store) =
+        crate::shell::restore::restore(Settings::new(7, SecretKey::from_seed(1)), Box::new(store)).unwrap();
     for (end, host) in state.network.host_ports().map(|end| (end, state.hosts.name(end))) {
         assert!(host.is_some(), "{end} has a host");
     }

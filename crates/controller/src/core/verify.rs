@@ -1,0 +1,73 @@
+//! Compares what a switch serves with what the controller says: digests that the switch computes again from its memory.
+//!
+//! The network changes meanwhile. So the controller's digests are read before and after the switch computes its own, and
+//! a part is compared at a version that both sides have had. Parts that have no such version are asked for again. A
+//! version says something only once the switch has all that the controller answered to its report: before, it may be one
+//! of changes that the controller's store was set back from.
+
+use api::seam::{Mistake, mistaken};
+use api::v1::VerifiedPart;
+use fib::messages::{Held, Report};
+use std::collections::BTreeMap;
+
+/// Versions and digests by part.
+pub(crate) type Parts = BTreeMap<String, Held>;
+
+/// The parts that a report is of.
+pub(crate) fn parts(report: &Report) -> Parts {
+    let exact = [("actions", report.actions), ("local names", report.local), ("valid names", report.valid)];
+    let exact = exact.into_iter().map(|(part, held)| (part.to_owned(), held));
+    let fib = report.shards.iter().map(|part| {
+        (format!("fib {}: {}", report.table, part.id), Held { version: part.version, digest: part.digest })
+    });
+    exact.chain(fib).collect()
+}
+
+/// Every part at a version that both sides have had; none if one has no such version.
+pub(crate) fn compare(before: &Parts, theirs: &Parts, after: &Parts) -> Option<Vec<VerifiedPart>> {
+    let compared = |(part, got): (&String, &Held)| {
+        let same = |ours: &Parts| {
+            ours.get(part)
+                .filter(|ours| ours.version == got.version || mistaken(Mistake::VerifiedAtAnyVersion))
+                .copied()
+        };
+        let expected = same(before).or_else(|| same(after))?;
+        Some(VerifiedPart {
+            part: part.clone(),
+            version: got.version,
+            expected_digest: expected.digest,
+            digest: got.digest,
+        })
+    };
+    let has_all = |ours: &Parts| ours.len() == theirs.len() && ours.keys().eq(theirs.keys());
+    if !has_all(before) && !has_all(after) {
+        return None;
+    }
+    theirs.iter().map(compared).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(parts: &[(&str, u64, u64)]) -> Parts {
+        parts.iter().map(|&(part, version, digest)| (part.to_owned(), Held { version, digest })).collect()
+    }
+
+    #[test]
+    fn parts_are_compared_at_a_version_of_both() {
+        let (before, after) = (held(&[("a", 1, 10), ("b", 5, 50)]), held(&[("a", 2, 20), ("b", 5, 50)]));
+        for (theirs, equal) in [
+            (held(&[("a", 1, 10), ("b", 5, 50)]), [true, true]),
+            (held(&[("a", 2, 20), ("b", 5, 51)]), [true, false]),
+            (held(&[("a", 1, 20), ("b", 5, 50)]), [false, true]),
+        ] {
+            let parts = compare(&before, &theirs, &after).expect("both have had these versions");
+            assert_eq!(parts.iter().map(|part| part.digest == part.expected_digest).collect::<Vec<_>>(), equal);
+        }
+        for theirs in [held(&[("a", 3, 30), ("b", 5, 50)]), held(&[("a", 1, 10)]), held(&[("a", 1, 10), ("c", 5, 50)])]
+        {
+            assert_eq!(compare(&before, &theirs, &after), None, "{theirs:?}");
+        }
+    }
+}

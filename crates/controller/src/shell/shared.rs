@@ -1,0 +1,290 @@
+//! What the writer, the pusher, the services and the status page share: the sessions, what is counted, and what is known of switches.
+
+use crate::core::duplicates::DuplicateNames;
+use crate::core::elsewhere::{Elsewhere, There};
+use crate::core::happened::Level;
+use crate::core::history::History;
+use crate::core::learning::Learning;
+use crate::core::pending::PendingSwitches;
+use crate::core::presence::{Absent, Connected, Presence};
+use crate::core::subscriptions::Subscriptions;
+use crate::core::trunks::Trunks;
+use crate::shell::events::Events;
+use crate::shell::guarded::Guarded;
+use crate::shell::lead::Lead;
+use crate::shell::reads::Reads;
+use crate::shell::session::Session;
+use crate::store::Leader;
+use api::seam::{Mistake, mistaken};
+use api::status::Histogram;
+use api::v1;
+use api::v1::Standing;
+use fib::topology::NodeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) started: Instant,
+    /// Since the start.
+    pub(crate) totals: Totals,
+    /// As of the last commit.
+    pub(crate) sizes: Sizes,
+    /// How far what is committed is on its way to the switches.
+    pub(crate) progress: Progress,
+    /// What switches are known to be, to see and to want.
+    pub(crate) known: Known,
+    /// What happened, in words.
+    pub(crate) events: Events,
+    /// Questions to the writer.
+    pub(crate) reads: Reads,
+    /// Who leads, and how far this controller follows.
+    pub(crate) lead: Lead,
+    sessions: Guarded<BTreeMap<NodeId, (String, Arc<Session>)>>,
+}
+
+/// What was done since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) changes: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) message_bytes: AtomicU64,
+    pub(crate) resyncs: AtomicU64,
+    /// Changes refused because a tenant was too fast, and reports that had to wait.
+    pub(crate) too_fast: AtomicU64,
+    pub(crate) reports_delayed: AtomicU64,
+    /// From a message to its acknowledgement, for one message of a switch at a time.
+    pub(crate) update_times: Histogram,
+}
+
+/// How far what is committed is on its way to the switches.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Groups of changes committed, and those whose messages are made.
+    pub(crate) committed: AtomicU64,
+    pub(crate) made: AtomicU64,
+    /// Lists that the pusher has but has not yet queued for their switches.
+    pub(crate) pending_pushes: AtomicU64,
+    /// Notified when switches are parked that may be released after some time.
+    pub(crate) parked: Notify,
+    /// Whether the writer waits until less waits for the switches.
+    pub(crate) wants_room: AtomicBool,
+}
+
+/// What switches are known to be, to see and to want, each decided upon by its module in [`crate::core`].
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// What they see at their trunks.
+    pub(crate) trunks: Guarded<Trunks>,
+    /// What they see at their host ports.
+    pub(crate) learning: Guarded<Learning>,
+    /// What names want of multicasts.
+    pub(crate) subscriptions: Guarded<Subscriptions>,
+    /// Notified when that changed.
+    pub(crate) subscriptions_changed: Notify,
+    /// Those that wait to be accepted.
+    pub(crate) pending: Guarded<PendingSwitches>,
+    /// Those that say the same name.
+    pub(crate) duplicates: Guarded<DuplicateNames>,
+    /// Those that are not connected.
+    pub(crate) presence: Guarded<Presence>,
+    /// Those that are connected to other controllers.
+    pub(crate) elsewhere: Guarded<Elsewhere>,
+    /// What they carried in the last hour.
+    pub(crate) history: Guarded<History>,
+}
+
+impl Known {
+    /// A switch says what its names want; with none, that it does not hear it.
+    pub(crate) fn hear_subscriptions(&self, node: NodeId, said: Option<v1::Subscriptions>) {
+        let is_news = self.subscriptions.lock().hear(node, said);
+        if is_news {
+            self.subscriptions_changed.notify_one();
+        }
+    }
+}
+
+/// The sizes of the network.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) names: AtomicU64,
+    pub(crate) switches: AtomicU64,
+    pub(crate) links: AtomicU64,
+    pub(crate) hosts: AtomicU64,
+    /// Of the names, those that switches found.
+    pub(crate) learnt: AtomicU64,
+    /// Parts of tables that changes of names made anew, by design.
+    pub(crate) rebuilt: Guarded<BTreeMap<&'static str, u64>>,
+    /// Of them, those in networks that were replaced.
+    pub(crate) rebuilt_before: Guarded<BTreeMap<&'static str, u64>>,
+    /// Destinations that share a value at a switch; of switches at which there are none, nothing.
+    pub(crate) sharing: Guarded<BTreeMap<NodeId, usize>>,
+    /// Bytes of the names with their places, and of the skeletons with the views.
+    pub(crate) rib_bytes: AtomicU64,
+    pub(crate) skeleton_bytes: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            started: Instant::now(),
+            totals: Totals::default(),
+            sizes: Sizes::default(),
+            progress: Progress::default(),
+            known: Known::default(),
+            events: Events::default(),
+            reads: Reads::default(),
+            lead: Lead::new(),
+            sessions: Guarded::default(),
+        })
+    }
+
+    /// Notes who leads; none: this controller.
+    pub(crate) fn set_leader(&self, leader: Option<Leader>) {
+        let text = leader.as_ref().map_or_else(|| "leads".to_owned(), |leader| format!("follows {leader}"));
+        self.events.note("controller", Level::Info, "this controller", text);
+        self.lead.set_leader(leader);
+    }
+
+    /// A switch that another controller serves, and not this one.
+    pub(crate) fn there(&self, node: NodeId) -> Option<There> {
+        if self.session(node).is_some() { None } else { self.known.elsewhere.lock().get(node, api::seam::now()) }
+    }
+
+    /// How a switch is found that this controller serves: in step as of a commit that was made before the call, or not.
+    pub(crate) fn standing(&self, session: &Session) -> Standing {
+        // As in `connected`; what is committed meanwhile counts for the next time.
+        let position = self.lead.last_commit();
+        let is_told = !session.is_parked();
+        let all_made = self.progress.made.load(Acquire) >= self.progress.committed.load(Acquire);
+        let (sent_messages, acknowledged_messages, sent_bytes) = session.progress();
+        let cannot_follow = session.stuck().unwrap_or_default();
+        let in_step =
+            is_told && all_made && session.serves_all_made() && !session.is_ended() && cannot_follow.is_empty();
+        Standing { in_step, position, cannot_follow, sent_messages, acknowledged_messages, sent_bytes }
+    }
+
+    /// The state here is not the one that was committed, or may not be.
+    pub(crate) fn stray(&self, why: &str) {
+        tracing::warn!(why, "this controller cannot follow; it reads all rows again, and its switches connect anew");
+        self.lead.strayed.fetch_add(1, Relaxed);
+        self.lead.set_position(None);
+        self.end_sessions();
+    }
+
+    /// Adds a session; ends an earlier one of the same switch. It has been behind for as long as the switch has.
+    pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
+        self.known.elsewhere.lock().forget(session.node());
+        let before = self.sessions.lock().insert(session.node(), (name.to_owned(), Arc::clone(session)));
+        if let Some((name, before)) = before {
+            self.leave(name, &before);
+            before.end();
+        }
+        let in_step_at = self.known.presence.lock().in_step_at(session.node());
+        if let Some(at) = in_step_at {
+            session.said().set_in_step_at(at);
+        }
+    }
+
+    /// What is told of a switch whose session ends.
+    fn leave(&self, name: String, session: &Arc<Session>) {
+        let was_in_step = !session.is_parked()
+            && session.serves_all_made()
+            && self.progress.made.load(Acquire) >= self.progress.committed.load(Acquire);
+        let last = state_of(name, session, was_in_step, 0);
+        self.known.presence.lock().leave(&last, self.totals.transactions.load(Relaxed), api::seam::now());
+    }
+
+    /// The switches that are known and not among `connected`.
+    pub(crate) fn absent(&self, connected: &[Connected]) -> Vec<Absent> {
+        self.known.presence.lock().absent(connected, self.totals.transactions.load(Relaxed), api::seam::now())
+    }
+
+    /// Removes a session, unless another has replaced it.
+    pub(crate) fn remove_session(&self, session: &Arc<Session>) -> bool {
+        let mut sessions = self.sessions.lock();
+        let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session))
+            || mistaken(Mistake::DetachRemovesNewer);
+        let removed = if is_current { sessions.remove(&session.node()) } else { None };
+        drop(sessions);
+        if let Some((name, session)) = removed {
+            self.leave(name, &session);
+        }
+        is_current
+    }
+
+    pub(crate) fn session(&self, node: NodeId) -> Option<Arc<Session>> {
+        self.sessions.lock().get(&node).map(|(_, session)| Arc::clone(session))
+    }
+
+    /// Whether a switch of this name is connected.
+    pub(crate) fn serves(&self, name: &str) -> bool {
+        self.sessions.lock().values().any(|(of, session)| of == name && !session.is_ended())
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().map(|(_, session)| Arc::clone(session)).collect()
+    }
+
+    /// Notes what comes into each switch that is connected.
+    pub(crate) fn note_history(&self) {
+        let now = api::seam::now();
+        let all: Vec<_> =
+            self.sessions.lock().values().map(|(name, session)| (name.clone(), Arc::clone(session))).collect();
+        let rates =
+            all.into_iter().map(|(name, session)| (name, session.said().rates(now).map(|rates| rates.bytes_in)));
+        self.known.history.lock().add(rates);
+    }
+
+    pub(crate) fn end_sessions(&self) {
+        for session in self.sessions() {
+            session.end();
+        }
+    }
+
+    /// The switches that are connected, and whether they are in step.
+    ///
+    /// The order of reading makes the claim true. A change that was committed before has made its messages, or its switch
+    /// was parked. A switch is released only after the messages with all that it lacks are made. So a switch that is not
+    /// parked, when after that no committed change is without its messages, and when after that it serves all made for
+    /// it, serves every change committed before the first of these.
+    pub(crate) fn connected(&self) -> Vec<Connected> {
+        let session =
+            |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.is_parked());
+        let sessions: Vec<_> = self.sessions.lock().values().map(session).collect();
+        let committed = self.progress.committed.load(Acquire);
+        let sharing = self.sizes.sharing.lock().clone();
+        let all_made = self.progress.made.load(Acquire) >= committed || mistaken(Mistake::StatusIgnoresMaking);
+        let state = |(name, session, told): (String, Arc<Session>, bool)| {
+            let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
+            let sharing = sharing.get(&session.node()).map_or(0, |n| *n as u64);
+            state_of(name, &session, in_step, sharing)
+        };
+        sessions.into_iter().map(state).collect()
+    }
+}
+
+/// What is told of a switch with a session; `in_step`: as far as it can follow at all.
+fn state_of(name: String, session: &Session, in_step: bool, sharing: u64) -> Connected {
+    let (sent_messages, acked_messages, sent_bytes) = session.progress();
+    let cannot_follow = session.stuck();
+    let in_step = in_step && cannot_follow.is_none();
+    let behind = session.said().behind(in_step, api::seam::now());
+    Connected {
+        node: session.node(),
+        name,
+        sent_messages,
+        acked_messages,
+        sent_bytes,
+        in_step,
+        cannot_follow,
+        behind,
+        sharing,
+    }
+}
