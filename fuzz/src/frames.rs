@@ -2,6 +2,20 @@
 
 use crate::pieces::{pieces, put};
 use crate::southbound::name;
+use dataplane::assembly::{Monitor, PortSpec, Settings, build};
+use dataplane::dhcp;
+use dataplane::flow::{self, Flows};
+use dataplane::gateway;
+use dataplane::groups::{Snooping, Told, Wanted};
+use dataplane::links::Hello;
+use dataplane::links::lldp::{self, Ear};
+use dataplane::plane::PlaneWriter;
+use dataplane::port::Role;
+use dataplane::shim;
+use dataplane::source::CheckSource;
+use dataplane::subscriptions::{Timing, query};
+use dataplane::table::FibTable;
+use dataplane::worker::Worker;
 use etherparse::PacketBuilder;
 use fib::action::PortId;
 use fib::durable::Tenants;
@@ -18,20 +32,6 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Instant;
 use switch::daemon::config::{self, Config};
-use dataplane::assembly::{Monitor, PortSpec, Settings, build};
-use dataplane::dhcp;
-use dataplane::flow::{self, Flows};
-use dataplane::gateway;
-use dataplane::groups::{Snooping, Told, Wanted};
-use dataplane::links::Hello;
-use dataplane::links::lldp::{self, Ear};
-use dataplane::plane::PlaneWriter;
-use dataplane::port::Role;
-use dataplane::shim;
-use dataplane::source::CheckSource;
-use dataplane::subscriptions::{Timing, query};
-use dataplane::table::FibTable;
-use dataplane::worker::Worker;
 
 const CONFIG: &str = include_str!("../seeds/switch.toml");
 /// Host ports, a trunk, and the port outside of the configuration.

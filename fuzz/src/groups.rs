@@ -1,11 +1,11 @@
 //! What hosts say of multicast groups, one report after another, with checksums made right.
 
 use crate::pieces::{pieces, put};
+use dataplane::subscriptions::report::{Message, read};
+use dataplane::subscriptions::{Limits, Subscriptions, Timing};
 use lookup::hash::Rng;
 use netio::checksum::{fold, sum};
 use std::time::{Duration, Instant};
-use dataplane::subscriptions::report::{Message, read};
-use dataplane::subscriptions::{Limits, Subscriptions, Timing};
 
 const LIMITS: Limits = Limits { groups_per_name: 4, groups_per_port: 10, reports_per_second: 1000 };
 const PORTS: u8 = 2;

@@ -1,10 +1,10 @@
 //! Hellos of switches at a trunk, one after another.
 
 use crate::pieces::{pieces, put};
-use fib::action::PortId;
-use std::time::{Duration, Instant};
 use dataplane::links::hello::GROUP;
 use dataplane::links::{Hello, LinkState, Session, Timing};
+use fib::action::PortId;
+use std::time::{Duration, Instant};
 
 const OWN: u64 = 5;
 

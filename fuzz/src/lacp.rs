@@ -1,11 +1,11 @@
 //! Frames of LACP at the members of a bundle, one after another.
 
 use crate::pieces::{pieces, put};
-use fib::action::PortId;
-use std::time::{Duration, Instant};
 use dataplane::bundle::aggregate::{Aggregate, Identity, Settings};
 use dataplane::bundle::lacp::Manner;
 use dataplane::bundle::pdu::{End, GROUP, Malformed, Pdu, Slow, State, is_slow};
+use fib::action::PortId;
+use std::time::{Duration, Instant};
 
 const MEMBERS: usize = 3;
 const MIN_LINKS: usize = 2;

@@ -1,9 +1,9 @@
 //! Frames of LLDP, one after another, as a port that listens reads them.
 
 use crate::pieces::{pieces, put};
+use dataplane::links::lldp::{Aggregation, ETHER_TYPE, GROUP, MOST_NEIGHBOURS, Own, Said, Station};
 use fib::action::PortId;
 use std::time::{Duration, Instant};
-use dataplane::links::lldp::{Aggregation, ETHER_TYPE, GROUP, MOST_NEIGHBOURS, Own, Said, Station};
 
 const HEADER: usize = 14;
 /// Bytes of the longest text: 255, each of them escaped.

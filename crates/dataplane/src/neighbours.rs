@@ -63,7 +63,7 @@ impl Neighbours {
         self.len() == 0
     }
 
-    fn hosts(&self) -> RwLockReadGuard<'_, Addresses> {
+    pub(crate) fn hosts(&self) -> RwLockReadGuard<'_, Addresses> {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,11 +19,11 @@
 use crate::action::PortId;
 use crate::codec::{DecodeError, Input, put_bytes, put_ip, put_u32, put_u64};
 use crate::designs::CONCISE;
-use crate::value_allocation::{Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
 use crate::topology::{End, Link, NodeId, check_weight};
+use crate::value_allocation::{Meaning, Slot};
 use lookup::hash::{Family, SecretKey};
 use std::collections::BTreeSet;
 

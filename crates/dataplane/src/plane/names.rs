@@ -73,7 +73,7 @@ impl<T> ValidNames<T> {
     }
 
     /// The names that are not in the table, for readers that ask for whole names.
-    pub(super) fn others(&self) -> &Arc<Others<Option<IpAddr>>> {
+    pub(crate) fn others(&self) -> &Arc<Others<Option<IpAddr>>> {
         &self.others
     }
 
@@ -251,7 +251,7 @@ impl<T> LocalNames<T> {
     }
 
     /// The names that are not in the table, for readers that ask for whole names.
-    pub(super) fn others(&self) -> &Arc<Others<PortId>> {
+    pub(crate) fn others(&self) -> &Arc<Others<PortId>> {
         self.names.others()
     }
 

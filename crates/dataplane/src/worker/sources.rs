@@ -10,6 +10,7 @@
 //! burst, and its lines come meanwhile.
 
 use super::Worker;
+use super::checking::Sources;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
@@ -20,8 +21,6 @@ use crate::source::{CheckSource, Checked, Place, Tables, ip_source, source};
 use crate::table::Table;
 use crate::tap::{At, Verdict};
 use arrayvec::ArrayVec;
-use lookup::base::marked::Searches;
-use lookup::hash::{Digest, Hasher};
 use netio::BURST;
 use std::time::Instant;
 

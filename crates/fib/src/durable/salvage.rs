@@ -6,11 +6,11 @@
 //! switches use them until their new tables have come.
 
 use super::{Row, RowChange, SwitchRow};
-use crate::value_allocation::{Indices, Meaning, Slot};
 use crate::messages::ValueMode;
 use crate::name::NameKind;
 use crate::network::{RestoreError, Settings};
 use crate::topology::{End, NodeId};
+use crate::value_allocation::{Indices, Meaning, Slot};
 use std::collections::{BTreeMap, HashSet};
 
 /// By how much ids and versions skip ahead: more than a store can be behind.

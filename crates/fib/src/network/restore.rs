@@ -5,10 +5,10 @@ use super::{Draft, Network, NetworkError, Settings, Switch};
 use crate::codec::DecodeError;
 use crate::designs::{Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
-use crate::value_allocation::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
 use crate::rib::{Loading, RibError};
 use crate::topology::{End, Node, NodeId, TopologyError};
+use crate::value_allocation::{Indices, Slot};
 use lookup::traits::Row as PartRow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

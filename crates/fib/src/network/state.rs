@@ -4,10 +4,10 @@ use super::Network;
 use crate::action::{Action, PortId};
 use crate::codec::actions_digest;
 use crate::durable::{Row, SwitchRow, Tenants};
-use crate::value_allocation::Meaning;
 use crate::messages::{Held, TableHeader, ValueMode};
 use crate::name::Name;
 use crate::topology::{End, NodeId};
+use crate::value_allocation::Meaning;
 use std::net::IpAddr;
 
 impl Network {

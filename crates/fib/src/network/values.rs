@@ -21,11 +21,11 @@
 
 use super::{Draft, Network, NetworkError};
 use crate::action::Action;
-use crate::value_allocation::{Indices, Meaning, Slot};
 use crate::messages::{Body, ValueMode};
 use crate::mistakes::{Mistake, mistaken};
 use crate::name::Name;
 use crate::topology::{End, NodeId, Routes};
+use crate::value_allocation::{Indices, Meaning, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values that destinations leave to ports that may come.

@@ -20,7 +20,6 @@ use dataplane::kernel::KernelStatus;
 use dataplane::learn;
 use dataplane::links::lldp::{Neighbour, Shown};
 use dataplane::links::{OwnFrames, Tally};
-use dataplane::losses;
 use dataplane::mac::Mac;
 use dataplane::plane::PlaneWriter;
 use dataplane::port::Role;
