@@ -32,11 +32,11 @@ const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "ha
 /// Crates that are not built with the product: `make test-lab` tests them.
 const APART: [&str; 2] = ["fibula-repro", "fibula-fuzz"];
 
-/// What cargo says of our crates.
+/// What cargo says of our crates. In a crate's own directory it would call that one alone a default member.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

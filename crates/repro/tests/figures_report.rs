@@ -372,6 +372,7 @@ fn a_cause_stands_under_its_outcome_and_only_if_its_experiment_was_run() {
     let show_on = |cpu: &str, figure: &str, y| {
         let mut stored = stored(y);
         stored.record.machine.cpu = cpu.into();
+        stored.record.figure = format!("tiny/{figure}");
         let of_steps = steps(papers[0].figures.iter().find(|f| f.id == figure).expect("there"), Mode::Quick, 1);
         let step = |digest| StepRecord { digest, ..stored.record.steps[0].clone() };
         stored.record.steps = of_steps.expect("steps").into_iter().map(|of| step(of.digest)).collect();

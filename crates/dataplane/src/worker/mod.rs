@@ -342,12 +342,11 @@ impl<T: Table> Worker<T> {
         let may_wait = self.work.burst.is_full() && self.router.is_none();
         if let Some(acl) = &self.ports[entry].acl
             && let Some((refused, reasons)) = acl.judge(&self.work.burst)
+            && refused != 0
         {
-            if refused != 0 {
-                self.refuse(refused, &reasons);
-                if self.work.burst.is_empty() {
-                    return;
-                }
+            self.refuse(refused, &reasons);
+            if self.work.burst.is_empty() {
+                return;
             }
         }
         let is_checked = self.begin_sources(&plane);

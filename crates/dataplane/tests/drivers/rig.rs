@@ -256,7 +256,9 @@ fn open_port(
             return (Box::new(device), Box::new(end));
         }
         Driver::AfPacket => {
-            let options = af_packet::Options { ring_frames: 256, ..af_packet::Options::default() };
+            // The list is of frames as they are on the wire.
+            let offloads = af_packet::Offloads::TurnOff;
+            let options = af_packet::Options { ring_frames: 256, offloads, ..af_packet::Options::default() };
             Box::new(AfPacket::open(&near(port), &options).unwrap())
         }
         Driver::AfXdp | Driver::Xdp => {
