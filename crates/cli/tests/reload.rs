@@ -103,7 +103,7 @@ async fn servers_and_limits_follow_the_file_and_other_keys_are_said_to_wait() {
     station.flow(&["server", "add", "10.0.0.100:80", "10.0.0.13:80"]);
     let changed = VIRTUAL.replace("{ address = '10.0.0.11' }", "{ address = '10.0.0.12', weight = 7 }");
     station.write("workers = 2", &format!("{changed}[limits]\nidle_ms = 12345\n"));
-    station.reload_until("reloaded", 1).await;
+    station.reload_until("at the next restart", 1).await;
     let servers: Vec<String> = station.servers().iter().map(|row| format!("{} {}", row[2], row[3])).collect();
     let mut servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     servers.sort_unstable();
