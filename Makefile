@@ -109,7 +109,7 @@ deny: ## Licences, sources, versions and security advisories of all dependencies
 	@if cargo deny fetch db; then cargo deny check advisories; \
 	  else echo "deny: the database of advisories cannot be fetched: advisories were not checked."; fi
 
-# One seed, so that a rate beyond 3 sigma by chance fails nobody's change; make deep draws its own.
+# One seed, so that a rate that is beyond 3 sigma by chance fails no change; make deep draws its own.
 test test-lab: export FIBULA_SEED ?= 1
 test: lint loom ## Everything about the product: lint, the models of publication, golden vectors, all tests. Fails if a test cannot run here, unless FIBULA_ALLOW_SKIPS=1
 	@scripts/setup test

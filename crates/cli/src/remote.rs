@@ -82,7 +82,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 impl Remote {
     /// Connects, and runs `work` to completion on a new runtime.
     /// # Errors
-    /// Those of `work`; [`Exit::NotFound`] if nobody answers.
+    /// Those of `work`; [`Exit::NotFound`] if no daemon answers.
     pub(crate) fn run<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         work: impl FnOnce(Client) -> F,
@@ -93,7 +93,7 @@ impl Remote {
 
     /// Connects to the controller; of several, to the one that leads.
     /// # Errors
-    /// [`Exit::NotFound`] if nobody answers.
+    /// [`Exit::NotFound`] if no daemon answers.
     pub(crate) async fn channel(&self) -> anyhow::Result<Channel> {
         let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
         let is_one = !at.contains(',');

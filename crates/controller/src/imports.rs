@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 5] = [
     ("kit", &["core", "store", "wire", "shell"]),
 ];
 
-/// What no line of the core may have: it waits for nothing, locks nothing, and asks nobody what time it is.
+/// Words that no line of the core may have: the core does not wait, lock or read a clock.
 const NOT_IN_CORE: [&str; 20] = [
     "tokio",
     "tonic",

@@ -49,7 +49,7 @@ async fn switches_with_names_of_every_length_attach_and_nobody_attaches_as_one_w
     assert_eq!(admin.add_switch(too_long).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
-/// As long as nobody answers, anyone who asks waits, and no longer than there is somebody to answer.
+/// Peers wait while no server answers, and only as long as that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verification_ends_when_the_stream_of_the_switch_does() {
     let trust = Trust::new();

@@ -3,7 +3,7 @@
 //! (`dataplane::groups`).
 //!
 //! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
-//! some seconds, it has switches go on with what they were told. Names of which nobody knows what they want get all groups, also later.
+//! some seconds, it has switches go on with what they were told. Names with unknown subscriptions receive every group.
 //!
 //! In the same message switches are told the addresses that learnt names have beside that of their record ([`crate::core::learnt`]).
 //!

@@ -12,7 +12,7 @@
 //! | [`learning`] | what becomes of names that switches see |
 //! | [`trunks`] | which links are cut, and which cables become links |
 //! | [`groups`], [`subscriptions`] | who hears frames to everybody, and who wants which multicasts |
-//! | [`pending`], [`duplicates`] | switches that nobody added, and switches with one name |
+//! | [`pending`], [`duplicates`] | switches that wait to be accepted, and switches with one name |
 //! | [`presence`], [`elsewhere`] | which switches are connected here, not at all, or to another controller |
 //! | [`queue`] | what waits for one switch, and what it has acknowledged |
 //! | [`counters`], [`history`] | what switches say of themselves, and the curves of an hour |
@@ -41,7 +41,7 @@ pub(crate) mod verify;
 
 use serde::Deserialize;
 
-/// What becomes of what is found and nobody declared.
+/// What to do with switches, links and names that are found but not declared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auto {

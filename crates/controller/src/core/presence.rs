@@ -39,7 +39,7 @@ pub(crate) struct Connected {
     pub(crate) in_step: bool,
     /// Why it cannot hold what it should; none if it can.
     pub(crate) cannot_follow: Option<String>,
-    /// How long it has not been in step, as far as it was looked.
+    /// Time since it was last seen in step.
     pub(crate) behind: Duration,
     /// Destinations that share a value with others there.
     pub(crate) sharing: u64,

@@ -47,7 +47,7 @@ pub(crate) enum Next {
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledged {
-    /// Everything up to this message is acknowledged, as far as it was sent.
+    /// The last message up to which everything sent is acknowledged.
     pub(crate) sequence: u64,
     /// The last change all of whose messages are acknowledged by it, if there is one.
     pub(crate) change: Option<u64>,

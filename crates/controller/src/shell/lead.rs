@@ -76,7 +76,7 @@ impl Lead {
         self.position().filter(|_| self.leader().is_some())
     }
 
-    /// The number of the last commit that is carried out here, or made here. None: it is not known, or nobody follows.
+    /// The number of the last commit that is carried out here, or made here. None: it is not known, or no controller follows.
     pub(crate) fn last_commit(&self) -> Option<u64> {
         match self.leader() {
             Some(_) => self.position(),

@@ -116,7 +116,7 @@ impl North {
         self.shared.reads.ask(&self.jobs, read).await.ok_or_else(|| status_of(&Refusal::Stopping))
     }
 
-    /// A refusal as a gRPC status. A switch that waits to be accepted is not one that nobody knows.
+    /// A refusal as a gRPC status. A switch that waits to be accepted is told apart from an unknown one.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Status {
         let mut status = status_of(refusal);
         if let Some(switch) =

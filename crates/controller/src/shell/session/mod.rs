@@ -132,7 +132,7 @@ impl Session {
             Next::Sent { sequence, answered, message } => {
                 let len = message.len();
                 let message = ToSwitch { sequence, message, answered, ..ToSwitch::default() };
-                // Whoever took it out at the other end has gone: this session ends.
+                // The receiver at the other end has gone, so this session ends.
                 let _ = step("session.send", || line.sender.as_ref()?.send(message).ok());
                 self.sent_bytes.fetch_add(len as u64, Relaxed);
                 self.said.lock().sent(sequence, now());
