@@ -613,7 +613,7 @@ fn accepted(changed: &v1::Changed, one: &str, many: &str) -> String {
     let added = api::words::counted(changed.changed, one, many);
     let already = match changed.unchanged {
         0 => String::new(),
-        n => format!(", {n} as asked for already"),
+        n => format!(", {n} unchanged"),
     };
     format!("{added} added{already}")
 }
@@ -635,7 +635,7 @@ mod tests {
             accepted(&v1::Changed { changed, unchanged, ..v1::Changed::default() }, "switch", "switches")
         };
         assert_eq!(said(1, 0), "1 switch added");
-        assert_eq!(said(2, 1), "2 switches added, 1 as asked for already");
+        assert_eq!(said(2, 1), "2 switches added, 1 unchanged");
     }
 
     #[test]
