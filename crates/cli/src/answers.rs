@@ -1,4 +1,4 @@
-//! What `lookup` of an offline table has in common, whatever the table.
+//! What `lookup` has in common for all offline tables.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,8 +11,9 @@ pub(crate) fn questions(dialect: Dialect) -> impl Iterator<Item = Result<Line, L
     text::names(Lines::new(io::stdin().lock()), dialect)
 }
 
-/// Answers the questions `asked`; without any, those on standard input, one a line. `answer` gets a question and its place,
-/// with which errors begin. `csv` is an answer on one line. `dialect` is that of a list of such questions.
+/// Answers the questions `asked`, or, if there are none, those on standard input, one a line. `answer` gets a question
+/// and its place, which begins each error message. `csv` turns an answer into one line. `dialect` is that of a list of
+/// such questions.
 /// # Errors
 /// Exit code 3 for a line that cannot be read, and those of `answer`.
 pub(crate) fn answer_all<A: Serialize>(

@@ -1,5 +1,5 @@
-//! `fibula audit show`: the audit trail of a controller, as it answers, or that of a controller or a switch, read from its files. The
-//! table says what was done in the words of the commands that do it.
+//! `fibula audit show`: the audit trail, as a running controller answers, or read from the files of a controller or a
+//! switch. The table names each action by the command that performs it.
 
 use crate::remote::{Client, Remote, answer};
 use api::audit::{LineError, Outcome, Record, records};
@@ -23,26 +23,26 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Verb {
-    /// Show who changed what and who was turned away, the oldest first
+    /// Show who changed what and who was turned away, oldest first
     ///
-    /// The controller is asked, which takes the role admin, unless --config or --file names files of this machine.
+    /// Asks the controller, which takes the role admin, unless --config or --file names files of this machine.
     Show {
-        /// Read the files of the controller of this machine, which has this configuration
+        /// Read the files of the controller of this machine that has this configuration
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Read the audit trail itself: of a switch, `audit.jsonl` in its state_dir
+        /// Read this audit trail; a switch keeps its own in `audit.jsonl` in its state_dir
         #[arg(long, value_name = "FILE", conflicts_with = "config")]
         file: Option<PathBuf>,
-        /// The last ones, so many at most
+        /// Show at most this many, the latest ones
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
-        /// From this time on: 2026-11-24, 2026-11-24T06:00:00Z, or 90s, 30m, 12h or 7d ago
+        /// Only from this time on: 2026-11-24, 2026-11-24T06:00:00Z, or 90s, 30m, 12h or 7d ago
         #[arg(long, value_name = "TIME", value_parser = since)]
         since: Option<OffsetDateTime>,
-        /// By this name
+        /// Only those by this name
         #[arg(long, value_name = "NAME")]
         who: Option<String>,
-        /// That ended so: done, refused, unanswered or turned-away
+        /// Only those with this outcome: done, refused, unanswered or turned-away
         #[arg(long, value_name = "OUTCOME", value_parser = outcome_of)]
         outcome: Option<Outcome>,
         #[command(flatten)]
@@ -69,7 +69,7 @@ fn outcome_of(text: &str) -> Result<Outcome, String> {
 
 fn since(text: &str) -> Result<OffsetDateTime, String> {
     let wrong = || "write a time like 2026-11-24, 2026-11-24T06:00:00Z, 30m, 12h or 7d".to_owned();
-    // A day is its first moment.
+    // A date stands for its first moment.
     let moment = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     if let Ok(time) = OffsetDateTime::parse(&moment, &Rfc3339) {
         return Ok(time);
@@ -88,8 +88,8 @@ fn since(text: &str) -> Result<OffsetDateTime, String> {
 
 impl Args {
     /// # Errors
-    /// Exit code 2 for a configuration that is not usable, 4 if there is no such file, 5 if it may not be read, 6 if a line is
-    /// damaged: the others are shown.
+    /// Exit code 2 if the configuration is not usable, 4 if the file does not exist, 5 if it may not be read, 6 if a
+    /// line is damaged; the other lines are shown.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let Verb::Show { config, file, limit, since, who, outcome, remote } = self.verb;
         let path = match (file, config) {
@@ -172,12 +172,12 @@ impl From<&Row> for Shown {
         let outcome = serde_json::to_value(row.outcome).ok().and_then(|word| word.as_str().map(str::to_owned));
         let ended = outcome.unwrap_or_default();
         let ended = match (&*row.reason, row.changed) {
-            ("", 0) if row.outcome == Outcome::Done => "as asked for already".to_owned(),
+            ("", 0) if row.outcome == Outcome::Done => "unchanged".to_owned(),
             ("", n) if n > 1 => format!("{ended}: {n} changed"),
             ("", _) => ended,
             (reason, _) => format!("{ended}: {reason}"),
         };
-        // To the second; JSON has the rest. A process of this machine is named by its number.
+        // To the second; JSON has the exact time. A process of this machine is identified by its number.
         let time = row.time.split_once('.').map_or(&*row.time, |(second, _)| second).replace('T', " ");
         let from = row.from.rsplit_once(':').map_or(&*row.from, |(host, _)| host);
         let from = if row.from.starts_with("unix:") { "this machine" } else { from }.to_owned();
@@ -185,7 +185,7 @@ impl From<&Row> for Shown {
     }
 }
 
-/// As wide as the table is at most.
+/// Maximum width of the table.
 const WIDEST: usize = 100;
 
 fn print(rows: &[Row], more: bool, out: &Output) -> anyhow::Result<()> {
@@ -196,7 +196,7 @@ fn print(rows: &[Row], more: bool, out: &Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a record is of, and the command that asks for it.
+/// The kinds of records, and the command that makes each.
 const VERBS: [(&str, &str); 30] = [
     ("add_switch", "switch add"),
     ("add_switches", "switch add"),
@@ -230,7 +230,8 @@ const VERBS: [(&str, &str); 30] = [
     ("change_server", "flow server"),
 ];
 
-/// What was done, in the words of the command that does it. Requests that were turned away have the name of the service before them.
+/// The action in the words of the command that performs it. For requests that were turned away, the name of the service
+/// comes before.
 fn did(what: &str, detail: &str) -> String {
     let asked = what.rsplit('/').next().unwrap_or(what);
     // `DrainLink` as `drain_link`.

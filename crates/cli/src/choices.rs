@@ -1,16 +1,16 @@
-//! Values that completions offer for an option, which something else reads: what it does not know it refuses in its own words.
+//! Values that completions offer for an option. A separate parser reads the value and reports errors in its own words.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use std::ffi::OsStr;
 
-/// A reader of values, and those that are offered.
+/// A parser of values, and the values offered.
 #[derive(Clone)]
 pub(crate) struct Choices<P> {
     reads: P,
     offered: Vec<&'static str>,
 }
 
-/// Offers values for what `reads` reads.
+/// Offers values for the parser `reads`.
 pub(crate) fn choices<P>(reads: P, offered: impl IntoIterator<Item = &'static str>) -> Choices<P> {
     Choices { reads, offered: offered.into_iter().collect() }
 }

@@ -1,4 +1,4 @@
-//! `fibula controller`: the daemon that knows every name; several of them, and what one logs.
+//! `fibula controller`: the daemon that knows every name, and commands for several controllers and for the log of one.
 
 use crate::reload::{Reloads, reload};
 use crate::rib::controllers;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Run a controller with this configuration, controller.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration and end
+    /// Check the configuration and exit
     #[arg(long, requires = "config")]
     check: bool,
     #[command(subcommand)]
@@ -35,7 +35,7 @@ struct StartedRow {
 }
 
 impl Args {
-    /// With a verb: runs it. With a configuration: runs until SIGINT or SIGTERM, or until the store fails.
+    /// With a verb, runs it. With a configuration, runs until SIGINT or SIGTERM, or until the store fails.
     /// # Errors
     /// The configuration or the store is not usable, or the address is taken.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ async fn serve(config: Config, mut watched: Watched<Config>, out: &Output) -> an
     crate::reload::configure_log(config.log.as_deref())?;
     let mut current = config.clone();
     let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
-    // While it waits until it can follow, too, it ends when it is told to.
+    // A controller that still waits until it can follow also stops when told to.
     let started = tokio::select! {
         started = Controller::start(config) => started,
         _ = interrupt.recv() => return Ok(()),

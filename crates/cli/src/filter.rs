@@ -22,9 +22,9 @@ use crate::answers::questions;
 use crate::atomic_file::check_is_not_list;
 use crate::table_file;
 
-/// Maximum bytes of a filter with its counters: its file needs as much memory again.
+/// Maximum size in bytes of a filter with its counters; its file needs as much memory again.
 const MOST_BYTES: u64 = 4 << 30;
-/// Names looked up together.
+/// Names that are looked up together.
 const BATCH: usize = 32;
 
 /// The verbs.
@@ -32,12 +32,12 @@ const BATCH: usize = 32;
 pub(crate) enum FilterCommand {
     /// Build a filter file from a list of names
     Build(BuildArgs),
-    /// Look up names in a filter file: yes for all that are in, and for few that are not
+    /// Look up names in a filter file: yes for all that are in it, and for few others
     #[command(alias = "query")]
     Lookup(LookupArgs),
-    /// Put all names of several filters into one
+    /// Merge all names of several filters into one
     Union(union::UnionArgs),
-    /// Say what is in a filter file
+    /// Describe a filter file
     Show {
         /// The filter file; `-` is standard input
         file: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) enum FilterCommand {
 /// Where the list is and what to build.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// The list, a name on every line, packed with gzip or bzip2 or not; `-` is standard input
+    /// The list, one name per line, plain or packed with gzip or bzip2; `-` is standard input
     list: PathBuf,
     /// The filter file to write; `-` is standard output
     #[arg(short, long)]
@@ -58,16 +58,16 @@ pub(crate) struct BuildArgs {
     /// Layout of the bits: one-hashing, double-hashing, standard, partitioned, blocked, address-hashing
     #[arg(long, default_value = OneHashing::<true>::NAME, value_parser = parse_layout)]
     layout: &'static str,
-    /// Share of names that are not in but are reported as present, when the filter is at capacity
+    /// Share of other names that are reported as present, when the filter is at capacity
     #[arg(long, default_value_t = 0.01, conflicts_with_all = ["bits", "positions"])]
     fp: f64,
-    /// Names to make room for; by default those of the list
+    /// Number of names to make room for [default: the number in the list]
     #[arg(long, value_parser = parse_size, conflicts_with_all = ["bits", "positions"])]
     capacity: Option<u64>,
-    /// Bits of the filter, with K, M for powers of two, instead of --fp
+    /// Size of the filter in bits, with K, M for powers of two, instead of --fp
     #[arg(long, value_parser = parse_size, requires = "positions")]
     bits: Option<u64>,
-    /// Positions of a name, with --bits
+    /// Positions per name, with --bits
     #[arg(short = 'k', long, requires = "bits")]
     positions: Option<u32>,
     /// Counters beside the bits, so that names can be removed: 4 or 8 bits each
@@ -76,17 +76,17 @@ pub(crate) struct BuildArgs {
     /// Digest family: muladd, wy, siphash13, crc32c
     #[arg(long, default_value = "muladd")]
     hash: Family,
-    /// Another filter file, to have a union with: take kind, layout, size, counters and hash key of it
+    /// Take kind, layout, size, counters and hash key from another filter file, so that both can be merged
     #[arg(long, conflicts_with_all = ["kind", "layout", "fp", "capacity", "bits", "positions", "counters", "hash"])]
     like: Option<PathBuf>,
 }
 
-/// What to ask for.
+/// The questions.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
     /// The filter file; `-` is standard input
     file: PathBuf,
-    /// Names; without any, they are read from standard input, one a line
+    /// Names; if none are given, they are read from standard input, one per line
     names: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ impl FilterCommand {
 }
 
 impl BuildArgs {
-    /// Takes over the parameters of the filter given as `like`, and returns that filter's header.
+    /// Takes the parameters of the filter given as `like`, and returns the header of that filter.
     fn take_after(&mut self) -> anyhow::Result<Option<Header>> {
         let Some(path) = &self.like else { return Ok(None) };
         let (bytes, layout) = read(path, "show")?;
@@ -176,7 +176,7 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
         let bytes = shape.bits() / 8 * (1 + args.counters.map_or(0, |bits| bits as u64));
         if bytes > MOST_BYTES {
             let text =
-                format!("the filter would take {bytes} bytes, at most {MOST_BYTES} can be built: split the list");
+                format!("the filter would take {bytes} bytes, and at most {MOST_BYTES} can be built: split the list");
             return Err(Failure::new(Exit::Refused, text));
         }
         Ok(shape)
@@ -264,7 +264,7 @@ fn look_up<L: Layout>(args: &LookupArgs, bytes: &[u8], out: &Output) -> anyhow::
     }
     let is_terminal = io::stdin().is_terminal();
     if is_terminal {
-        eprintln!("names, one a line; end with Ctrl-D");
+        eprintln!("names, one per line; end with Ctrl-D");
     }
     let mut stdout = io::stdout().lock();
     let mut put = |texts: &mut Vec<(String, String)>| -> anyhow::Result<()> {
@@ -287,7 +287,7 @@ fn look_up<L: Layout>(args: &LookupArgs, bytes: &[u8], out: &Output) -> anyhow::
             // Answer the names before the error.
             Err(error) => return put(&mut waiting).and(Err(error)),
         }
-        // On a terminal, answer line by line.
+        // On a terminal, answer each line at once.
         if waiting.len() == BATCH || is_terminal {
             put(&mut waiting)?;
         }
@@ -316,7 +316,9 @@ fn shown<L: Layout>(header: &Header, filter: &Bloom<L>, file_bytes: u64) -> Show
 
 fn kind_of(header: &Header) -> anyhow::Result<NameKind> {
     let kind = NameKind::from_wire(header.kind.to_le_bytes());
-    kind.ok_or_else(|| anyhow::anyhow!("the filter is over names of kind {}, which is not known here", header.kind))
+    kind.ok_or_else(|| {
+        anyhow::anyhow!("the filter is over names of kind {}, which this version does not know", header.kind)
+    })
 }
 
 /// The bytes of a filter file, and its layout.
@@ -324,7 +326,8 @@ fn read(path: &Path, verb: &str) -> anyhow::Result<(Vec<u8>, &'static str)> {
     let bytes = table_file::read(path, &image::MAGIC, verb)?;
     let header = image::header(&bytes).or_exit(Exit::BadInput, path.display())?;
     let layout = layout_of(header.layout).ok_or_else(|| {
-        let text = format!("{}: the filter has layout {}, which is not known here", path.display(), header.layout);
+        let text =
+            format!("{}: the filter has layout {}, which this version does not know", path.display(), header.layout);
         Failure::new(Exit::BadInput, text)
     })?;
     Ok((bytes, layout))

@@ -1,13 +1,14 @@
-//! What the completion script that clap makes for fish lacks.
+//! Repairs the completion script that clap generates for fish.
 
 use clap::{Arg, Command, ValueHint};
 use std::fmt::Write as _;
 
-/// The line of the script that reads the options before the command.
+/// The line of the script that parses options before the command.
 const READS: &str = "argparse -s (__fish_fibula_global_optspecs) -- $cmd 2>/dev/null\n";
 
-/// The script with two things more. The value of an option before the command is completed, as in `fibula --log-format `: the line so
-/// far has no value, so it is read a second time with one. And commands below two others have their options: `pki issue operator`.
+/// The script with two additions. The value of an option before the command is completed, as in `fibula --log-format `:
+/// the line so far lacks a value, so it is parsed a second time with one. And commands below two others get their
+/// options: `pki issue operator`.
 pub(crate) fn mended(script: &str, syntax: &Command) -> String {
     let mut script = script.replace(READS, &format!("{READS}    or {}", READS.replace("$cmd", "$cmd value")));
     let below = |command: &Command| -> Vec<Command> {
@@ -17,7 +18,7 @@ pub(crate) fn mended(script: &str, syntax: &Command) -> String {
         for second in below(&first) {
             for third in below(&second) {
                 let names = [&first, &second, &third].map(Command::get_name);
-                // Those of the command above are offered already.
+                // Options of the command above are already offered.
                 let own =
                     third.get_arguments().filter(|argument| !argument.is_global_set() && !argument.is_positional());
                 for argument in own.filter(|argument| !["help", "version"].contains(&argument.get_id().as_str())) {

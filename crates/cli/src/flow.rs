@@ -1,5 +1,5 @@
 //! `fibula flow`: the connections that a switch tracks and the servers of its virtual addresses, queried from the
-//! switch itself, or by the controller.
+//! switch directly, or through the controller.
 
 use crate::remote::{Remote, answer, exit_of};
 use api::client::ConnectError;
@@ -14,26 +14,27 @@ use tonic::transport::Channel;
 /// Which switch to ask.
 #[derive(clap::Args)]
 pub(crate) struct At {
-    /// The switch that the controller is to ask; otherwise the one at --at is asked itself
+    /// The switch to ask through the controller; otherwise the one at --at is asked directly
     #[arg(long, global = true, value_name = "SWITCH", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     switch: Option<String>,
-    /// Address of the switch that is asked itself: `control` in the section "flow" of its switch.toml. Not used with --switch
+    /// Address of the switch to ask directly: `control` in the section "flow" of its switch.toml. Not used with
+    /// --switch
     #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
     at: String,
     #[command(flatten)]
     remote: Remote,
 }
 
-/// Which flows.
+/// The flows to select.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Filter {
     /// tcp, udp, icmp, icmpv6 or a number
     #[arg(long)]
     protocol: Option<String>,
-    /// An address or a prefix of either end, before or after translation: that of a server finds its flows
+    /// Address or prefix of either end, before or after translation: a server's address finds its flows
     #[arg(long)]
     address: Option<String>,
-    /// A port of either end, before or after translation
+    /// Port of either end, before or after translation
     #[arg(long)]
     port: Option<u16>,
 }
@@ -63,7 +64,7 @@ enum Verb {
     Show {
         #[command(flatten)]
         filter: Filter,
-        /// Flows at most
+        /// Show at most this many flows
         #[arg(long, default_value_t = 1000)]
         limit: u64,
     },
@@ -72,15 +73,15 @@ enum Verb {
         #[command(flatten)]
         filter: Filter,
     },
-    /// End flows: what belongs to them is dropped from then on, unless a rule lets it start again
+    /// End flows: their packets are dropped from then on, unless a rule lets the flow start again
     Flush {
         #[command(flatten)]
         filter: Filter,
-        /// All flows
+        /// Select all flows
         #[arg(long, conflicts_with_all = ["protocol", "address", "port"])]
         all: bool,
     },
-    /// Show what is counted: flows begun and ended, packets and flows refused, each by reason
+    /// Show counters: flows begun and ended, packets and flows refused, each by reason
     Stats,
     /// Servers of virtual addresses
     #[command(subcommand)]
@@ -103,24 +104,24 @@ struct ServerArgs {
 enum ServerVerb {
     /// List servers, with the flows they have
     List,
-    /// Give a server new flows: another one, or one that was drained
+    /// Send new flows to a server: a new one, or one that was drained
     Add {
         #[command(flatten)]
         server: ServerArgs,
-        /// Its share against the others'
+        /// Its share of new flows, relative to the others
         #[arg(long, default_value_t = 1)]
         weight: u32,
-        /// Its MAC address, unless the network knows it
+        /// Its MAC address, if the network does not know it
         #[arg(long)]
         mac: Option<String>,
     },
-    /// Give a server no new flows; it keeps those it has
+    /// Send no new flows to a server; it keeps the ones it has
     Drain(ServerArgs),
-    /// As drain, and forget the server with its last flow; its UDP flows end at once
+    /// Like drain, but forget the server when its last flow ends; its UDP flows end at once
     Remove {
         #[command(flatten)]
         server: ServerArgs,
-        /// Keep its UDP flows, too, until they end
+        /// Also keep its UDP flows until they end
         #[arg(long)]
         drain: bool,
     },
@@ -202,7 +203,7 @@ impl Args {
             && filter.address.is_none()
             && filter.port.is_none()
         {
-            return Err(Failure::new(Exit::Usage, "say which flows: --protocol, --address, --port, or --all"));
+            return Err(Failure::new(Exit::Usage, "select flows with --protocol, --address, --port, or --all"));
         }
         runtime.block_on(async {
             let mut client = connect(&at).await?;
@@ -242,7 +243,7 @@ async fn show(client: &mut Client, switch: String, filter: Filter, limit: u64, o
         from = reply.next;
         if more || from.is_some() && rows.len() as u64 >= limit {
             out.rows(&rows)?;
-            eprintln!("more than {limit} flows: show others with --limit, or pick with --protocol, --address, --port");
+            eprintln!("more than {limit} flows: raise --limit, or select with --protocol, --address, --port");
             return Ok(());
         }
         if from.is_none() {
@@ -290,12 +291,12 @@ async fn connect(At { switch, at, remote }: &At) -> anyhow::Result<Client> {
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,
             format!(
-                "no switch answers at {at} ({reason}); give --at or FIBULA_FLOW the address that is `control` of [flow] \
-                 in its switch.toml"
+                "no switch answers at {at} ({reason}); set --at or FIBULA_FLOW to the address of `control` in [flow] \
+                 of its switch.toml"
             ),
         ),
         ConnectError::BadUrl { .. } => {
-            Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4604"))
+            Failure::new(Exit::Usage, format!("`{at}` is not an address; write it like 10.0.0.2:4604"))
         }
         error => Failure::new(exit_of(&error), error),
     })?;

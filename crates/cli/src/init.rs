@@ -1,8 +1,8 @@
-//! `fibula init`: writes a configuration with comments, by flags or by asking, and says what is missing on this machine.
+//! `fibula init`: writes a commented configuration, from flags or by asking, and says what is missing on this machine.
 //!
-//! What is written is parsed as a daemon would before it replaces anything. So is a certificate; it is copied before the file that
-//! names it is written, and after it is known that this file can be. What was answered is not lost when that fails: the command that
-//! says the same by flags is printed.
+//! Before it replaces anything, the new text is parsed as a daemon would parse it. Certificates are parsed, too, and
+//! copied after the configuration file is known to be writable and before it is written. If that fails, no answers are
+//! lost: the equivalent command with flags is printed.
 
 mod asking;
 mod edge;
@@ -22,36 +22,36 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
-/// Where the package has certificates, and the user of its services.
+/// The package's directory of certificates, and the user of its services.
 const CERTIFICATES: &str = "/etc/fibula/tls";
 const SERVICE_USER: &str = "fibula";
 
 /// Commands of `fibula init`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// The configuration of a controller
+    /// Write the configuration of a controller
     Controller(ControllerArgs),
-    /// The configuration of a switch, for ports of this machine
+    /// Write the configuration of a switch, for ports of this machine
     Switch(SwitchArgs),
 }
 
 /// Arguments of `fibula init controller`.
 #[derive(clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Where operators and switches connect, as 10.0.0.1:4600 [default: 127.0.0.1:4600, or 0.0.0.0:4600 with a certificate; asked
-    /// for on a terminal where neither is given]
+    /// Address for operators and switches to connect to, such as 10.0.0.1:4600 [default: 127.0.0.1:4600, or
+    /// 0.0.0.0:4600 with a certificate; asked for on a terminal if neither is given]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// What a name is: mac, ipv4, ipv6, 5-tuple, teid, fixed:N or text
+    /// Kind of names: mac, ipv4, ipv6, 5-tuple, teid, fixed:N or text
     #[arg(long, value_name = "KIND", default_value = "mac")]
     name_kind: String,
-    /// The most names
+    /// Maximum number of names
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     max_names: u64,
-    /// The file of the store
+    /// File of the store
     #[arg(long, value_name = "FILE", default_value = "/var/lib/fibula/controller/rib.sqlite")]
     store: PathBuf,
-    /// Take switches with a certificate, and cables between them, without asking an operator
+    /// Accept switches that have a certificate, and cables between them, without asking an operator
     #[arg(long)]
     auto: bool,
     #[command(flatten)]
@@ -61,26 +61,27 @@ pub(crate) struct ControllerArgs {
 /// Arguments of `fibula init switch`.
 #[derive(clap::Args)]
 pub(crate) struct SwitchArgs {
-    /// The name that the controller knows it by
+    /// Name of the switch, as the controller knows it
     #[arg(long)]
     name: Option<String>,
     /// URL of the controller [default: http://127.0.0.1:4600]
     #[arg(long, value_name = "URL")]
     controller: Option<String>,
-    /// An interface that hosts are at; repeatable. Ports are numbered from 1 in the order of interfaces given, hosts first
+    /// An interface with hosts; repeatable. Ports are numbered from 1 in the order given, hosts first
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     host: Vec<String>,
     /// An interface that leads to another switch; repeatable
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     trunk: Vec<String>,
-    /// Make names of hosts that nobody declared
+    /// Learn the names of undeclared hosts
     #[arg(long)]
     learn: bool,
-    /// Where /metrics and /status are; each switch of a machine needs an address of its own [default: 127.0.0.1:4602, or the next
+    /// Address of /metrics and /status; each switch of a machine needs its own [default: 127.0.0.1:4602, or the next
     /// port that no switch in /etc/fibula has]
     #[arg(long, value_name = "ADDRESS")]
     status: Option<String>,
-    /// Where the saved image, the audit trail and the socket of `fibula capture` are [default: /var/lib/fibula/switch/NAME]
+    /// Directory of the saved image, the audit trail and the socket of `fibula capture` [default:
+    /// /var/lib/fibula/switch/NAME]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -91,25 +92,26 @@ pub(crate) struct SwitchArgs {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The directory with the certificate of the daemon, where it stays
+    /// Directory with the daemon's certificate, which is used in place
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
-    /// The directory of `fibula pki issue` with the certificate of the daemon; copied to /etc/fibula/tls, for the user of the service.
-    /// A certificate that is there is replaced with --force only
+    /// Directory from `fibula pki issue` with the daemon's certificate, which is copied to /etc/fibula/tls for the user
+    /// of the service. An existing certificate is replaced only with --force
     #[arg(long, value_name = "DIR", conflicts_with = "tls")]
     certificate: Option<PathBuf>,
-    /// Where it is written; - is standard output [default: in /etc/fibula, where the services look]
+    /// File to write; - is standard output [default: in /etc/fibula, where the services look]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace files that are there: the configuration, of which a copy is kept as FILE.bak, and those of a certificate
+    /// Replace existing files: the configuration (a copy is kept as FILE.bak) and those of a certificate
     #[arg(long)]
     force: bool,
 }
 
 impl Verb {
-    /// Writes the configuration, and prints what is missing for it.
+    /// Writes the configuration, and prints what it still needs.
     /// # Errors
-    /// [`Exit::Refused`] if there is a file already, [`Exit::Usage`] if something has to be said and nobody can be asked.
+    /// [`Exit::Refused`] if the file exists, [`Exit::Usage`] if an answer is missing and there is no terminal to ask
+    /// on.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Controller(mut args) => {
@@ -128,14 +130,14 @@ impl Verb {
     }
 }
 
-/// Prints the command that says what was answered, if it came to nothing.
+/// If writing failed, prints the command that repeats the answers.
 fn keep(before: &str, now: &str, done: &anyhow::Result<()>) {
     if done.is_err() && now != before {
-        eprintln!("what was answered so far, as a command:\n  {now}");
+        eprintln!("your answers so far, as a command:\n  {now}");
     }
 }
 
-/// Where the configuration of a switch is by default.
+/// The default configuration file of a switch.
 fn file_of_switch(name: &str) -> PathBuf {
     Path::new(doctor::SWITCHES).join(format!("{name}.toml"))
 }
@@ -143,7 +145,7 @@ fn file_of_switch(name: &str) -> PathBuf {
 #[derive(serde::Serialize)]
 struct WrittenRow {
     file: PathBuf,
-    /// The copy of what was there.
+    /// The copy of the previous file.
     backup: Option<PathBuf>,
 }
 
@@ -152,7 +154,7 @@ impl Common {
     fn write(&self, text: &str, switch: Option<&str>, default: &Path, out: &Output) -> anyhow::Result<()> {
         let path = self.output.as_deref().unwrap_or(default);
         if let Some(from) = &self.certificate {
-            let why = format!("the certificate in {} is of no use here", from.display());
+            let why = format!("the certificate in {} cannot be used here", from.display());
             Tls::load_for(&Files::in_directory(from), switch).or_exit(Exit::Refused, why)?;
         }
         if path == Path::new("-") {
@@ -165,24 +167,28 @@ impl Common {
             && let Some(file) = differing(from, to)
         {
             let why = format!(
-                "{} is there already, and is not that of {}; --force replaces it, and the key that is there is lost then",
+                "{} exists, and is not the one of {}; --force replaces it, and the existing key is lost then",
                 file.display(),
                 from.display()
             );
             return Err(Failure::new(Exit::Refused, why));
         }
-        // Where it belongs, a package has made the directory; without one it is made here. The user of the service is to get there.
+        // A package has already made the directory; without one it is made here. The user of the service must be able
+        // to reach it.
         if let (None, Some(directory)) = (&self.output, path.parent()) {
-            let why = || format!("{} cannot be made; run this as root, or give --output FILE", directory.display());
+            let why =
+                || format!("{} cannot be made; run this command as root, or give --output FILE", directory.display());
             make_directories(directory, 0o755, None).or_exit(Exit::Refused, why())?;
         }
         let backup = backup(path, text)?;
-        // Keys are in other files, so everybody may read this one. It gets its name when the certificate is there.
+        // Keys are in other files, so this one may be world-readable. It gets its name once the certificate is in
+        // place.
         let mut file = AtomicFile::create(path, 0o644)?;
         file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
         if let Some((from, to)) = &copy {
             copy_certificate(from, to).map_err(|error| {
-                let advice = if error.kind() == io::ErrorKind::PermissionDenied { "; run this as root" } else { "" };
+                let advice =
+                    if error.kind() == io::ErrorKind::PermissionDenied { "; run this command as root" } else { "" };
                 let (from, to) = (from.display(), to.display());
                 let why = format!("the certificate in {from} cannot be copied to {to}: {error}{advice}");
                 Failure::new(Exit::Refused, why)
@@ -190,16 +196,16 @@ impl Common {
         }
         file.finish()?;
         if self.output.is_none() {
-            // Whatever the umask.
+            // Independent of the umask.
             let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o644));
         }
-        let before = backup.as_ref().map(|backup| format!("; what was there is in {}", backup.display()));
+        let before = backup.as_ref().map(|backup| format!("; the previous file is in {}", backup.display()));
         let sentence = format!("{} is written{}", path.display(), before.unwrap_or_default());
         out.done(&WrittenRow { file: path.to_owned(), backup }, sentence)?;
         doctor::say_what_is_missing(path, out)
     }
 
-    /// Whether the file may be written, before anything is asked.
+    /// Checks that the file may be written, before asking anything.
     fn check_target(&self, default: &Path) -> anyhow::Result<()> {
         let path = self.output.as_deref().unwrap_or(default);
         if path == Path::new("-") {
@@ -207,7 +213,7 @@ impl Common {
         }
         if !self.force && path.symlink_metadata().is_ok() {
             let why = format!(
-                "{} is there already; --force replaces it and keeps a copy, --output FILE writes another",
+                "{} exists; --force replaces it and keeps a copy, --output FILE writes another file",
                 path.display()
             );
             return Err(Failure::new(Exit::Refused, why));
@@ -215,14 +221,15 @@ impl Common {
         self.check_place(path.parent().unwrap_or(path))
     }
 
-    /// Whether files can be made where they belong.
+    /// Checks that files can be created in their directory.
     fn check_place(&self, directory: &Path) -> anyhow::Result<()> {
         let there = directory.ancestors().find(|directory| directory.exists()).unwrap_or(Path::new("/"));
         let may_write = rustix::fs::access(there, rustix::fs::Access::WRITE_OK).is_ok();
         if self.output.is_some() || may_write {
             return Ok(());
         }
-        let why = format!("this user may not write in {}; run this as root, or give --output FILE", there.display());
+        let why =
+            format!("this user may not write in {}; run this command as root, or give --output FILE", there.display());
         Err(Failure::new(Exit::Refused, why))
     }
 
@@ -230,7 +237,7 @@ impl Common {
     fn directory(&self) -> Option<PathBuf> {
         let copied = || {
             let from = self.certificate.as_ref()?;
-            // As `.` it has no name of its own.
+            // `.` has no name of its own.
             let name = from
                 .file_name()
                 .map(ToOwned::to_owned)
@@ -240,7 +247,7 @@ impl Common {
         self.tls.clone().or_else(copied)
     }
 
-    /// The section `[tls]`, or a commented one.
+    /// The section `[tls]`, or a commented-out one.
     fn tls_section(&self, holder: &str) -> String {
         match self.directory() {
             Some(dir) => {
@@ -250,13 +257,13 @@ impl Common {
                 )
             }
             None => format!(
-                "\n# With certificates of `fibula pki issue {holder}` other machines are reached:\n#[tls]\n#dir = \"{CERTIFICATES}/NAME\"\n"
+                "\n# To reach other machines, use certificates from `fibula pki issue {holder}`:\n#[tls]\n#dir = \"{CERTIFICATES}/NAME\"\n"
             ),
         }
     }
 }
 
-/// Makes a directory, and those above it, with these permissions whatever the umask is, for this group.
+/// Creates a directory and its parents with this mode, whatever the umask, for this group.
 fn make_directories(directory: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
     let missing: Vec<&Path> = directory
         .ancestors()
@@ -274,7 +281,7 @@ fn make_directories(directory: &Path, mode: u32, group: Option<u32>) -> io::Resu
     Ok(())
 }
 
-/// Keeps a copy of a file that is about to be replaced by other text, beside it; a copy that is there is kept, too.
+/// Keeps a copy of a file before other text replaces it, beside it; existing copies stay.
 fn backup(path: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
     let Ok(there) = fs::read(path) else { return Ok(None) };
     if there == text.as_bytes() || !path.is_file() {
@@ -289,14 +296,14 @@ fn backup(path: &Path, text: &str) -> anyhow::Result<Option<PathBuf>> {
     let is_same = |copy: &PathBuf| fs::read(copy).is_ok_and(|copy| copy == there);
     let Some(copy) = copies().find(|copy| is_same(copy) || copy.symlink_metadata().is_err()) else { return Ok(None) };
     if !is_same(&copy) {
-        fs::copy(path, &copy).or_exit(Exit::Refused, format!("no copy of {} can be kept", path.display()))?;
+        fs::copy(path, &copy).or_exit(Exit::Refused, format!("cannot keep a copy of {}", path.display()))?;
     }
     Ok(Some(copy))
 }
 
-/// A file of a certificate that is in `to`, and is another than in `from`.
+/// The first file of a certificate in `to` that differs from the one in `from`.
 fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
-    // The lists of authorities and of what they revoked are lost to nobody.
+    // Lists of authorities and revocations are not unique: losing them does no harm.
     let mut files = ["key.pem", "cert.pem"].into_iter();
     let differs = |name: &&str| {
         let there = to.join(name);
@@ -306,7 +313,7 @@ fn differing(from: &Path, to: &Path) -> Option<PathBuf> {
     files.find(differs).map(|name| to.join(name))
 }
 
-/// Copies the files of a certificate, and gives them to the user of the services, if there is one.
+/// Copies the files of a certificate, and gives them to the user of the services, if that user exists.
 fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
     let owner = User::of(|fields| fields[0] == SERVICE_USER).map(|User { uid, gid, .. }| (uid, gid));
     // Only root puts files there; the services read them.
@@ -318,8 +325,8 @@ fn copy_certificate(from: &Path, to: &Path) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && name == "crl.pem" => continue,
             text => text?,
         };
-        // A daemon that runs sees the old file or the new one. What its user may have put in the place of the new one is
-        // neither followed nor kept.
+        // A running daemon sees the old file or the new one. Anything that its user may have put in the place of the
+        // new file is neither followed nor kept.
         let new = to.join(format!("{name}.new"));
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -349,7 +356,7 @@ impl ControllerArgs {
         }
         let text = self.text();
         let parsed = Controller::parse(&text).map(drop).map_err(anyhow::Error::msg);
-        parsed.or_exit(Exit::Usage, "no controller would take this configuration")?;
+        parsed.or_exit(Exit::Usage, "a controller would refuse this configuration")?;
         self.common.write(&text, None, path, out)
     }
 
@@ -360,21 +367,21 @@ impl ControllerArgs {
         let (store, name_kind, max_names) = (quoted(&self.store), quoted(&self.name_kind), self.max_names);
         let tls = self.common.tls_section("controller NAME --address ADDRESS");
         format!(
-            r#"# A controller of fibula: man 5 controller.toml has every key.
+            r#"# A controller of fibula: man 5 controller.toml describes every key.
 
 # Where operators and switches connect.
 listen = {listen}
 # HTTP: /metrics and /status, and a page for browsers that shows the network: http://127.0.0.1:4601/.
 status = "127.0.0.1:4601"
-# What that page is for: off, read, or change, with which whoever may change things by command may do so there.
+# What that page offers: off, read, or change: those who may make changes by command may then make them there.
 #dashboard = "read"
-# Made at the first start.
+# Created at the first start.
 store = {store}
-# What a name is; fixed at the first start.
+# The kind of names; fixed at the first start.
 name_kind = {name_kind}
 max_names = {max_names}
 
-# What becomes of switches that nobody added, and of cables that nobody declared: off, confirm or on.
+# What to do with switches that were not added, and cables that were not declared: off, confirm or on.
 auto_switches = "{auto}"
 auto_links = "{auto}"
 {tls}"#
@@ -398,18 +405,18 @@ impl SwitchArgs {
         self.check()?;
         let text = self.text();
         let parsed = Switch::parse(&text).map(drop).map_err(anyhow::Error::msg);
-        parsed.or_exit(Exit::Usage, "no switch would take this configuration")?;
+        parsed.or_exit(Exit::Usage, "a switch would refuse this configuration")?;
         let name = self.name.as_deref().unwrap_or_default();
         self.common.write(&text, Some(name), &file_of_switch(name), out)
     }
 
-    /// Whether the controller takes a certificate, and none is given.
+    /// Whether the controller requires a certificate, and none is given.
     fn lacks_certificate(&self) -> bool {
         let takes_one = self.controller.as_deref().is_some_and(|url| url.contains("https:"));
         takes_one && self.common.directory().is_none()
     }
 
-    /// Whether all is said that has to be.
+    /// Checks that nothing required is missing.
     fn check(&self) -> anyhow::Result<()> {
         let Some(name) = &self.name else {
             return Err(Failure::new(Exit::Usage, "a switch needs a name; give --name NAME"));
@@ -420,7 +427,7 @@ impl SwitchArgs {
         self.edge.check(&self.host)?;
         if self.lacks_certificate() {
             let why = format!(
-                "a controller at https:// takes a certificate, by TLS; give --certificate DIR, with the directory that `fibula pki issue switch {name}` makes"
+                "a controller at https:// requires a certificate; give --certificate DIR, with the directory that `fibula pki issue switch {name}` makes"
             );
             return Err(Failure::new(Exit::Usage, why));
         }
@@ -437,18 +444,18 @@ impl SwitchArgs {
         let status = quoted(self.status.clone().unwrap_or_else(|| free_status(&file_of_switch(name))));
         let learn = if self.learn { "accept" } else { "off" };
         let mut text = format!(
-            r#"# A switch of fibula: man 5 switch.toml has every key.
+            r#"# A switch of fibula: man 5 switch.toml describes every key.
 
-# As the controller knows it.
+# The name that the controller knows it by.
 name = {}
 controller = {controller}
-# The saved image, by which it forwards before a controller answers.
+# For the saved image, which it forwards by until a controller answers.
 state_dir = {state_dir}
 # HTTP: /metrics and /status. Each switch of a machine needs a port of its own.
 status = {status}
-# Where `fibula capture` reaches it on this machine, by root and by the user of the switch.
+# Where `fibula capture` reaches it on this machine, for root and the user of the switch.
 control = {control}
-# What becomes of hosts that nobody declared: off, report or accept.
+# What to do with hosts that were not declared: off, report or accept.
 learn = "{learn}"
 {dhcp}# Threads that forward.
 workers = 1
@@ -456,7 +463,7 @@ workers = 1
             quoted(name)
         );
         let hosts = self.host.iter().map(|device| (device.as_str(), "host", "Hosts."));
-        let why = "Another switch. Its MTU has to be 4 more than that of hosts, at both ends.";
+        let why = "Another switch. The MTU must be 4 bytes larger than that of hosts, at both ends.";
         let trunks = self.trunk.iter().map(|device| (device.as_str(), "trunk", why));
         let outside = self.edge.devices().map(|device| (device, "outside", "Networks outside."));
         for (id, (device, role, why)) in (1..).zip(hosts.chain(trunks).chain(outside)) {
@@ -470,7 +477,7 @@ workers = 1
     }
 }
 
-/// Interfaces that may be ports: Ethernet, and not those that this machine itself is reached by.
+/// Interfaces that may be ports: Ethernet, except those through which this machine itself is reached.
 fn candidates(interfaces: &[Interface]) -> Vec<Interface> {
     interfaces.iter().filter(|interface| interface.is_free() && !interface.has_routes).cloned().collect()
 }
@@ -478,19 +485,20 @@ fn candidates(interfaces: &[Interface]) -> Vec<Interface> {
 fn no_ports(candidates: &[Interface]) -> String {
     let names: Vec<&str> = candidates.iter().map(|interface| interface.name.as_str()).collect();
     let found = match names.as_slice() {
-        [] => "this machine has no Ethernet interface besides those that it is reached by".to_owned(),
+        [] => "this machine has no Ethernet interfaces except those through which it is reached".to_owned(),
         names => format!("this machine has {}", names.join(", ")),
     };
     format!("a switch needs ports; give --host DEVICE and --trunk DEVICE: {found}")
 }
 
-/// Why a switch cannot be called so: its name is part of file names and of the name of its service.
+/// Why a switch cannot have this name, which becomes part of file names and of the name of its service.
 fn not_of_services(name: &str) -> Option<String> {
     let is_good = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    (!is_good).then(|| format!("`{name}` is no name for a service; use letters, digits and - _ ."))
+    (!is_good).then(|| format!("`{name}` cannot be part of the name of a service; use letters, digits and - _ ."))
 }
 
-/// The first port from 4602 on that no switch of this machine has for its status, but for the one with this file.
+/// The first port from 4602 on that no other switch of this machine uses for its status; `own` is the file of this
+/// switch.
 fn free_status(own: &Path) -> String {
     let others = doctor::switches().into_iter().filter(|path| path != own);
     let taken = others.filter_map(|path| fs::read_to_string(path).ok());

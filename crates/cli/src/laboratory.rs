@@ -1,7 +1,8 @@
 //! The laboratory: commands that `fibula` passes on to a second binary, `fibula-lab`.
 //!
-//! The product links no plots, no statistics and no peer data structures. `fibula-lab` is looked for in the directory
-//! of this binary, then in PATH. It gets the arguments unchanged, so options, output and exit codes are its own.
+//! The product links no plots, no statistics and no peer data structures. It looks for `fibula-lab` in the directory of
+//! this binary, then in PATH. The arguments are passed on unchanged, so options, output and exit codes are those of
+//! `fibula-lab`.
 
 use std::env;
 use std::io::ErrorKind;

@@ -1,5 +1,5 @@
-//! What completions offer of the network as it is: switches, ends of links, hosts and names. The scripts of clap know the options;
-//! these lines ask the controller, by the hidden `fibula live`.
+//! Completions from the live network: switches, ends of links, hosts and names. The scripts of clap complete options;
+//! these lines ask the controller, through the hidden `fibula live`.
 
 use crate::remote::{Client, Remote};
 use api::v1;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long somebody waits who presses a key.
+/// How long a user waits after pressing a key.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Offers beyond are none.
+/// Maximum number of offers; beyond it, none are made.
 const MOST: u32 = 200;
 
-/// What is offered.
+/// The kinds of offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum Kind {
     Switches,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Names,
 }
 
-/// Which verbs take what.
+/// The verbs, and the kind that each takes.
 const OFFERS: [(&str, &[&str], Kind); 8] = [
     ("switch", &["show", "del", "drain", "undrain", "log", "verify"], Kind::Switches),
     ("switch", &["accept"], Kind::Pending),
@@ -44,7 +44,7 @@ const OFFERS: [(&str, &[&str], Kind); 8] = [
 pub(crate) struct Args {
     /// What to list
     kind: Kind,
-    /// Only what begins so
+    /// Only offers that begin with this
     #[arg(default_value = "", allow_hyphen_values = true)]
     prefix: String,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Prints what there is, one a line. Anyone who completes a line does not want to read errors.
+    /// Prints the offers, one per line. Errors are not printed: they would disturb the line being completed.
     /// # Errors
     /// When standard output is closed.
     pub(crate) fn run(self) -> anyhow::Result<()> {
@@ -62,7 +62,7 @@ impl Args {
             Ok(tokio::time::timeout(PATIENCE, of(client, kind, asked)).await.ok().and_then(Result::ok))
         });
         let mut found = found.ok().flatten().unwrap_or_default();
-        // A terminal obeys control characters, and a shell cuts at spaces.
+        // A terminal obeys control characters, and a shell splits words at spaces.
         found.retain(|one| one.starts_with(&prefix) && one.chars().all(|c| !c.is_control() && !c.is_whitespace()));
         found.sort_by(|a, b| natural(a, b));
         found.dedup();
@@ -85,7 +85,7 @@ async fn of(mut client: Client, kind: Kind, prefix: String) -> Result<Vec<String
             let list = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
             list.links.into_iter().flat_map(|link| [end(link.a), end(link.b)]).flatten().collect()
         }
-        // As captures name them: all ports of a switch, or one.
+        // In the notation of `capture`: all ports of a switch, or one.
         Kind::Ports => {
             let switches = client.list_switches(v1::ListSwitchesRequest {}).await?.into_inner().switches;
             let links = client.list_links(v1::ListLinksRequest {}).await?.into_inner().links;
@@ -107,7 +107,7 @@ async fn of(mut client: Client, kind: Kind, prefix: String) -> Result<Vec<String
     })
 }
 
-/// The first words of lines that take something, by what they take: `switch show`, or `trace` alone.
+/// The first words of lines, grouped by the kind they take: `switch show`, or `trace` alone.
 fn lines() -> BTreeMap<&'static str, Vec<String>> {
     let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (noun, verbs, kind) in OFFERS {
@@ -129,7 +129,7 @@ fn lines() -> BTreeMap<&'static str, Vec<String>> {
     lines
 }
 
-/// The script of a shell, with what asks the network; of another shell as it is.
+/// The script of a shell, with additions that ask the network; scripts of other shells stay unchanged.
 pub(crate) fn with_offers(script: &str, shell: clap_complete::Shell) -> String {
     match shell {
         clap_complete::Shell::Bash => bash(script),
@@ -153,7 +153,8 @@ fn bash(script: &str) -> String {
     for (kind, of) in lines() {
         let _ = writeln!(arms, "        {}) kind={kind} ;;", patterns(&of));
     }
-    // bash cuts words at colons, of which names and ends of links have some: what is before the last one is not inserted again.
+    // bash splits words at colons, which names and ends of links contain, so everything before the last colon is not
+    // inserted again.
     format!(
         "{script}
 _fibula_live() {{

@@ -45,7 +45,7 @@ struct LogRow {
     at_start: String,
 }
 
-/// Shows the filter of a switch, or of the controller if it has no name, or changes it.
+/// Shows or changes the filter of a switch, or of the controller if `switch` is empty.
 /// # Errors
 /// Those of the controller, with the exit code for their kind.
 pub(crate) async fn run(

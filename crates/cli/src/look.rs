@@ -13,12 +13,12 @@ fn time_of_day(ms: u64) -> String {
     format!("{:02}:{:02}:{:02}.{:03}", at.hour(), at.minute(), at.second(), at.millisecond())
 }
 
-/// A text from elsewhere without what a terminal would obey or hide.
+/// A text from elsewhere, without characters that a terminal would obey or hide.
 fn plain(text: &str) -> String {
     visible(text).into_owned()
 }
 
-/// A number of things in a second, in at most five characters: 12, 3.42k, 56.7M.
+/// A number of things per second, in at most five characters: 12, 3.42k, 56.7M.
 fn rate(a_second: f64) -> String {
     command::units::short(a_second)
 }

@@ -49,18 +49,20 @@ enum Command {
     Controller(controller::Args),
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
-    /// Write the configuration of a controller or of a switch, by flags or by asking
+    /// Write the configuration of a controller or a switch, from flags or by asking
     ///
-    /// Ends with exit code 0 when it is written, 2 if something is missing or wrong that nobody can be asked for, 4 if its directory is not
-    /// there, 5 if a file is there already or may not be written, and 130 if the answers end before the questions.
+    /// Exit codes: 0 if the file is written, 2 if an answer is missing or wrong and there is no terminal to ask on, 4
+    /// if the directory does not exist, 5 if the file exists already or may not be written, 130 if the input ends
+    /// before the questions do.
     #[command(subcommand)]
     Init(init::Verb),
-    /// Look for what a controller or a switch lacks on this machine, and say what to do
+    /// Find out what a controller or a switch lacks on this machine, and say what to do
     ///
-    /// A line is ok if it was tried, a warning, bad if it keeps a daemon from its work, or untried, with the reason. Ends with exit code 0
-    /// if nothing is bad, 6 if something is, 4 if there is no configuration to look at, and 2 if it is called wrongly.
+    /// Each line is ok (it was tried), a warning, bad (it keeps a daemon from working) or untried (with the reason).
+    /// Exit codes: 0 if nothing is bad, 6 if something is, 4 if there is no configuration to check, 2 if the command
+    /// line is wrong.
     Doctor(doctor::Args),
-    /// The controller's store: check, back up, restore, repair; the controller is stopped
+    /// Check, back up, restore or repair the store of a stopped controller
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Names, and the hosts they are attached to
@@ -71,31 +73,32 @@ enum Command {
     Group(rib::Noun<rib::group::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
-    /// Make the network what the lists of a directory say: switches, hosts, links, names; the plan first
+    /// Make the network match the lists in a directory: switches, hosts, links, names; shows the plan first
     ///
-    /// Exit codes: 0 if it is so now, 2 if nobody said yes, 3 if a list is wrong, 5 if something cannot be done.
+    /// Exit codes: 0 if it matches now, 2 if the plan is not confirmed, 3 if a list is wrong, 5 if something cannot be
+    /// done.
     Apply(declared::ApplyArgs),
-    /// Say in what the network differs from the lists of a directory
+    /// Show how the network differs from the lists in a directory
     ///
     /// Exit codes: 0 if nothing differs, 6 if something does, 3 if a list is wrong.
     Diff(declared::DiffArgs),
     /// Write switches, hosts, links and names as lists that `apply` reads
     Export(declared::ExportArgs),
-    /// Certificates: who may reach a controller and its switches, and do what
+    /// Certificates: who may reach a controller and its switches, and what they may do
     Pki(pki::Args),
     /// Choose another hash key, and send every switch a new table
     Rekey(rib::rekey::Args),
     /// Who changed what, and who was turned away
     Audit(audit::Args),
-    /// The switches, their rates and drops, and what happens, live in a terminal
+    /// Switches, their rates and drops, and events, live in a terminal
     Top(look::top::Args),
-    /// What happens, as it happens: links, switches, hosts, changes of names
+    /// Events as they happen: links, switches, hosts, changes of names
     Monitor(look::monitor::Args),
-    /// Which switches a frame to a name passes, what each does with it, and where it ends
+    /// Show which switches a frame to a name passes, what each does with it, and where it ends
     Trace(look::trace::Args),
     /// Connections that a switch tracks, and servers of its virtual addresses
     Flow(flow::Args),
-    /// Frames at the ports of a running switch, with why they were dropped, as lines or as pcapng
+    /// Frames at the ports of a running switch, with the reason for each drop, as lines or as pcapng
     Capture(capture::Args),
     /// FIBs offline: from a list of names to a file and back
     #[command(subcommand)]

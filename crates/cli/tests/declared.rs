@@ -87,7 +87,7 @@ async fn a_plan_is_printed_and_nothing_happens_until_somebody_says_yes() {
     net.write("names.csv", &format!("{},h1,0,10.0.0.9\n{},mail\n{},h3,7\n", mac(1), mac(2), mac(3)));
     let plan = [
         "+ switch s3: tenants 7 9",
-        "~ host h2: is to be called mail",
+        "~ host h2: is renamed to mail",
         "+ host h3: at s3:1",
         "~ link s1:2 – s2:1: cost 1 -> 5, weight 1 -> 2, taken out of use",
         "+ link s2:7 – s3:7: cost 1, weight 1",
@@ -171,7 +171,11 @@ async fn what_lists_lack_goes_with_prune_alone_and_what_was_learnt_only_if_that_
     assert!(said.contains("- host s1.7"), "{said}");
     net.write("names.csv", "name,host\n");
     let refused = net.run("apply", &["--prune", "--yes"]);
-    assert!(exit_code(&refused) == 3 && stderr(&refused).contains("all names would go"), "{}", stderr(&refused));
+    assert!(
+        exit_code(&refused) == 3 && stderr(&refused).contains("all names would be removed"),
+        "{}",
+        stderr(&refused)
+    );
     // A list that is not there says nothing.
     std::fs::remove_file(net.lists.join("names.csv")).unwrap();
     net.applied(&["--prune"]);
@@ -255,7 +259,7 @@ async fn the_names_become_those_of_a_file_in_one_transaction() {
     assert!(stdout(&again).contains("0 changes made"), "{}", stdout(&again));
     // Refused as a whole.
     for (text, code, reason) in [
-        ("name,host\n".to_owned(), 3, "all names would go"),
+        ("name,host\n".to_owned(), 3, "all names would be removed"),
         (format!("{},h9\n", mac(7)), 3, "line 1: there is no host `h9`"),
         (format!("{0},h1\n{0},h2\n", mac(7)), 3, "line 2"),
     ] {

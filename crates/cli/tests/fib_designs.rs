@@ -199,7 +199,7 @@ fn a_rate_that_a_design_cannot_hold_is_refused_with_what_to_do() {
     for (design, fp, parts) in [
         ("concise", "1e-12", &["`concise+checksum`", "at best", "take ogw, cuckoo"][..]),
         ("cfw", "1e-12", &["`cfw`", "at best", "take ogw, cuckoo"]),
-        ("cfw", "1", &["no share", "0 (none) to less than 1"]),
+        ("cfw", "1", &["not a share", "0 (none) to less than 1"]),
     ] {
         let out = dir.path().join("fib");
         let (list, out) = (list.to_str().unwrap(), out.to_str().unwrap());
@@ -307,7 +307,7 @@ fn what_the_advice_says_is_true_of_tables_that_were_built() {
             for other in advised["others"].as_array().unwrap() {
                 let (row, against) = (of(&other["design"]), other["against"].as_str().unwrap());
                 let (passed, times) = (number(&row["measured"], "false_positive_rate"), built(row) / built(taken));
-                if against.contains("builds everything anew") {
+                if against.contains("rebuilds everything") {
                     assert_eq!(row["changes"], "rebuild", "{other}");
                 } else if against.contains("nothing tells aliens") {
                     assert!(passed > 0.5, "{other}: {passed}");

@@ -148,7 +148,7 @@ fn what_cannot_be_asked_has_to_be_said() {
     for (arguments, word) in [
         (&["init", "switch", "--host", "eth1"][..], "--name"),
         (&["init", "switch", "--name", "s1"], "--host DEVICE"),
-        (&["init", "switch", "--name", "../s1", "--host", "eth1"], "no name for a service"),
+        (&["init", "switch", "--name", "../s1", "--host", "eth1"], "cannot be part of the name of a service"),
         (
             &["init", "switch", "--name", "s1", "--host", "eth1", "--controller", "http://10.0.0.1:4600", "-o", "-"],
             "TLS",
@@ -225,7 +225,8 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
 
 fn doctor_ends_as_its_help_says() {
     let help = String::from_utf8(fibula(&["doctor", "--help"]).stdout).unwrap();
-    for words in ["0 if nothing is bad", "6 if something is", "4 if there is no configuration", "2 if it is called"] {
+    for words in ["0 if nothing is bad", "6 if something is", "4 if there is no configuration", "2 if the command line"]
+    {
         let help: Vec<&str> = help.split_whitespace().collect();
         assert!(help.join(" ").contains(words), "no {words}: {help:?}");
     }
@@ -585,7 +586,9 @@ fn a_switch_is_configured_by_answers() {
         ],
     );
     assert_eq!(code, 0, "{shown}");
-    for why in ["no name for a service", "not a controller's URL", "is without TLS", "host, trunk or no"] {
+    for why in
+        ["cannot be part of the name of a service", "not a controller's URL", "is without TLS", "host, trunk or no"]
+    {
         assert!(shown.contains(why), "no {why}: {shown}");
     }
     let written = std::fs::read_to_string(&path).unwrap();

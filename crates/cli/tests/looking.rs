@@ -326,7 +326,7 @@ async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it(
     for arguments in [&["--from", "s1"][..], &[]] {
         let told = network.done(&[&["trace", &frame(3, 1, &ip)][..], arguments].concat());
         assert!(told.contains("1  s1  sends it by port 3 to s3") && told.contains("delivered: to host h3"), "{told}");
-        assert!(told.contains("not looked at: which of several ways") && told.contains("access lists"), "{told}");
+        assert!(told.contains("not checked: which of several paths") && told.contains("access lists"), "{told}");
     }
     network.done(&["trace", &frame(3, 1, &arp(1, "0a000001")), "--from", "s1"]);
     // An address that nobody has is anybody's.
@@ -334,7 +334,7 @@ async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it(
     network.done(&["trace", &frame(3, 1, &arp(4, "0a000009")), "--from", "s1"]);
 
     for (reason, frame, says) in [
-        ("source_mac", frame(3, 2, &ip), "is at s2:100, and at no port of s1"),
+        ("source_mac", frame(3, 2, &ip), "is at s2:100, not at a port of s1"),
         ("source_mac", frame(3, 9, &ip), "is no name"),
         ("source_arp", frame(3, 1, &arp(1, "0a000002")), "poses as another"),
         ("source_arp", frame(3, 1, &arp(2, "0a000009")), "poses as another"),

@@ -27,7 +27,7 @@ async fn names_can_be_added_moved_shown_and_removed() {
         "{\"name\":\"02:00:00:00:00:01\",\"host\":\"h1\",\"tenant\":0,\"ip\":\"10.0.0.1\"}\n"
     );
     assert_eq!(done(&["name", "set", &mac(1), "h2"]), "1 name set\n");
-    assert_eq!(done(&["name", "set", &mac(1), "h2"]), "0 names set, 1 as asked for already\n");
+    assert_eq!(done(&["name", "set", &mac(1), "h2"]), "0 names set, 1 unchanged\n");
     assert!(done(&["name", "list"]).contains("h2"));
     assert_eq!(done(&["-j", "name", "count"]), "{\"names\":1,\"max_names\":1000000}\n");
     assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
@@ -345,7 +345,7 @@ async fn hosts_are_renamed_and_one_that_nobody_declared_gets_the_name_that_is_ad
     let port = format!("s1:{}", support::HOST_PORT);
     done(&["name", "add", &mac(1), "h1"]);
     assert_eq!(done(&["host", "rename", "h1", "web"]), "1 host renamed\n");
-    assert_eq!(done(&["host", "rename", "web", "web"]), "0 hosts renamed, 1 as asked for already\n");
+    assert_eq!(done(&["host", "rename", "web", "web"]), "0 hosts renamed, 1 unchanged\n");
     assert!(done(&["-j", "name", "show", &mac(1)]).contains("\"host\":\"web\""), "its names stay at it");
     // As switches find them: named after the port.
     done(&["host", "add", "s1.7", "s1:7"]);
@@ -444,7 +444,7 @@ async fn names_of_a_file_are_removed() {
         stderr(&refused)
     );
     let removed = site.fibula(&["name", "del", "--ignore-missing", "--file", file]);
-    assert_eq!(stdout(&removed), "2 names removed, 1 as asked for already\n");
+    assert_eq!(stdout(&removed), "2 names removed, 1 unchanged\n");
     assert!(stdout(&site.fibula(&["-j", "name", "count"])).contains("\"names\":2"));
     assert_eq!(exit_code(&site.fibula(&["name", "del", "--file", file, &mac(1)])), 2);
     std::fs::write(file, "# nothing\n").unwrap();

@@ -32,28 +32,28 @@ impl Write for Target {
     }
 }
 
-/// Bytes for people to read, not for their terminal to obey.
+/// Keeps bytes away from a terminal, which would obey control characters in them.
 /// # Errors
-/// [`Exit::Usage`] for a capture that would be written to a terminal.
+/// [`Exit::Usage`] if the capture would be written to a terminal.
 pub(super) fn refuse_a_terminal(path: Option<&Path>, is_terminal: bool) -> anyhow::Result<()> {
     if is_terminal && path.is_some_and(|path| path.as_os_str() == "-") {
-        let why = "standard output is a terminal, and a capture is no text: name a file, or hand it on, as `-w - | tshark -r -`";
+        let why = "standard output is a terminal, and a capture is binary: name a file, or pipe it, as in `-w - | tshark -r -`";
         return Err(Failure::new(Exit::Usage, why));
     }
     Ok(())
 }
 
-/// A file for frames. They have what hosts say to each other, so a new one is for its owner alone; one that is there is replaced, and
-/// keeps its mode.
+/// Opens a file for frames. Frames contain what hosts say to each other, so only the owner may read a new file; an
+/// existing file is replaced, and keeps its mode.
 fn open(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// What a file has that could not be written on.
+/// Describes what is in a file that could not be written further.
 fn left(bytes: u64) -> String {
     match bytes {
-        0 => "; it is empty, and no capture".to_owned(),
-        bytes => format!("; it has the {bytes} bytes before, a whole capture"),
+        0 => "; it is empty, and not a capture".to_owned(),
+        bytes => format!("; it keeps the first {bytes} bytes, which are a whole capture"),
     }
 }
 
@@ -73,7 +73,8 @@ impl Capture {
         let target = if path.as_os_str() == "-" {
             Target::Stdout(io::stdout())
         } else {
-            let cannot = || format!("cannot write {}; name a file in a directory that you may write", path.display());
+            let cannot =
+                || format!("cannot write {}; name a file in a directory that you may write to", path.display());
             Target::File(open(path).or_exit(Exit::Refused, cannot())?)
         };
         let start = &session.start;
@@ -96,13 +97,13 @@ impl Capture {
     }
 
     /// # Errors
-    /// The frame is of a port that the switch did not name.
+    /// The frame is from a port that the switch did not name.
     pub(super) fn frame(&mut self, frame: &v1::CapturedFrame) -> anyhow::Result<()> {
         let comment = match frame.verdict() {
             v1::FrameVerdict::Dropped => dropped(&frame.reason),
             v1::FrameVerdict::Answered => "answered by the switch".to_owned(),
             v1::FrameVerdict::Heard => "hello of a neighbour".to_owned(),
-            v1::FrameVerdict::Copied => "for everybody: copied for each other name of the tenant".to_owned(),
+            v1::FrameVerdict::Copied => "broadcast: copied for each other name of the tenant".to_owned(),
             v1::FrameVerdict::Forwarded | v1::FrameVerdict::Sent | v1::FrameVerdict::Unspecified => String::new(),
         };
         let Some(&interface) = self.interfaces.get(&frame.port) else { return Ok(()) };
@@ -112,9 +113,9 @@ impl Capture {
         Ok(self.writer.frame(&frame)?)
     }
 
-    /// Writes what there is.
+    /// Writes what is buffered.
     /// # Errors
-    /// When it cannot be written: then the file has whole blocks only. When nobody reads standard output.
+    /// The capture cannot be written; the file then has whole blocks only. Or the reader of standard output has gone.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         let Err(error) = self.writer.flush() else { return Ok(()) };
         let (path, bytes) = (self.path.display(), self.writer.whole_bytes());
@@ -122,7 +123,7 @@ impl Capture {
             Target::Stdout(_) => Err(to_stdout(error)),
             Target::File(_) if error.kind() == ErrorKind::BrokenPipe => Err(to_stdout(error)),
             Target::File(file) => {
-                // A pipe or a device has no length, and nothing to take back.
+                // A pipe or a device has no length, so nothing can be taken back.
                 let is_whole = file.set_len(bytes).is_ok();
                 let what = if is_whole { left(bytes) } else { String::new() };
                 let help = "make room, or name a file elsewhere; --snap keeps less of each frame";
@@ -131,7 +132,7 @@ impl Capture {
         }
     }
 
-    /// Ends the capture with what was counted.
+    /// Ends the capture with the final counts.
     /// # Errors
     /// As [`Capture::flush`].
     pub(super) fn finish(mut self, session: &Session) -> anyhow::Result<()> {
@@ -177,6 +178,6 @@ mod tests {
     #[test]
     fn an_empty_file_is_no_capture() {
         assert!(left(0).contains("empty") && !left(0).contains("whole"));
-        assert!(left(124).contains("124 bytes before, a whole capture"));
+        assert!(left(124).contains("first 124 bytes, which are a whole capture"));
     }
 }

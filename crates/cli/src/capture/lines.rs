@@ -10,7 +10,7 @@ use std::io::{BufWriter, Stdout, Write};
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcDateTime};
 
-/// Room for the names of interfaces and ends, so that columns stay where they are.
+/// Width of the names of interfaces and ends, so that columns line up.
 const DEVICE_COLUMNS: usize = 10;
 const NAME_COLUMNS: usize = 17;
 

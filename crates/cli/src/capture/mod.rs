@@ -1,4 +1,4 @@
-//! `fibula capture`: the frames at the ports of a running switch, with what became of each, as lines or as pcapng.
+//! `fibula capture`: the frames at the ports of a running switch, with the fate of each, as lines or as pcapng.
 
 mod file;
 mod lines;
@@ -21,10 +21,10 @@ use tokio::time::Instant;
 /// Arguments of `fibula capture`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The number of a port or the name of its interface, or `all`: of the switch at --at, or, with the name of a switch and a colon
-    /// before it (s1:3, s1:eth1, s1:all), of that switch, which the controller asks
+    /// A port number, the name of an interface, or `all`, at the switch at --at; or, with the name of a switch and a
+    /// colon before it (s1:3, s1:eth1, s1:all), at that switch, through the controller
     port: String,
-    /// Address of the switch that is asked itself: `control` in its switch.toml. Not used with SWITCH:PORT
+    /// Address of the switch to ask directly: `control` in its switch.toml. Not used with SWITCH:PORT
     #[arg(
         long,
         visible_alias = "switch",
@@ -39,13 +39,13 @@ pub(crate) struct Args {
     /// Only frames from or to this name, or this MAC address
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Bytes of a frame that are kept; all if absent
+    /// Bytes to keep of each frame [default: all]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snap: Option<u32>,
-    /// End after so many frames
+    /// End after this many frames
     #[arg(short = 'c', long, value_name = "FRAMES", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so long: 500ms, 10s, 5m, 1h
+    /// End after this time: 500ms, 10s, 5m, 1h
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     at_most: Option<Duration>,
     /// Write pcapng to this file, or to standard output if it is `-`, instead of a line for each frame
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write it like 500ms, 10s, 5m or 1h");
+    let wrong = || format!("`{text}` is not a time; write it like 500ms, 10s, 5m or 1h");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let n: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit_ms = match &text[digits..] {
@@ -75,7 +75,7 @@ enum Sink {
     File(file::Capture),
 }
 
-/// What the switch said at the beginning, and what came since.
+/// What the switch said at the beginning, and the counts since.
 struct Session {
     start: v1::CaptureStart,
     field: Option<NameField>,
@@ -110,19 +110,19 @@ impl Session {
         self.seen.values().sum()
     }
 
-    /// What nobody sees in the frames, for people.
+    /// Says which frames the capture cannot contain.
     fn limits(&self) -> Option<String> {
         let in_kernel = self.start.ports.iter().filter(|port| port.in_kernel);
         let ports: Vec<String> = in_kernel.map(|port| format!("{} ({})", port.port, port.device)).collect();
         (!ports.is_empty()).then(|| {
             format!(
-                "the kernel forwards frames from trunks by itself (driver xdp), and these are not seen, at ports {}",
+                "the kernel forwards frames from trunks by itself (driver xdp), so they are not captured at ports {}",
                 ports.join(", ")
             )
         })
     }
 
-    /// Tells on standard error what there was, where standard output is for the frames.
+    /// Prints a summary on standard error if standard output carries the frames.
     fn sum_up(&self) {
         let lost: u64 = self.lost.values().sum();
         let missing =
@@ -137,7 +137,7 @@ impl Session {
 /// Why a frame was dropped, in words.
 fn dropped(reason: &str) -> String {
     match api::drops::why(reason) {
-        // Of a switch that is newer.
+        // From a newer switch.
         "" => format!("dropped: {reason}"),
         why => format!("dropped: {reason} ({})", why.trim_end_matches('.')),
     }
@@ -145,8 +145,8 @@ fn dropped(reason: &str) -> String {
 
 impl Args {
     /// # Errors
-    /// Exit code 1 if the file cannot be written, 2 for an invalid address and for a capture on a terminal, 3 for what is no name, 4 if the switch does not
-    /// answer or has no such port, 5 without the role `admin` or with too many captures.
+    /// Exit code 1 if the file cannot be written, 2 for an invalid address or a capture to a terminal, 3 for an invalid
+    /// name, 4 if the switch does not answer or has no such port, 5 without the role `admin` or with too many captures.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.capture(out))
@@ -154,13 +154,13 @@ impl Args {
 
     async fn capture(self, out: &Output) -> anyhow::Result<()> {
         file::refuse_a_terminal(self.file.as_deref(), std::io::stdout().is_terminal())?;
-        // First, so that no signal ends the capture without an end of its file.
+        // First, so that no signal ends the capture before its file is complete.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        // No name of a switch has a colon.
+        // Names of switches have no colon.
         let (switch, port) = self.port.split_once(':').unwrap_or(("", &self.port));
         let channel = if self.port.contains(':') {
             if switch.is_empty() || port.is_empty() {
-                let why = format!("`{}` is no port of a switch; write it like s1:3, s1:eth1 or s1:all", self.port);
+                let why = format!("`{}` is not a port of a switch; write it like s1:3, s1:eth1 or s1:all", self.port);
                 return Err(Failure::new(Exit::Usage, why));
             }
             self.remote.channel().await?
@@ -200,7 +200,7 @@ impl Args {
             let batch = match message {
                 Ok(Some(batch)) => batch,
                 Ok(None) => {
-                    ended = Err(Failure::new(Exit::NotFound, "the switch ended the capture: it was stopped"));
+                    ended = Err(Failure::new(Exit::NotFound, "the switch was stopped, which ended the capture"));
                     break;
                 }
                 Err(status) => {
@@ -240,12 +240,12 @@ impl Args {
             ConnectError::Unreachable { reason, .. } => Failure::new(
                 Exit::NotFound,
                 format!(
-                    "no switch answers at {at} ({reason}); give --at or FIBULA_CONTROL the address that is `control` in its \
-                     switch.toml, and add that line if there is none: control = \"127.0.0.1:4605\""
+                    "no switch answers at {at} ({reason}); set --at or FIBULA_CONTROL to the address of `control` in its \
+                     switch.toml, and add that line if it is missing: control = \"127.0.0.1:4605\""
                 ),
             ),
             ConnectError::BadUrl { .. } => {
-                Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4605"))
+                Failure::new(Exit::Usage, format!("`{at}` is not an address; write it like 10.0.0.2:4605"))
             }
             error => Failure::new(exit_of(&error), error),
         }

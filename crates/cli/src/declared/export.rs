@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 /// Arguments of `fibula export`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The directory for switches.csv, hosts.csv, links.csv and names.csv; made if it is not there. Lists that are there are replaced, each
-    /// as a whole
+    /// The directory for switches.csv, hosts.csv, links.csv and names.csv; created if it does not exist. Each existing
+    /// list is replaced as a whole
     #[arg(short, long, value_name = "DIR")]
     directory: PathBuf,
-    /// Also names and hosts that were learnt and links that were found: who applies that declares them
+    /// Also write names and hosts that were learnt and links that were found: applying the lists declares them
     #[arg(long)]
     learnt: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ async fn export(mut client: Client, directory: &Path, learnt: bool) -> anyhow::R
     let links = answer(client.list_links(v1::ListLinksRequest {}).await)?.links;
     let end = |end: Option<v1::LinkEnd>| end.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default();
     let rows = links.into_iter().filter(|link| learnt || !link.found).map(|link| {
-        // A drain is of the moment.
+        // A drain is temporary.
         let state = match (link.up, link.drained) {
             (_, true) => "",
             (true, false) => "up",
@@ -90,7 +90,7 @@ async fn export(mut client: Client, directory: &Path, learnt: bool) -> anyhow::R
     let written = writer.into_inner().map_err(|error| cannot_write(&path, error.error()))?;
     written.into_inner().map_err(|error| cannot_write(&path, error.error()))?.finish()?;
 
-    // After the names: a host that nobody declared is in the list if a declared name is at it.
+    // After the names: an undeclared host is in the list if a declared name is attached to it.
     let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
     let rows = hosts.into_iter().filter_map(|host| {
         let port = port_of(&host);
@@ -101,7 +101,7 @@ async fn export(mut client: Client, directory: &Path, learnt: bool) -> anyhow::R
     Ok(exported)
 }
 
-/// Writes a list, and says how many objects it has.
+/// Writes a list, and returns how many objects it has.
 fn write(list: List, directory: &Path, rows: impl Iterator<Item = Vec<String>>) -> anyhow::Result<usize> {
     let mut writer = import::writer(Vec::new());
     writer.write_record(list.columns)?;

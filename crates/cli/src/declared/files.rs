@@ -12,7 +12,7 @@ pub(super) const SWITCHES: List = List { file: "switches.csv", columns: &["name"
 pub(super) const HOSTS: List = List { file: "hosts.csv", columns: &["name", "port"], n_required: 2 };
 pub(super) const LINKS: List =
     List { file: "links.csv", columns: &["a", "b", "cost", "weight", "state"], n_required: 2 };
-/// As `fibula name import` reads it.
+/// The same columns as `fibula name import` reads.
 pub(super) const NAMES: List = List { file: "names.csv", columns: &["name", "host", "tenant", "ip"], n_required: 2 };
 
 /// Errors shown before giving up on a file.
@@ -48,24 +48,24 @@ pub(super) struct Link {
     pub(super) b: PortOf,
     pub(super) cost: u32,
     pub(super) weight: u32,
-    /// None: as it is, and up if it is new.
+    /// None: leave it as it is, or up if the link is new.
     pub(super) up: Option<bool>,
 }
 
-/// What a directory says. A list that is not there says nothing.
+/// The contents of a directory. Missing lists say nothing.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) switches: Option<Vec<Switch>>,
     pub(super) hosts: Option<Vec<Host>>,
     pub(super) links: Option<Vec<Link>>,
-    /// It may have millions of lines, which are not kept.
+    /// Not read into memory: it may have millions of lines.
     pub(super) names: Option<PathBuf>,
 }
 
 impl Lists {
-    /// Reads all lists but that of the names.
+    /// Reads all lists except the names.
     /// # Errors
-    /// The first lines that are wrong, and lists that nobody knows.
+    /// The first wrong lines, and unknown lists.
     pub(super) fn read(directory: &Path) -> anyhow::Result<Lists> {
         let shown = directory.display();
         let entries = std::fs::read_dir(directory)
@@ -77,10 +77,10 @@ impl Lists {
             let is_list = [".csv", ".toml", ".csv.gz"].iter().any(|end| name.to_lowercase().ends_with(end));
             match known.iter().find(|known| **known == name) {
                 Some(known) => _ = found.insert(*known),
-                // An editor's copy, or a file about the lists, is none.
+                // Editors' backup copies and files about the lists are not lists.
                 None if is_list && !name.starts_with(['.', '#']) => {
                     let known = known.join(", ");
-                    let why = format!("{shown}/{name}: no list is called so; a directory may have {known}");
+                    let why = format!("{shown}/{name}: not the name of a list; a directory may have {known}");
                     return Err(Failure::new(Exit::BadInput, why));
                 }
                 None => {}
@@ -107,7 +107,7 @@ impl Lists {
 }
 
 impl List {
-    /// The objects of a file. No two of them may have a word of `keys` in common.
+    /// The objects of a file. No two of them may share a value of `keys`.
     fn read<T>(
         self,
         path: &Path,
@@ -116,7 +116,7 @@ impl List {
     ) -> anyhow::Result<Vec<T>> {
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
         let mut lines: HashMap<String, u64> = HashMap::new();
-        // Where each column is; as listed, unless a header says otherwise.
+        // Position of each column: as listed, unless a header says otherwise.
         let mut places: Vec<Option<usize>> = (0..self.columns.len()).map(Some).collect();
         let mut n_columns = self.columns.len();
         for (at, line) in Records::new(Lines::new(command::open(path)?), Dialect::Plain, &[]).enumerate() {
@@ -147,7 +147,7 @@ impl List {
             let read = || {
                 if record.len() > n_columns || record.iter().all(String::is_empty) {
                     let (got, columns) = (record.len(), self.columns.join(","));
-                    return Err(format!("{got} fields, and there are {n_columns} columns: write {columns}"));
+                    return Err(format!("{got} fields for {n_columns} columns: write {columns}"));
                 }
                 let field =
                     |place: &Option<usize>| place.and_then(|place| record.get(place).cloned()).unwrap_or_default();
@@ -162,7 +162,7 @@ impl List {
                     // A link has two.
                     let twice = keys(&one).into_iter().find_map(|key| Some((lines.insert(key.clone(), line)?, key)));
                     match twice {
-                        Some((before, key)) => errors.push(format!("line {line}: {key} is on line {before} already")),
+                        Some((before, key)) => errors.push(format!("line {line}: {key} is already on line {before}")),
                         None => objects.push(one),
                     }
                 }
@@ -176,7 +176,7 @@ impl List {
         Err(Failure::new(Exit::BadInput, format!("{path}: nothing changed\n{}", errors.join("\n"))))
     }
 
-    /// Where the columns are by a header.
+    /// The positions of the columns by a header.
     fn places(self, header: &[String]) -> Result<Vec<Option<usize>>, String> {
         let is = |field: &str, column: &str| field.eq_ignore_ascii_case(column);
         for (at, field) in header.iter().enumerate() {
@@ -185,13 +185,13 @@ impl List {
                 return Err(format!("there is no column `{field}`; {} has {columns}", self.file));
             }
             if header.iter().take(at).any(|before| is(before, field)) {
-                return Err(format!("the column `{field}` is there twice"));
+                return Err(format!("the column `{field}` appears twice"));
             }
         }
         let places: Vec<Option<usize>> =
             self.columns.iter().map(|column| header.iter().position(|field| is(field, column))).collect();
         match places.iter().take(self.n_required).position(Option::is_none) {
-            Some(lacks) => Err(format!("the column `{}` is not there", self.columns[lacks])),
+            Some(lacks) => Err(format!("the column `{}` is missing", self.columns[lacks])),
             None => Ok(places),
         }
     }
@@ -258,21 +258,21 @@ mod tests {
     fn what_nobody_knows_and_what_is_wrong_is_refused_with_file_and_line() {
         for (file, text, reasons) in [
             ("links.csv", "a,b,speed\ns1:1,s2:1,9\n", &["line 1: there is no column `speed`"][..]),
-            ("links.csv", "a,cost\n", &["the column `b` is not there"]),
+            ("links.csv", "a,cost\n", &["the column `b` is missing"]),
             (
                 "links.csv",
                 "s1:1,s2:1,1,1,off\ns1:1\ns1:x,s2:1\n",
                 &["line 1: state `off`", "line 2: there is no b", "line 3: `s1:x`"],
             ),
-            ("links.csv", "s1:1,s2:1\ns3:1,s1:1\n", &["line 2: s1:1 is on line 1 already"]),
+            ("links.csv", "s1:1,s2:1\ns3:1,s1:1\n", &["line 2: s1:1 is already on line 1"]),
             (
                 "hosts.csv",
                 "name,port\nh1,s1:1\nh1,s1:2\nh2,s1:1\n",
-                &["line 3: h1 is on line 2", "line 4: s1:1 is on line 2"],
+                &["line 3: h1 is already on line 2", "line 4: s1:1 is already on line 2"],
             ),
             ("hosts.csv", "h1,s1:1,more\n", &["line 1: 3 fields"]),
             ("switches.csv", "name,tenants\ns1,x\n", &["line 2: tenant `x`"]),
-            ("hots.csv", "h1,s1:1\n", &["hots.csv: no list is called so"]),
+            ("hots.csv", "h1,s1:1\n", &["hots.csv: not the name of a list"]),
             ("notes.txt", "", &["has no list"]),
         ] {
             let error = read(&[(file, text)]).unwrap_err();

@@ -1,4 +1,4 @@
-//! `fibula apply`, `diff` and `export`: the network as a directory of lists says it.
+//! `fibula apply`, `diff` and `export`: the network as declared by the lists in a directory.
 //!
 //! | file | columns |
 //! |---|---|
@@ -7,15 +7,15 @@
 //! | `links.csv` | `a` and `b` as switch:port; `cost`, `weight`, `state` (up, down, or as it is) |
 //! | `names.csv` | `name`, `host`, `tenant`, `ip` |
 //!
-//! A list that is not there says nothing: what it would be about stays. What a list lacks stays too, but with `--prune`; what switches
-//! found by themselves stays even then, but with `--learnt`.
+//! A missing list says nothing, and leaves its objects alone. Objects that a list lacks stay, too, unless `--prune` is
+//! given; those that switches found by themselves stay even then, unless `--learnt` is given.
 //!
-//! **Steps.** What has to give way goes first: links whose ports are wanted, hosts that move. Then switches and hosts, names in one
-//! transaction, links; at the end what is pruned. Each step is a transaction, and each can be carried out again: anyone who is killed half
-//! way applies again, and only what is left is in the plan.
+//! **Steps.** Whatever is in the way goes first: links whose ports are needed, hosts that move. Then come switches and
+//! hosts, names in one transaction, and links; pruning comes last. Each step is a transaction, and can be repeated:
+//! after an interruption, applying again does only what is left.
 //!
-//! **A host that moves** leaves its port under the name of the port, as one that nobody declared, and is added at the other one. Its
-//! names follow by their list, so all that are declared must be in it.
+//! **A host that moves** leaves its old port under the name of that port, as an undeclared host, and is added at the
+//! new port. Its names follow by their list, so that list must contain all declared names of the host.
 
 mod export;
 mod files;
@@ -32,19 +32,19 @@ use std::path::PathBuf;
 
 pub(crate) use export::Args as ExportArgs;
 
-/// Names that differ which a plan tells one by one.
+/// Differing names that a plan lists one by one.
 const NAMES_SHOWN: usize = 20;
 
-/// Which lists, and what of the rest.
+/// Which lists to use, and what to do with everything else.
 #[derive(clap::Args)]
 struct What {
-    /// The directory with switches.csv, hosts.csv, links.csv and names.csv; one that is not there leaves what it would be about alone
+    /// The directory with switches.csv, hosts.csv, links.csv and names.csv; a missing list leaves its objects alone
     #[arg(short, long, value_name = "DIR")]
     files: PathBuf,
-    /// What the lists lack is to be removed; but not what switches found by themselves
+    /// Remove what the lists lack, except what switches found by themselves
     #[arg(long)]
     prune: bool,
-    /// With --prune: also names and hosts that were learnt and links that were found
+    /// With --prune: also remove names and hosts that were learnt and links that were found
     #[arg(long, requires = "prune")]
     learnt: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct What {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     what: What,
-    /// Carry the plan out without asking
+    /// Carry out the plan without asking
     #[arg(long)]
     yes: bool,
 }
@@ -76,7 +76,7 @@ impl What {
 
 impl ApplyArgs {
     /// # Errors
-    /// Those of the lists and of the controller; [`Exit::Usage`] if nobody says yes.
+    /// Those of the lists and of the controller; [`Exit::Usage`] if the plan is not confirmed.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let lists = Lists::read(&self.what.files)?;
         let pruning = self.what.pruning();
@@ -93,7 +93,7 @@ impl ApplyArgs {
             if !self.yes && !is_wanted(&sentence)? {
                 return Err(Failure::new(
                     Exit::Usage,
-                    format!("{sentence}; nothing changed. Add --yes to carry it out"),
+                    format!("{sentence}; nothing changed. Add --yes to carry out the plan"),
                 ));
             }
             let changed = steps::carry_out(&mut client, &lists, plan, counts, pruning).await?;
@@ -116,20 +116,20 @@ impl DiffArgs {
             if plan.is_empty() && counts.n_differ() == 0 {
                 return out.done(&serde_json::json!({ "differ": 0 }), "nothing differs");
             }
-            // A script wants to know.
+            // Scripts rely on the exit code.
             Err(Failure::new(Exit::CheckFailed, plan.sentence(counts)))
         })
     }
 }
 
-/// Asks anyone who is there.
+/// Asks for confirmation if a terminal is there.
 fn is_wanted(sentence: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(false);
     }
     write_out("")?;
     let mut stderr = io::stderr().lock();
-    write!(stderr, "{sentence}. Carry it out? [y/N] ")?;
+    write!(stderr, "{sentence}. Carry out the plan? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

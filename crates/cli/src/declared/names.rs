@@ -1,4 +1,4 @@
-//! The names of a list: in what those of the network differ from them, as they will be once the hosts are as planned.
+//! The names of a list: how those of the network differ from them once the hosts are as planned.
 
 use super::files::Lists;
 use super::plan::{Plan, Pruning};
@@ -11,12 +11,12 @@ use fib::name::Name;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Names of a host that are read at a time.
+/// Names of a host that are read in one request.
 const PAGE: u32 = 10_000;
 
-/// What differs; prints the first of it.
+/// Finds the differences; prints the first of them.
 /// # Errors
-/// Those of the list and of the controller, and names of a host that moves which the list lacks.
+/// Those of the list and of the controller, and names of a moving host that the list lacks.
 pub(super) async fn differences(
     client: &mut Client,
     lists: &Lists,
@@ -46,7 +46,7 @@ pub(super) async fn differences(
     Ok(counts)
 }
 
-/// Sends the list. Not in a dry run, its names are those of the network then.
+/// Sends the list. A dry run keeps the names of the network.
 pub(super) async fn ask(
     client: &mut Client,
     path: &Path,
@@ -57,14 +57,15 @@ pub(super) async fn ask(
     let kind = import::kind_of(client).await?;
     let (source, n_names) = import::whole(path, kind, plan.hosts(), "nothing changed").await?;
     if n_names == 0 && pruning.others {
-        let why = format!("{}: there is no name in it, and all names would go; nothing changed", path.display());
+        let why = format!("{}: the list is empty, and all names would be removed; nothing changed", path.display());
         return Err(Failure::new(Exit::BadInput, why));
     }
     let options = Options { dry_run, keep_others: !pruning.others, remove_learnt: pruning.learnt };
     replace::ask(client, (source, kind), options).await
 }
 
-/// Names that are declared at a host that moves must be in the list: they would stay at a port where their host is no longer.
+/// Checks that the list has all declared names of moving hosts: the others would stay at a port that their host has
+/// left.
 async fn check_moves(client: &mut Client, lists: &Lists, plan: &Plan) -> anyhow::Result<()> {
     for (host, from, to) in plan.moves() {
         let mut left = HashSet::new();
@@ -83,7 +84,7 @@ async fn check_moves(client: &mut Client, lists: &Lists, plan: &Plan) -> anyhow:
             let (kind, path) = (import::kind_of(client).await?, path.clone());
             left = tokio::task::spawn_blocking(move || -> anyhow::Result<HashSet<String>> {
                 for (_, name) in import::names_of(&path, kind)? {
-                    // As the controller writes it.
+                    // In the controller's notation.
                     let name = Name::parse(kind, &name).map(|name| name.to_string()).unwrap_or(name);
                     left.remove(&name);
                 }

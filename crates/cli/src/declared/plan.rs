@@ -1,4 +1,4 @@
-//! What has to be done so that the network is as the lists say, but for the names.
+//! The steps that make the network match the lists, except for names.
 
 use super::files::{Host, Link, Lists};
 use crate::remote::{Client, PortOf, answer};
@@ -10,15 +10,15 @@ use command::visible::visible;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// What is removed that the lists lack.
+/// What to remove if the lists lack it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pruning {
     pub(super) others: bool,
-    /// Also what was learnt or found.
+    /// Also remove what was learnt or found.
     pub(super) learnt: bool,
 }
 
-/// The network as the controller has it, but for the names.
+/// The network as the controller has it, except for names.
 pub(super) struct There {
     switches: Vec<v1::Switch>,
     pub(super) hosts: Vec<v1::Host>,
@@ -36,7 +36,7 @@ impl There {
     }
 }
 
-/// The name of a host that nobody declared, after its port.
+/// The name of an undeclared host, after its port.
 pub(super) fn found_name(PortOf { switch, port }: &PortOf) -> String {
     format!("{switch}.{port}")
 }
@@ -50,7 +50,7 @@ fn end_of(end: Option<&v1::LinkEnd>) -> PortOf {
     PortOf { switch, port: u16::try_from(port).unwrap_or(u16::MAX) }
 }
 
-/// A change of a link that is there.
+/// A change to an existing link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SetLink {
     pub(super) end: PortOf,
@@ -59,14 +59,14 @@ pub(super) struct SetLink {
     pub(super) up: Option<bool>,
 }
 
-/// What is to be done, in this order; after the hosts are added come the names.
+/// The steps, in this order; names come after the hosts are added.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Name and tenants.
     pub(super) add_switches: Vec<(String, Vec<u32>)>,
-    /// Links whose ports are wanted otherwise.
+    /// Links whose ports are needed for something else.
     pub(super) free_links: Vec<PortOf>,
-    /// Hosts that leave their names to others, or get other ones.
+    /// Hosts that give up their names to others, or are renamed.
     pub(super) rename_hosts: Vec<(String, String)>,
     pub(super) add_hosts: Vec<(String, PortOf)>,
     pub(super) remove_hosts: Vec<String>,
@@ -76,9 +76,9 @@ pub(super) struct Plan {
     pub(super) remove_switches: Vec<String>,
     /// Hosts that move: name, from, to.
     moves: Vec<(String, PortOf, PortOf)>,
-    /// All hosts that there will be when the names come.
+    /// All hosts that exist when the names are applied.
     hosts: BTreeMap<String, PortOf>,
-    /// Where the hosts of now are.
+    /// Where the hosts are before the plan.
     before: HashMap<String, PortOf>,
     lines: Vec<Line>,
 }
@@ -89,7 +89,7 @@ struct Line {
     change: &'static str,
     what: &'static str,
     name: String,
-    /// How it differs.
+    /// The difference.
     why: String,
 }
 
@@ -102,7 +102,7 @@ impl Plan {
         self.lines.is_empty()
     }
 
-    /// All hosts that there will be when the names come.
+    /// All hosts that exist when the names are applied.
     pub(super) fn hosts(&self) -> HashSet<String> {
         self.hosts.keys().cloned().collect()
     }
@@ -111,7 +111,7 @@ impl Plan {
         self.moves.iter()
     }
 
-    /// Whether a name differs only because its host will have another name where it is.
+    /// Whether a name differs only because its host is being renamed.
     pub(super) fn explains(&self, v1::NameDifference { before, after }: &v1::NameDifference) -> bool {
         let (Some(before), Some(after)) = (before, after) else { return false };
         let is_same = (before.tenant, &before.ip, before.learnt_ms) == (after.tenant, &after.ip, 0);
@@ -119,7 +119,7 @@ impl Plan {
         is_same && from.is_some() && from == to
     }
 
-    /// Lines with `+`, `~` and `-`.
+    /// Prints lines that begin with `+`, `~` or `-`.
     pub(super) fn print(&self, out: &Output) -> anyhow::Result<()> {
         if out.is_json() {
             return out.rows(&self.lines);
@@ -136,7 +136,7 @@ impl Plan {
         write_out(&self.lines.iter().map(line).collect::<String>())
     }
 
-    /// How much is to be done.
+    /// The plan as a summary.
     pub(super) fn sentence(&self, names: Counts) -> String {
         let n = |change: &str| self.lines.iter().filter(|line| line.change == change).count() as u64;
         let (add, change, remove) = (n("add"), n("change"), n("remove"));
@@ -149,13 +149,13 @@ impl Plan {
     }
 }
 
-/// What has to be done.
+/// Computes the plan.
 /// # Errors
-/// What cannot be done: a switch that is to hold the names of other tenants.
+/// An impossible change: other tenants for an existing switch.
 pub(super) fn plan(lists: &Lists, there: &There, pruning: Pruning) -> anyhow::Result<Plan> {
     let mut plan = Plan::default();
     plan.plan_switches(lists, there, pruning)?;
-    // Before hosts, as these may need the ports; what is done with links is decided when it is known which hosts go.
+    // Before hosts, which may need the ports; links are decided once it is known which hosts go.
     plan.plan_hosts(lists, there, pruning);
     plan.plan_links(lists, there, pruning);
     Ok(plan)
@@ -183,7 +183,7 @@ impl Plan {
                 }
                 Some(there) if there.tenants != tenants => {
                     let why = format!(
-                        "switch {} holds the names of {}, and switches.csv says {}: that cannot be changed; remove the switch and add it again",
+                        "switch {} holds the names of {}, but switches.csv says {}: tenants cannot be changed; remove the switch and add it again",
                         switch.name,
                         words(&there.tenants),
                         words(&tenants)
@@ -212,7 +212,7 @@ impl Plan {
         };
         let names: HashSet<&str> = wanted.iter().map(|host| &*host.name).collect();
         let mut at: HashMap<PortOf, String> = now.iter().map(|(name, port)| (port.clone(), name.clone())).collect();
-        // Those that are at another port than they are to be leave it, so that others can come.
+        // Hosts at the wrong port leave it first, so that others can come.
         for Host { name, port } in wanted {
             if let Some(from) = now.get(name).filter(|from| *from != port).cloned() {
                 self.say("change", "host", name, format!("moves from {from} to {port}"));
@@ -230,17 +230,17 @@ impl Plan {
             }
             let is_move = self.moves.iter().any(|(moved, ..)| moved == name);
             match at.get(port).cloned() {
-                // As nobody declared it, it gets the name with the addition.
+                // It is undeclared, so its name has the suffix.
                 Some(found) if found == found_name(port) => {
                     if !is_move {
-                        self.say("change", "host", name, format!("is {found} so far, which nobody declared"));
+                        self.say("change", "host", name, format!("is {found} so far, which is not declared"));
                     }
                     self.add_hosts.push((name.clone(), port.clone()));
                     now.remove(&found);
                 }
                 Some(other) => {
-                    self.say("change", "host", &other, format!("is to be called {name}"));
-                    // One that moves there leaves the name of its port in between.
+                    self.say("change", "host", &other, format!("is renamed to {name}"));
+                    // A host that moves there leaves the name of its port in between.
                     if is_move {
                         self.rename_hosts.push((other.clone(), found_name(port)));
                         self.add_hosts.push((name.clone(), port.clone()));
@@ -266,12 +266,12 @@ impl Plan {
             let is_found = *name == found_name(port);
             let n_learnt = learnt.get(port).copied().unwrap_or(0);
             match () {
-                // What is learnt there needs a host.
+                // Learnt names there need a host.
                 () if is_left && n_learnt == 0 => self.remove_hosts.push(name.clone()),
                 () if !pruning.others || is_left => {}
                 () if is_found && !pruning.learnt => {}
                 () if n_learnt > 0 && !pruning.learnt => {
-                    let why = format!("nobody declares it any more; {n_learnt} names are learnt there");
+                    let why = format!("no longer declared; {n_learnt} names are learnt there");
                     self.say("change", "host", name, why);
                     self.rename_hosts.push((name.clone(), found_name(port)));
                     self.hosts.remove(name);
@@ -286,7 +286,7 @@ impl Plan {
     }
 
     fn plan_links(&mut self, lists: &Lists, there: &There, pruning: Pruning) {
-        // Ports of hosts that come, where a link may be.
+        // Ports of new hosts that a link may occupy.
         let of_hosts: HashSet<&PortOf> = self.add_hosts.iter().map(|(_, port)| port).collect();
         let known: Vec<(PortOf, PortOf, &v1::Link)> =
             there.links.iter().map(|link| (end_of(link.a.as_ref()), end_of(link.b.as_ref()), link)).collect();
@@ -306,7 +306,7 @@ impl Plan {
                     }
                 }
                 (None, None) if of_hosts.contains(a) || of_hosts.contains(b) => {
-                    lines.push(("remove", pair, "a host is to be at one of its ports".to_owned()));
+                    lines.push(("remove", pair, "a host needs one of its ports".to_owned()));
                     free.push(a.clone());
                 }
                 (None, None) => {
@@ -317,7 +317,7 @@ impl Plan {
                     }
                 }
                 _ => {
-                    lines.push(("remove", pair, "another link is to be at one of its ports".to_owned()));
+                    lines.push(("remove", pair, "another link needs one of its ports".to_owned()));
                     free.push(a.clone());
                 }
             }
@@ -329,12 +329,12 @@ impl Plan {
             lines.push(("add", format!("{} – {}", link.a, link.b), why));
             added.push(link.clone());
         }
-        // A switch goes with its links.
+        // A switch is removed with its links.
         let gone: BTreeSet<&str> = self.remove_switches.iter().map(String::as_str).collect();
         for (a, b, _) in &known {
             let is_of_gone = gone.contains(&*a.switch) || gone.contains(&*b.switch);
             if is_of_gone && !free.contains(a) && !removed.contains(a) && lists.links.is_some() {
-                lines.push(("remove", format!("{a} – {b}"), "its switch goes".to_owned()));
+                lines.push(("remove", format!("{a} – {b}"), "its switch is removed".to_owned()));
                 removed.push(a.clone());
             }
         }
@@ -343,7 +343,7 @@ impl Plan {
     }
 }
 
-/// In what a link that is there differs. Whether a drained one is up is up to anyone who drains it.
+/// How an existing link differs. Whether a drained link is up is left to the operator who drained it.
 fn difference(end: &PortOf, there: &v1::Link, wanted: &Link) -> Option<(SetLink, String)> {
     let weight = there.weight.unwrap_or(1);
     let is_drained = there.drained || there.raised > 0;

@@ -7,12 +7,12 @@ use crate::remote::{Client, PortOf, answer};
 use crate::rib::replace::{self, Counts};
 use api::v1;
 
-/// Objects of a request.
+/// Maximum objects in a request.
 const BATCH: usize = 50_000;
 
-/// Returns how many objects were changed.
+/// Carries out the plan, and returns how many objects were changed.
 /// # Errors
-/// Those of the controller; what was done before stays, and the next apply goes on from there.
+/// Those of the controller; completed steps stay, and the next apply continues from there.
 pub(super) async fn carry_out(
     client: &mut Client,
     lists: &Lists,
@@ -45,7 +45,7 @@ pub(super) async fn carry_out(
         let hosts = v1::HostList { hosts: hosts.iter().map(host).collect(), ..v1::HostList::default() };
         changed += answer(client.add_hosts(hosts).await)?.changed;
     }
-    // Also names that are at a host which moved, and so are no longer where they are to be.
+    // Also covers names at a host that moved, which are no longer where they should be.
     let has_moved = plan.moves().next().is_some();
     if let Some(path) = lists.names.as_ref().filter(|_| counts.n_differ() > 0 || has_moved) {
         let answers = names::ask(client, path, &plan, pruning, false).await?;

@@ -11,24 +11,24 @@ use super::compare::{Row, size};
 use super::crossover::Crossover;
 use super::demand::{DemandArgs, sentence, share};
 
-/// What is asked for, and where.
+/// The demand, and the kind of node.
 #[derive(Args, Debug)]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     demand: DemandArgs,
-    /// Only for a switch at the border, which sees alien names
+    /// Only for a switch at the edge, which sees alien names
     #[arg(long, conflicts_with = "core")]
     gateway: bool,
-    /// Only for a switch inside, behind gateways
+    /// Only for a switch in the core, behind gateways
     #[arg(long)]
     core: bool,
-    /// Measure also from how many names on a line table is faster than concise on this processor, at a switch inside
+    /// Also measure from how many names on a line table is faster than concise on this processor, at a core switch
     #[arg(long, conflicts_with = "gateway")]
     measure: bool,
-    /// Most names to measure with; unset, as many as asked for, but 4M at least and 16M at most
+    /// Maximum number of names to measure with [default: as many as -n, but at least 4M and at most 16M]
     #[arg(long, value_parser = parse_size, requires = "measure")]
     measure_n: Option<u64>,
-    /// What the names to measure with follow from
+    /// Seed of the names to measure with
     #[arg(long, default_value_t = 1, requires = "measure")]
     seed: u64,
 }
@@ -42,7 +42,7 @@ struct Advised {
     because: Vec<String>,
     /// The command that builds a FIB of this design.
     build: String,
-    /// What says so in `controller.toml`.
+    /// The lines of `controller.toml` that select it.
     configure: String,
     others: Vec<Other>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ struct Other {
 impl AdviseArgs {
     /// Prints the advice.
     /// # Errors
-    /// Exit code 2 for a demand that makes no sense.
+    /// Exit code 2 for an impossible demand.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let demand = self.demand.demand()?;
         let nodes = [Node::Gateway, Node::Core].into_iter();
@@ -111,7 +111,7 @@ fn advised(advice: &Advice, demand: &Demand) -> Advised {
     }
 }
 
-/// The rate that the design is built for: none where it recognises no alien, as inside.
+/// The rate to build the design for; none where it recognises no aliens, as in the core.
 fn rate(advice: &Advice, demand: &Demand) -> Option<f64> {
     advice.taken.holds.then_some(demand.fp)
 }
@@ -142,24 +142,28 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
     let (size, bits) = (size(taken.built_bits), taken.built_bits / demand.n_names as f64);
     let beaten_by_lines = advice.others.iter().any(|other| matches!(other.1, Against::Lines(_)));
     let among = match advice.node {
-        Node::Gateway => "the designs that let few enough aliens pass and take changes name by name",
-        Node::Core => "the designs that take changes name by name",
+        Node::Gateway => "the designs that let few enough aliens pass and take changes one name at a time",
+        Node::Core => "the designs that take changes one name at a time",
     };
     let is_slow =
         |other: &(Figures, Against)| matches!(other.1, Against::Slow(_)) && other.0.built_bits < taken.built_bits;
     let fast = if advice.others.iter().any(is_slow) { ", and are not too slow" } else { "" };
     let least = if beaten_by_lines {
-        format!("within {:.0} % of the least of {among}{fast}, and of those it reads the fewest lines", TIE * 100.0)
+        format!("within {:.0} % of the smallest of {among}{fast}, and it reads the fewest lines of those", TIE * 100.0)
     } else {
-        format!("the least of {among}{fast}")
+        format!("the smallest of {among}{fast}")
     };
     let aliens = match (advice.node, taken.fp) {
         (Node::Gateway, 0.0) => "No alien gets an action: names are stored whole.".to_owned(),
         (Node::Gateway, fp) => {
-            format!("{} of the aliens get an action, {} may; the others are dropped here.", share(fp), share(demand.fp))
+            format!(
+                "{} of the aliens get an action, {} are allowed; the others are dropped here.",
+                share(fp),
+                share(demand.fp)
+            )
         }
         (Node::Core, 1.0) => {
-            "An alien may get any action: it must not come this far, so gateways have to refuse it.".to_owned()
+            "An alien may get any action, so gateways must keep aliens from coming this far.".to_owned()
         }
         (Node::Core, fp) => {
             format!("Aliens, which gateways refuse, get an action in {} of the cases.", share(fp))
@@ -175,7 +179,9 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
     ];
     if let Some(cr) = taken.cr.filter(|cr| *cr > 0.0) {
         let wrong = share(cr);
-        reasons.push(format!("Valid names: {wrong} of them stand in an exact table, or they would go wrong."));
+        reasons.push(format!(
+            "Valid names: {wrong} of them are also kept in an exact table, because the design answers them wrongly."
+        ));
     }
     reasons
 }
@@ -183,16 +189,16 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
 fn why_not(node: Node, demand: &Demand, figures: &Figures, against: Against) -> String {
     let size = size(figures.built_bits);
     match against {
-        Against::Static => format!("{size}, but a change of one name builds everything anew"),
+        Against::Static => format!("{size}, but changing one name rebuilds everything"),
         Against::Aliens if figures.fp == 1.0 => {
             format!("{size}, but nothing tells aliens from valid names: any of them may get an action")
         }
         Against::Aliens => {
-            format!("{size}, but {} of the aliens get an action, {} may", share(figures.fp), share(demand.fp))
+            format!("{size}, but {} of the aliens get an action, {} are allowed", share(figures.fp), share(demand.fp))
         }
         Against::Slow(times) => {
             let lines = lines(node, figures);
-            format!("{size}, but {lines:.1} lines a lookup, {times:.1} times the fewest; {SLOW:.0} times is the limit")
+            format!("{size}, but {lines:.1} lines a lookup, {times:.1} times the fewest; the limit is {SLOW:.0} times")
         }
         Against::Memory(times) => {
             format!("{times:.2} times the memory, {size}, and {:.1} lines a lookup", lines(node, figures))

@@ -9,23 +9,23 @@ use serde::Serialize;
 use super::demand::{DemandArgs, sentence};
 use super::measure::{Measured, measure};
 
-/// What to compare for.
+/// The demand to compare for.
 #[derive(Args, Debug)]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     demand: DemandArgs,
-    /// Build the designs, too, and measure size, aliens that pass and lookups a second
+    /// Also build the designs, and measure size, aliens that pass and lookups per second
     #[arg(long)]
     measure: bool,
-    /// Names to measure with; unset, as many as asked for, and a million at most
+    /// Number of names to measure with [default: as many as -n, at most a million]
     #[arg(long, value_parser = parse_size, requires = "measure")]
     measure_n: Option<u64>,
-    /// What the names to measure with follow from
+    /// Seed of the names to measure with
     #[arg(long, default_value_t = 1, requires = "measure")]
     seed: u64,
 }
 
-/// Most names to measure with, unless given.
+/// Default maximum number of names to measure with.
 const MEASURE_N: u64 = 1 << 20;
 
 /// The computed figures of a design.
@@ -94,7 +94,7 @@ wrong; an exact table has them. change: cells where a change of one name writes 
 impl CompareArgs {
     /// Prints the table.
     /// # Errors
-    /// Exit code 2 for a demand that makes no sense, 5 for a design that cannot be built, 6 for a wrong answer.
+    /// Exit code 2 for an impossible demand, 5 for a design that cannot be built, 6 for a wrong answer.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let demand = self.demand.demand()?;
         let figures = all(&demand);
@@ -114,7 +114,7 @@ impl CompareArgs {
         }
         let mut text = format!("{}\n\n{}\n{LEGEND}", sentence(&demand), table(&figures, &demand));
         if self.measure {
-            // For the measured number of names: costs that do not depend on it weigh more when it is small.
+            // For the measured number of names: constant costs weigh more when it is small.
             let measured_demand = Demand { n_names: n_measured, ..demand };
             let table = measured_table(&all(&measured_demand), &measured, &measured_demand);
             text += &format!("\nmeasured with {n_measured} names\n\n{table}\n{MEASURED_LEGEND}");

@@ -1,4 +1,4 @@
-//! From how many names on a line table is faster than concise, measured on this processor.
+//! The number of names from which a line table is faster than concise, measured on this processor.
 //!
 //! Concise reads two cache lines per name, and line one, with more work. Which is faster depends on where in the memory
 //! hierarchy a table is: `docs/decisions/0010-default-design.md`.
@@ -25,7 +25,7 @@ const DESIGNS: [&str; 2] = ["concise", "line"];
 #[derive(Serialize)]
 pub(super) struct Crossover {
     rates: Vec<Rates>,
-    /// The fewest names measured from which on line was faster; null if concise was faster at the most names.
+    /// The smallest measured number of names at which line was faster; null if concise was faster at the largest.
     line_is_faster_from: Option<u64>,
     /// Memory of line, as a share of that of concise.
     line_memory_of_concise: f64,
@@ -47,7 +47,7 @@ impl Crossover {
         let rows: Vec<Figures> =
             DESIGNS.iter().filter_map(|design| all(demand).into_iter().find(|row| row.design == *design)).collect();
         if rows.len() < DESIGNS.len() {
-            let text = "line tables and concise cannot both hold this demand: leave --measure out";
+            let text = "line tables and concise cannot both hold this demand: leave out --measure";
             return Err(Failure::new(Exit::Refused, text.to_owned()));
         }
         let most = most.unwrap_or(demand.n_names.clamp(*MOST.start(), *MOST.end()));

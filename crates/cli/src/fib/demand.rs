@@ -6,25 +6,25 @@ use command::parse_size;
 use fib::model::designs::Demand;
 use fib::name::NameKind;
 
-/// Most names that make sense: beyond that, 64-bit digests no longer identify names.
+/// Maximum number of names: beyond it, 64-bit digests no longer identify names.
 const MAX_NAMES: u64 = 1 << 32;
 
-/// Names, actions, aliens.
+/// The numbers of names and actions, and the share of aliens.
 #[derive(Args, Debug)]
 pub(crate) struct DemandArgs {
     /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
     #[arg(long, alias = "names", default_value = "mac")]
     kind: NameKind,
-    /// Names, with K, M for powers of two
+    /// Number of names; K and M are powers of two
     #[arg(short, default_value = "10M", value_parser = parse_size)]
     n: u64,
-    /// Actions besides drop: ports, neighbours, servers
+    /// Number of actions besides drop: ports, neighbours, servers
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     actions: u32,
-    /// Share of alien names that may get an action, 0 for none
+    /// Share of alien names that may get an action; 0 for none
     #[arg(long, default_value_t = 0.01)]
     fp: f64,
-    /// Bits of a value; unset, as many as drop and the actions need
+    /// Bits of a value [default: as many as drop and the actions need]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16))]
     value_bits: Option<u32>,
 }
@@ -35,8 +35,10 @@ impl DemandArgs {
     /// Exit code 2 when the rate is not a probability, or the actions do not fit the value bits.
     pub(crate) fn demand(&self) -> anyhow::Result<Demand> {
         if !(0.0..1.0).contains(&self.fp) {
-            let text =
-                format!("--fp {} is no share of names: give a number from 0 (none) to less than 1, as 0.01", self.fp);
+            let text = format!(
+                "--fp {} is not a share of names: give a number from 0 (none) to less than 1, such as 0.01",
+                self.fp
+            );
             return Err(Failure::new(Exit::Usage, text));
         }
         if !(1..=MAX_NAMES).contains(&self.n) {

@@ -22,7 +22,7 @@ const MIN_LOOKUPS: usize = 1 << 17;
 const LOOKUPS: usize = 1 << 20;
 /// Rounds: each design is measured once in each, and its median counts.
 const ROUNDS: usize = 5;
-/// Minimum lookups of a round of [`inside`].
+/// Minimum number of lookups in a round of [`inside`].
 const INSIDE: usize = 1 << 22;
 /// Bytes of a text name, as in the model.
 const TEXT_BYTES: usize = 52;
@@ -92,7 +92,7 @@ pub(super) fn measure(demand: &Demand, rows: &[Figures], n_names: u64, seed: u64
     Ok(measured.collect())
 }
 
-/// Million lookups per second of the designs of `rows` inside a network, with `n_names`: names are digests, which the
+/// Million lookups per second of the designs of `rows` at a core switch, with `n_names`: names are digests, which the
 /// edge has computed, and two bursts are in flight, as at a busy switch.
 /// # Errors
 /// As for [`measure`].
@@ -153,7 +153,7 @@ fn build(row: &Figures, demand: &Demand, names: &Names, seed: u64) -> anyhow::Re
 fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
     let order = random_order(names.live.len(), seed);
     let n_queries = order.len();
-    // Contiguous, as names are in frames, so that the table is what is measured.
+    // Contiguous, like names in frames, so that the measurement is of the table.
     let queries: Vec<Name> = order.iter().map(|&at| names.live[at as usize].clone()).collect();
     let mut samples = vec![Vec::new(); built.len()];
     for _ in 0..ROUNDS {
@@ -171,7 +171,7 @@ fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
 }
 
 impl Built {
-    /// Of `n` lookups, as many as the budget of [`LINES`] allows when it is divided by `times`.
+    /// The number of lookups, at most `n`, that the budget of [`LINES`] divided by `times` allows.
     fn most(&self, n: usize, times: usize) -> usize {
         n.min((LINES / self.lines) as usize / times).max(1)
     }
@@ -217,7 +217,7 @@ fn names(demand: &Demand, n_names: u64, seed: u64) -> anyhow::Result<Names> {
     let numbers = 1u64.checked_shl(8 * bytes as u32).unwrap_or(u64::MAX);
     let aliens = ALIENS.min(numbers.saturating_sub(n_names));
     if n_names == 0 || aliens == 0 || n_names > 1 << 30 {
-        let text = format!("{n_names} names of kind {} and aliens beside them cannot be made", demand.kind);
+        let text = format!("{n_names} names of kind {} and aliens besides cannot be generated", demand.kind);
         return Err(Failure::new(Exit::Usage, format!("{text}: give --measure-n a number that leaves some")));
     }
     let make = |number: u64| name(demand.kind, bytes, number, seed);

@@ -1,4 +1,4 @@
-//! `fibula filter union`: all names of several filters in one.
+//! `fibula filter union`: merges all names of several filters into one.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::table_file;
 
 use super::{decode, kind_of, read, write};
 
-/// Which filters, and where to.
+/// The filters, and the target.
 #[derive(Args, Debug)]
 pub(crate) struct UnionArgs {
-    /// The filter files, the second and further ones built with `--like` the first
+    /// The filter files; all but the first were built with `--like` the first
     #[arg(required = true, num_args = 2..)]
     files: Vec<PathBuf>,
     /// The filter file to write; `-` is standard output
@@ -42,7 +42,7 @@ impl UnionArgs {
         for (file, image) in self.files.iter().zip(images).skip(1) {
             let other = image::header(image).or_exit(Exit::BadInput, file.display())?;
             self.check(file, &header, &other)?;
-            // A name that is in several filters is counted in each.
+            // A name that is in several filters counts once for each.
             header.n_names = header.n_names.saturating_add(other.n_names);
         }
         let refused = |file: &Path, error: UnionError| self.differs(file, &format!("has no union: {error}"));

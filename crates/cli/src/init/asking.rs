@@ -1,4 +1,5 @@
-//! Questions on the terminal. Each has its default in brackets, and its answer is checked at once: with the reason it is asked again.
+//! Questions on the terminal. Each shows its default in brackets, and checks its answer at once; after a wrong answer
+//! it gives the reason and asks again.
 
 use super::{
     CERTIFICATES, Common, ControllerArgs, SwitchArgs, candidates, differing, no_ports, not_of_services, quoted,
@@ -15,20 +16,21 @@ use std::io::{self, BufRead, IsTerminal, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// The port of a controller.
+/// Default port of a controller.
 const PORT: u16 = 4600;
 
-/// Whether somebody is there to answer.
+/// Whether there is a terminal to ask on.
 pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 impl ControllerArgs {
-    /// Asks for what is missing: where it listens, and a certificate if others reach it there.
+    /// Asks for what is missing: the address, and a certificate if other machines reach it.
     pub(super) fn complete(&mut self) -> anyhow::Result<()> {
         if self.listen.is_none() && self.common.directory().is_none() {
             let default = format!("127.0.0.1:{PORT}");
-            let question = format!("where operators and switches connect, 0.0.0.0:{PORT} for those of other machines");
+            let question =
+                format!("address for operators and switches to connect to; 0.0.0.0:{PORT} accepts other machines");
             self.listen =
                 Some(ask_for(&question, Some(&default), |answer| check_listen(answer).map(|()| answer.to_owned()))?);
         }
@@ -41,7 +43,7 @@ impl ControllerArgs {
         Ok(())
     }
 
-    /// The command that does the same without asking.
+    /// The equivalent command with flags.
     pub(super) fn command(&self) -> String {
         let mut words = vec!["fibula init controller".to_owned()];
         words.extend(self.listen.iter().map(|listen| format!("--listen {}", shell(listen))));
@@ -54,7 +56,8 @@ impl ControllerArgs {
 }
 
 impl SwitchArgs {
-    /// Asks for what is missing of name and ports, and then for the controller, too, and for a certificate if it takes one.
+    /// Asks for whatever is missing of name and ports, then for the controller, and for a certificate if it requires
+    /// one.
     pub(super) fn complete(&mut self) -> anyhow::Result<()> {
         let lacks_ports = self.host.is_empty() && self.trunk.is_empty() && self.edge.is_empty();
         let candidates = candidates(&machine::interfaces());
@@ -90,7 +93,7 @@ impl SwitchArgs {
                     Some(super::file_of_switch(name)).filter(|file| is_default && !common.force && file.exists());
                 match there {
                     Some(file) => Err(format!(
-                        "{} is there already; write another name, or end this (Ctrl-D) and give --force, which keeps a copy",
+                        "{} exists; enter another name, or quit (Ctrl-D) and give --force, which keeps a copy",
                         file.display()
                     )),
                     None => Ok(name.to_owned()),
@@ -103,7 +106,7 @@ impl SwitchArgs {
         if self.controller.is_none() {
             let (default, has_certificate) = (format!("http://127.0.0.1:{PORT}"), self.common.directory().is_some());
             let default = Some(default.as_str()).filter(|_| !has_certificate);
-            let question = "URL of the controller, https://HOST:4600 if it is another machine";
+            let question = "URL of the controller; https://HOST:4600 on another machine";
             let check = |url: &str| check_url(url, has_certificate).map(|()| url.to_owned());
             self.controller = Some(ask_for(question, default, check)?);
         }
@@ -112,13 +115,13 @@ impl SwitchArgs {
         }
         loop {
             for Interface { name, mtu, has_carrier, .. } in candidates {
-                let cable = if *has_carrier { "a cable is in" } else { "no cable is in" };
-                let question = format!("{name} (MTU {mtu}, {cable}): host, trunk or no port");
+                let cable = if *has_carrier { "cable connected" } else { "no cable" };
+                let question = format!("{name} (MTU {mtu}, {cable}): host, trunk, or no for none");
                 let role = ask_for(&question, Some("no"), |answer| match answer {
                     "host" | "h" => Ok("host"),
                     "trunk" | "t" => Ok("trunk"),
                     "no" | "n" => Ok("no"),
-                    other => Err(format!("`{other}` is no answer: write host, trunk or no")),
+                    other => Err(format!("`{other}` is not an answer: enter host, trunk or no")),
                 })?;
                 match role {
                     "host" => self.host.push(name.clone()),
@@ -129,11 +132,11 @@ impl SwitchArgs {
             if !self.host.is_empty() || !self.trunk.is_empty() {
                 return Ok(());
             }
-            eprintln!("a switch needs ports: write host or trunk for one at least (Ctrl-D ends this)");
+            eprintln!("a switch needs ports: enter host or trunk for at least one (Ctrl-D quits)");
         }
     }
 
-    /// The command that does the same without asking.
+    /// The equivalent command with flags.
     pub(super) fn command(&self) -> String {
         let mut words = vec!["fibula init switch".to_owned()];
         let mut say = |flag: &str, value: &str| words.push(format!("--{flag} {}", shell(value)));
@@ -167,12 +170,12 @@ impl Common {
                 None => std::path::absolute(answer).unwrap_or_else(|_| answer.into()),
             };
             Tls::load_for(&Files::in_directory(&directory), switch).map_err(|error| error.to_string())?;
-            // Where the services look it stays, and whoever is not root has no other place for it.
+            // Where the services look, it is used in place; users other than root can use no other place.
             let is_copied = !directory.starts_with(CERTIFICATES) && rustix::process::geteuid().is_root();
             let name = directory.file_name().filter(|_| is_copied && !force);
             if let Some(file) = name.and_then(|name| differing(&directory, &Path::new(CERTIFICATES).join(name))) {
                 return Err(format!(
-                    "{} is there already, and is another; write {CERTIFICATES}/NAME to use what is there, or end this (Ctrl-D) and give --force",
+                    "{} exists, and differs; enter {CERTIFICATES}/NAME to use the existing one, or quit (Ctrl-D) and give --force",
                     file.display()
                 ));
             }
@@ -191,7 +194,7 @@ impl Common {
     }
 }
 
-/// A word of a shell.
+/// Quotes a word for a shell.
 fn shell(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
@@ -215,23 +218,23 @@ fn found_certificate(kind: &str, name: Option<&str>) -> Option<PathBuf> {
     }
 }
 
-/// Whether a controller can listen there.
+/// Checks that a controller can listen there.
 fn check_listen(text: &str) -> Result<(), String> {
     let Address::Tcp(at) = text.parse()? else { return Ok(()) };
     match TcpListener::bind(SocketAddr::new(at.ip(), 0)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("{}: {error}; write an address that `ip address` lists", at.ip())),
+        Err(error) => Err(format!("{}: {error}; use an address that `ip address` lists", at.ip())),
     }
 }
 
-/// Whether a switch takes this as the URL of its controller.
+/// Checks that a switch accepts this as the URL of its controller.
 fn check_url(url: &str, has_certificate: bool) -> Result<(), String> {
     let tls = if has_certificate || url.contains("https:") { "[tls]\ndir = '/'\n" } else { "" };
     let text = format!("name = 's'\ncontroller = {}\nstate_dir = '/s'\nlookup = '127.0.0.1:0'\n{tls}", quoted(url));
     Switch::parse(&text).map(drop)
 }
 
-/// Asks until there is an answer that `understand` takes.
+/// Asks until `understand` accepts the answer.
 fn ask_for<T>(
     question: &str,
     default: Option<&str>,
@@ -241,7 +244,7 @@ fn ask_for<T>(
         let answer = match (ask(question, default)?, default) {
             (answer, Some(default)) if answer.is_empty() => default.to_owned(),
             (answer, None) if answer.is_empty() => {
-                eprintln!("there is no default: write it, or end this with Ctrl-D");
+                eprintln!("there is no default: enter a value, or quit with Ctrl-D");
                 continue;
             }
             (answer, _) => answer,
@@ -262,7 +265,7 @@ fn ask(question: &str, default: Option<&str>) -> anyhow::Result<String> {
     let n_bytes = io::stdin().lock().read_line(&mut answer).context("the terminal cannot be read")?;
     if n_bytes == 0 {
         eprintln!();
-        return Err(Failure::new(Exit::Interrupted, "nothing is written"));
+        return Err(Failure::new(Exit::Interrupted, "nothing was written"));
     }
     Ok(answer.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! What `fibula init switch` writes of networks outside and of DHCP.
+//! The parts of `fibula init switch` about outside networks and DHCP.
 
 use super::quoted;
 use command::output::{Exit, Failure};
@@ -6,32 +6,32 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// The port of the gateway's name: no device has it.
+/// The port of the gateway's name, which no device has.
 const PORT: usize = 1000;
 
 /// Arguments about networks outside and DHCP.
 #[derive(clap::Args, Default)]
 pub(super) struct EdgeArgs {
-    /// An interface that leads to IP networks outside, and the address of the gateway there with the length of the prefix, as
+    /// An interface to outside IP networks, with the gateway's address there and the prefix length, such as
     /// eth3=192.0.2.1/24; repeatable
     #[arg(long, value_name = "DEVICE=ADDRESS/LEN", requires = "gateway")]
     outside: Vec<String>,
-    /// The address that hosts inside have as their default gateway; repeatable, for IPv4 and IPv6
+    /// The address that hosts inside use as their default gateway; repeatable, for IPv4 and IPv6
     #[arg(long, value_name = "IP", requires = "outside")]
     gateway: Vec<IpAddr>,
-    /// The router outside that all other networks are behind; repeatable, for IPv4 and IPv6
+    /// The outside router that leads to all other networks; repeatable, for IPv4 and IPv6
     #[arg(long, value_name = "IP", requires = "outside")]
     next_hop: Vec<IpAddr>,
-    /// The MAC address of the DHCP server, which broadcasts of clients are sent to
+    /// The MAC address of the DHCP server, which gets the clients' broadcasts
     #[arg(long, value_name = "MAC")]
     dhcp_server: Option<String>,
-    /// The interface of --host that a DHCP server, or a relay, is at: nobody else may answer
+    /// The interface of --host with a DHCP server or relay; no other host may answer DHCP
     #[arg(long, value_name = "DEVICE")]
     dhcp_at: Vec<String>,
 }
 
 impl EdgeArgs {
-    /// Whether there is no port among them.
+    /// Whether no ports are among them.
     pub(super) fn is_empty(&self) -> bool {
         self.outside.is_empty()
     }
@@ -45,17 +45,17 @@ impl EdgeArgs {
         text.split_once('=').unwrap_or((text, ""))
     }
 
-    /// Whether all is said that has to be. The addresses are checked as a switch checks them.
+    /// Checks that nothing required is missing. Addresses are checked as a switch checks them.
     /// # Errors
     /// [`Exit::Usage`].
     pub(super) fn check(&self, hosts: &[String]) -> anyhow::Result<()> {
         let usage = |why: String| Err(Failure::new(Exit::Usage, why));
         if let Some(text) = self.outside.iter().find(|text| !text.contains('=')) {
-            return usage(format!("--outside {text} has no address; write it like {text}=192.0.2.1/24"));
+            return usage(format!("--outside {text} has no address; write {text}=192.0.2.1/24"));
         }
         let hosts: HashSet<&String> = hosts.iter().collect();
         if let Some(device) = self.dhcp_at.iter().find(|device| !hosts.contains(device)) {
-            return usage(format!("--dhcp-at {device} is no interface of hosts; give --host {device}, too"));
+            return usage(format!("--dhcp-at {device} is not an interface of hosts; also give --host {device}"));
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl EdgeArgs {
             let _ = write!(text, "# The DHCP server that hosts may ask.\ndhcp_server = {}\n", quoted(server));
         }
         if !self.dhcp_at.is_empty() {
-            text.push_str("# Nobody answers DHCP but where a port says so.\ndhcp_trusted = false\n");
+            text.push_str("# DHCP answers are accepted only from ports that say so.\ndhcp_trusted = false\n");
         }
         text
     }
@@ -77,7 +77,7 @@ impl EdgeArgs {
         if self.dhcp_at.iter().any(|one| one == device) { "dhcp_trusted = true\n" } else { "" }
     }
 
-    /// The section of the gateway; the ports outside have numbers from `first` on.
+    /// The section of the gateway; ports outside are numbered from `first`.
     pub(super) fn gateway(&self, switch: &str, first: usize) -> String {
         if self.outside.is_empty() {
             return String::new();
@@ -90,7 +90,7 @@ impl EdgeArgs {
         let mac = format!("02:f2:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
         let list = |all: &[IpAddr]| all.iter().map(|ip| format!("\"{ip}\"")).collect::<Vec<_>>().join(", ");
         let mut text = format!(
-            "\n# The gateway between hosts and networks outside. The controller knows it as a name like any other:\n\
+            "\n# The gateway between hosts and networks outside. To the controller it is a name like any other:\n\
              #   fibula host add gateway-{switch} {switch}:{PORT}\n\
              #   fibula name add {mac} gateway-{switch} --ip {}\n\
              [gateway]\nmac = \"{mac}\"\nport = {PORT}\naddresses = [{}]\n",
@@ -106,7 +106,7 @@ impl EdgeArgs {
             let _ = write!(text, "\n# All other networks.\n[[gateway.route]]\nprefix = \"{all}\"\nvia = \"{hop}\"\n");
         }
         text.push_str(
-            "\n# Networks inside have routes of their own: [[gateway.route]] with prefix = \"10.0.0.0/8\" and via = \"inside\".\n",
+            "\n# Inside networks need routes of their own: [[gateway.route]] with prefix = \"10.0.0.0/8\" and via = \"inside\".\n",
         );
         for ip in &self.gateway {
             let inside = match ip {
@@ -118,7 +118,7 @@ impl EdgeArgs {
         text
     }
 
-    /// As flags.
+    /// The equivalent flags.
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = Vec::new();
         words.extend(self.outside.iter().map(|text| ("outside", text.clone())));

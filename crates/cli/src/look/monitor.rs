@@ -1,4 +1,4 @@
-//! `fibula monitor`: what happens, as it happens.
+//! `fibula monitor`: events as they happen.
 
 use super::{plain, time_of_day};
 use crate::choices::choices;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-/// How long to wait for a controller that went away.
+/// Pause before asking a controller again that went away.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Arguments of `fibula monitor`.
@@ -28,10 +28,10 @@ pub(crate) struct Args {
         value_parser = choices(StringValueParser::new(), ::controller::EVENT_KINDS)
     )]
     kind: Vec<String>,
-    /// Only what happens from now on, and not the last 1,000 events
+    /// Only new events, without the last 1,000
     #[arg(long)]
     new: bool,
-    /// End after the events that there are
+    /// Print the events so far, and exit
     #[arg(long, conflicts_with = "new")]
     once: bool,
 }
@@ -68,7 +68,7 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
     loop {
         let ask = v1::WatchRequest { after, kinds: kinds.clone(), once };
         let asked = client.watch(ask).await;
-        // One that went away comes back, or says that it cannot do this.
+        // A controller that went away comes back, or says that it cannot do this.
         if let Err(status) = &asked
             && status.code() == Code::Unavailable
             && after > 0
@@ -82,7 +82,7 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
             match event {
                 Ok(event) => {
                     let line = line(&event, out.is_json())?;
-                    // Whoever reads may pause. The connection is to live meanwhile.
+                    // The reader of the output may pause; the connection must stay alive meanwhile.
                     tokio::task::spawn_blocking(move || write_out(&line)).await??;
                     after = event.sequence;
                 }
@@ -96,7 +96,10 @@ async fn watch(mut client: Client, kinds: Vec<String>, new: bool, once: bool, ou
         if once {
             return Ok(());
         }
-        eprintln!("fibula: the controller ended the events ({}); going on after event {after}", plain(&why));
+        eprintln!(
+            "fibula: the controller ended the stream of events ({}); continuing after event {after}",
+            plain(&why)
+        );
         pause().await;
     }
 }

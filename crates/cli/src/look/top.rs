@@ -1,4 +1,4 @@
-//! `fibula top`: the switches of a network, their rates and drops, and what happens, in a terminal.
+//! `fibula top`: the switches of a network, their rates and drops, and events, in a terminal.
 
 mod columns;
 mod details;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::Status;
 
-/// How often the screen is drawn anew without a key.
+/// Interval between redraws when no key is pressed.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `fibula top`.
@@ -26,12 +26,12 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     remote: Remote,
-    /// Print the table of switches once, as it is done where standard output is no terminal
+    /// Print the table of switches once, as if standard output were no terminal
     #[arg(long)]
     once: bool,
 }
 
-/// What one look at the controller gives.
+/// What the controller answers in one round.
 #[derive(Debug, Default)]
 struct Look {
     status: v1::Status,
@@ -114,7 +114,7 @@ impl<'a> ShownSwitch<'a> {
     }
 }
 
-/// How a switch is, in a word.
+/// The state of a switch in a word.
 fn state(switch: &v1::Switch) -> &'static str {
     match switch {
         v1::Switch { connected: false, .. } => "away",
@@ -156,7 +156,7 @@ async fn look(client: &mut Client, details_of: Option<&str>) -> Result<Look, Sta
     let mut links = client.list_links(v1::ListLinksRequest {}).await?.into_inner();
     links.troubles.splice(..0, troubles);
     let details = match details_of {
-        // It may have been removed meanwhile.
+        // The switch may have been removed meanwhile.
         Some(name) => client.get_switch(v1::GetSwitchRequest { name: name.to_owned() }).await.ok(),
         None => None,
     };
@@ -177,7 +177,7 @@ fn keys() -> mpsc::Receiver<event::Event> {
     receiver
 }
 
-/// Draws until somebody asks for the end.
+/// Draws until the user quits.
 async fn show(mut client: Client) -> anyhow::Result<()> {
     let first = answer(look(&mut client, None).await.map(tonic::Response::new))?;
     let mut screen = Screen::new(first);
@@ -220,7 +220,7 @@ async fn draw(terminal: &mut ratatui::DefaultTerminal, client: &mut Client, scre
                 Some(Step::Look) => if let Ok(look) = look(client, screen.details_of()).await {
                     screen.look(look);
                 },
-                // Without a keyboard nobody could end it.
+                // Without a keyboard, the user could not quit.
                 Some(Step::End) | None => return Ok(()),
             },
         }

@@ -15,7 +15,7 @@ use fib::name::{Name, NameKind};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Bytes of an Ethernet header: from as many bytes of hexadecimal digits on, a text is a frame.
+/// Bytes of an Ethernet header: a text of at least this many bytes in hexadecimal digits is a frame.
 const HEADER: usize = 14;
 
 /// Where the type of a frame is, without a shim and VLAN tags.
@@ -26,12 +26,13 @@ const TYPE_AT: usize = 12;
 pub(crate) struct Args {
     #[command(flatten)]
     remote: Remote,
-    /// The name that the frame is to, or the IP address of that name, or a whole frame in hexadecimal digits
+    /// The destination name, its IP address, or a whole frame in hexadecimal digits
     what: String,
-    /// The switch at which it enters; without it, a frame enters where its sender is, and a name has paths from all switches with hosts
+    /// The switch where the frame enters [default: for a frame, where its sender is; for a name, every switch with
+    /// hosts]
     #[arg(long, default_value = "", hide_default_value = true)]
     from: String,
-    /// Where the name is in a frame, for names that are fixed fields
+    /// Offset of the name in a frame, for names that are fixed fields
     #[arg(long)]
     offset: Option<usize>,
 }
@@ -95,11 +96,11 @@ async fn trace(
 }
 
 fn not_all_arrive() -> anyhow::Error {
-    // A script wants to know.
+    // Scripts rely on the exit code.
     Failure::new(Exit::Refused, "not every frame arrives")
 }
 
-/// Says the way of frames to a name. One that `came` by a port never leaves by it.
+/// Reports the paths of frames to a name. A frame that `came` in at a port never leaves by it.
 async fn by_name(
     mut client: Client,
     name: String,
@@ -142,28 +143,28 @@ fn print(
         }
         return Ok(());
     }
-    let not_looked_at = not_looked_at.map(|what| format!("not looked at: {what}\n")).unwrap_or_default();
+    let not_looked_at = not_looked_at.map(|what| format!("not checked: {what}\n")).unwrap_or_default();
     write_out(&visible_lines(&format!("{}{}{not_looked_at}", about.unwrap_or_default(), text(paths, is_one))))
 }
 
-/// A name that gets a copy of a frame to everybody.
+/// A name that gets a copy of a broadcast or multicast.
 #[derive(Serialize)]
 struct CopyRow {
     name: String,
     why: &'static str,
 }
 
-/// Says who gets a frame to everybody: each copy is a frame to a name.
+/// Reports who gets a broadcast or multicast: each copy is a frame to a name.
 async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow::Result<()> {
     let sender = Name::from_bytes(NameKind::Mac, &frame[6..12]);
-    let sender = sender.map_err(|error| Failure::new(Exit::BadInput, format!("its source is no name: {error}")))?;
+    let sender = sender.map_err(|error| Failure::new(Exit::BadInput, format!("its source is not a name: {error}")))?;
     let ask = v1::GetNameRequest { name: sender.to_string(), ip: String::new() };
     let record = answer(client.get_name(ask).await)?;
     let mut groups = v1::GroupList::default();
     let group = group_of(frame, TYPE_AT);
     let (mut after, mut more) = (None, true);
     while more {
-        // Of a frame to no group the members are asked for alone.
+        // For a frame without a group, only the members matter.
         let limit = if group.is_none() { 1 } else { 10_000 };
         let (group_text, name) = (group.map(|group| group.to_string()).unwrap_or_default(), String::new());
         let ask = v1::ListGroupsRequest { after, limit, group: group_text, tenant: Some(record.tenant), name };
@@ -174,8 +175,8 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
         groups = v1::GroupList { subscribed, ..page };
     }
     if is_of_earlier(&groups, record.tenant) {
-        let why = "the controller is of an earlier version, which does not say who hears frames to everybody: update it, or ask \
-                   with the `fibula` of its version";
+        let why = "the controller is of an earlier version, which does not report who hears broadcasts: update it, or use \
+                   the `fibula` of its version";
         return Err(Failure::new(Exit::Refused, why));
     }
     let (names, sentence) = audience(frame, record.tenant, &groups);
@@ -185,34 +186,30 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
     let is_heard = !names.is_empty();
     out.rows(&names)?;
     if !out.is_json() {
-        write_out(&format!("not looked at: {}\n", entry::NOT_LOOKED_AT))?;
+        write_out(&format!("not checked: {}\n", entry::NOT_LOOKED_AT))?;
     }
-    if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "nobody gets it")) }
+    if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "no name gets it")) }
 }
 
-/// Whether the controller does not know what it was asked for: the members of a tenant.
+/// Whether the controller is too old to know the members of a tenant.
 fn is_of_earlier(list: &v1::GroupList, tenant: u32) -> bool {
     list.members.is_none() && list.tenants.contains(&tenant) && !list.crowded.contains(&tenant)
 }
 
-/// Who gets a frame to everybody from a name of a tenant, and why: those whom its switch, told the same, makes copies for. What a
-/// switch keeps, answers or drops before that is not looked at, except where it is by [`may_be_copied`].
+/// Who gets a broadcast or multicast from a name of a tenant, and why: the names for which its switch, told the same,
+/// makes copies. What a switch keeps, answers or drops before that is not checked, except by [`may_be_copied`].
 fn audience(frame: &[u8], tenant: u32, list: &v1::GroupList) -> (Vec<CopyRow>, String) {
     let nobody = |why: &str| (Vec::new(), why.to_owned());
     if !list.tenants.contains(&tenant) {
         return nobody(
-            "it is among no `[groups] tenants` in controller.toml, so its switch answers the frame or drops it",
+            "no `[groups] tenants` in controller.toml include it, so its switch answers the frame or drops it",
         );
     }
     let Some(members) = list.members.as_ref().filter(|_| !list.crowded.contains(&tenant)) else {
-        return nobody(
-            "it has more names than groups.max_names in controller.toml, so nothing is carried to everybody",
-        );
+        return nobody("it has more names than groups.max_names in controller.toml, so broadcasts are not carried");
     };
     if !may_be_copied(frame, TYPE_AT) {
-        return nobody(
-            "no switch passes such a frame on: it is for one link alone, or claims an address for everybody",
-        );
+        return nobody("no switch forwards such a frame: it is for one link only, or claims a broadcast address");
     }
     let macs = |texts: &[String]| texts.iter().filter_map(|text| mac_of(text)).collect::<Vec<_>>();
     let group = group_of(frame, TYPE_AT);
@@ -232,21 +229,23 @@ fn audience(frame: &[u8], tenant: u32, list: &v1::GroupList) -> (Vec<CopyRow>, S
     let other = |name: &&Mac| **name != sender;
     let others = heard.iter().filter(other).count();
     let sentence = match group {
-        None => {
-            "a question that its switch can answer goes no further; each other name of the tenant gets a copy of the rest"
-                .to_owned()
+        None => "its switch answers the questions that it can; each other name of the tenant gets a copy of the rest"
+            .to_owned(),
+        Some(group) if joined.iter().any(|name| *name != sender) => {
+            format!("the names that have joined {group} get a copy")
         }
-        Some(group) if joined.iter().any(|name| *name != sender) => format!("those who have joined {group} get a copy"),
         Some(group) if list.floods_unknown => format!("no other name has joined {group}, so each gets a copy"),
-        Some(group) if others > 0 => format!("no other name has joined {group}; nobody knows of these whether they want it"),
+        Some(group) if others > 0 => {
+            format!("no other name has joined {group}; the subscriptions of these are unknown")
+        }
         Some(group) => format!("no other name has joined {group}"),
     };
     let row = |mac: &Mac| {
         let why = match group {
-            None => "everybody hears it",
+            None => "every name hears it",
             Some(_) if joined.contains(mac) => "has joined",
-            Some(_) if of_all.contains(mac) => "gets all groups: nobody knows what it wants",
-            Some(_) => "nobody else has joined",
+            Some(_) if of_all.contains(mac) => "gets every group: its subscriptions are unknown",
+            Some(_) => "no other name has joined",
         };
         Some(CopyRow { name: Name::from_bytes(NameKind::Mac, mac).ok()?.to_string(), why })
     };
@@ -262,7 +261,7 @@ fn about(name: &str, record: Option<&v1::NameRecord>, at: Option<&v1::LinkEnd>) 
     let name = plain(name);
     match (record, at) {
         (Some(record), Some(v1::LinkEnd { switch, port })) => {
-            // It may have been asked for by its address.
+            // The user may have asked by address.
             let name = plain(&record.name);
             let ip = if record.ip.is_empty() { String::new() } else { format!(", address {}", record.ip) };
             format!("{name} is at host {} ({switch}:{port}), tenant {}{ip}\n", plain(&record.host), record.tenant)
@@ -277,7 +276,7 @@ fn text(paths: &[v1::Path], is_one: bool) -> String {
         if is_one {
             for (n, hop) in (1..).zip(&path.hops) {
                 let _ = write!(text, "{n:>3}  {}  {}", plain(&hop.switch), plain(&hop.does));
-                // A controller of an earlier version does not say it.
+                // A controller of an earlier version does not report it.
                 if let Some(value) = hop.value {
                     let _ = write!(text, "  [value {value}: {}]", plain(&hop.action));
                 }
@@ -292,7 +291,8 @@ fn text(paths: &[v1::Path], is_one: bool) -> String {
     text
 }
 
-/// The bytes of a frame in hexadecimal digits, with spaces or colons between bytes or not. None: it is a name.
+/// The bytes of a frame in hexadecimal digits, with or without spaces or colons between bytes. None: the text is a
+/// name.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let is_address = text.contains(':') && text.split(':').any(|group| group.trim().len() != 2);
     if is_address || text.starts_with("0x") {
@@ -307,7 +307,7 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     is_frame.then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The name that a frame of a host is looked up by.
+/// The name by which a switch looks up a host's frame.
 fn name_in(frame: &[u8], kind: &str, offset: Option<usize>) -> Result<String, String> {
     let kind: NameKind =
         kind.parse().map_err(|error| format!("the controller's kind of names is `{kind}`: {error}"))?;
@@ -368,7 +368,7 @@ mod tests {
         let wanted = to("01005e010203", "ef010203");
         let other = to("01005e010204", "ef010204");
         let nobody_joined = |list: &v1::GroupList| v1::GroupList { subscribed: vec![], ..list.clone() };
-        let unknown = "gets all groups: nobody knows what it wants";
+        let unknown = "gets every group: its subscriptions are unknown";
         assert_eq!(gets(&wanted, 7, &list), [(1, "has joined"), (4, unknown)]);
         assert_eq!(gets(&other, 7, &nobody_joined(&list)), [(4, unknown)]);
         assert!(gets(&wanted, 8, &list).is_empty());

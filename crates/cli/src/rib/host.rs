@@ -163,7 +163,7 @@ fn accepted(changed: u64, unchanged: u64, left: u64) -> String {
     let plural = if changed == 1 { "" } else { "s" };
     let mut text = format!("{changed} name{plural} learnt");
     if unchanged > 0 {
-        let _ = write!(text, ", {unchanged} as asked for already");
+        let _ = write!(text, ", {unchanged} unchanged");
     }
     if left > 0 {
         let _ = write!(
@@ -242,11 +242,8 @@ mod tests {
     #[test]
     fn those_that_are_left_are_told_apart_from_those_that_were_learnt_already() {
         assert_eq!(accepted(1, 0, 0), "1 name learnt");
-        assert_eq!(accepted(0, 2, 0), "0 names learnt, 2 as asked for already");
+        assert_eq!(accepted(0, 2, 0), "0 names learnt, 2 unchanged");
         let text = accepted(2, 1, 3);
-        assert!(
-            text.starts_with("2 names learnt, 1 as asked for already, 3 left: their ports, or switches,"),
-            "{text}"
-        );
+        assert!(text.starts_with("2 names learnt, 1 unchanged, 3 left: their ports, or switches,"), "{text}");
     }
 }

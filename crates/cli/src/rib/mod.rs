@@ -57,11 +57,11 @@ struct ChangedRow {
     unchanged: u64,
 }
 
-/// Prints the effect of a change: `2 names added` or `1 name added, 1 as asked for already`.
+/// Prints the effect of a change: `2 names added` or `1 name added, 1 unchanged`.
 fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> anyhow::Result<()> {
     let v1::Changed { changed, unchanged, .. } = changed;
     let plural = if changed == 1 { "" } else { ["s", "es"][usize::from(what.ends_with("ch"))] };
-    let already = if unchanged == 0 { String::new() } else { format!(", {unchanged} as asked for already") };
+    let already = if unchanged == 0 { String::new() } else { format!(", {unchanged} unchanged") };
     out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
 }
 

@@ -49,7 +49,7 @@ async fn a_weight_that_is_set_reaches_switches_and_those_that_know_none_go_on_wi
     let path = fibula(&["trace", &mac(2), "--from", "s1"]);
     assert!(path.contains("by port 2 to s2 (1 of 4) or by port 20 to s2 (3 of 4), as its flow says"), "{path}");
     assert!(fibula(&["monitor", "--once"]).contains("s2:20 – s1:20: weight 3"));
-    assert_eq!(fibula(&["link", "set", "s1:20", "--weight", "3"]), "0 links set, 1 as asked for already\n");
+    assert_eq!(fibula(&["link", "set", "s1:20", "--weight", "3"]), "0 links set, 1 unchanged\n");
 
     // The other switch takes what it is sent, is in step, and spreads evenly.
     put(&client, 3, "h2").await;

@@ -1,4 +1,4 @@
-//! Tables and lines in the room that a terminal has: what does not fit is left out whole, and no number is ever cut.
+//! Tables and lines that fit a terminal's width: parts that do not fit are left out whole, and no number is ever cut.
 
 use ratatui::text::{Line, Span};
 
@@ -8,13 +8,13 @@ const GAP: usize = 1;
 /// A text is cut to this many characters before a column is left out.
 const SHORTEST_TEXT: usize = 8;
 
-/// A column before it is known how much room there is.
+/// A column before the available width is known.
 pub(super) struct Column {
-    /// What is above it where there is room, and otherwise.
+    /// The heading where there is room, and the short one.
     headings: [&'static str; 2],
     cells: Vec<String>,
     is_number: bool,
-    /// Of the columns that do not fit, the one with the highest rank goes first.
+    /// When columns do not fit, the one with the highest rank is left out first.
     rank: u8,
 }
 
@@ -32,14 +32,14 @@ impl Column {
         self.cells.iter().map(|cell| length(cell)).fold(length(self.headings[heading]), usize::max)
     }
 
-    /// What it takes at least: a number all its digits, a text its beginning.
+    /// Minimum width: all digits of a number, the beginning of a text.
     fn least(&self, heading: usize) -> usize {
         let content = self.content(heading);
         if self.is_number { content } else { content.min(SHORTEST_TEXT.max(length(self.headings[heading]))) }
     }
 }
 
-/// A column in its place.
+/// A column with its width.
 pub(super) struct Fitted {
     pub(super) width: usize,
     pub(super) heading: String,
@@ -48,15 +48,15 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
-    /// A cell, or the heading, over the whole width.
+    /// A cell or the heading, padded to the full width.
     pub(super) fn padded(&self, text: &str) -> String {
         let width = self.width;
         if self.is_number { format!("{text:>width$}") } else { format!("{text:<width$}") }
     }
 }
 
-/// The columns that fit in `width`, in their order: all with long headings, all with short ones, or those with the lowest ranks.
-/// The first column stays in any case, and is cut if it is alone and too wide.
+/// The columns that fit in `width`, in their order: all with long headings, all with short ones, or those with the
+/// lowest ranks. The first column always stays, and is cut if it is alone and too wide.
 pub(super) fn fit(mut columns: Vec<Column>, width: usize) -> Vec<Fitted> {
     let needs = |columns: &[Column], heading: usize| {
         columns.iter().map(|column| column.least(heading) + GAP).sum::<usize>().saturating_sub(GAP)
@@ -81,8 +81,8 @@ pub(super) fn fit(mut columns: Vec<Column>, width: usize) -> Vec<Fitted> {
         .collect()
 }
 
-/// A line of parts in `width`. From the first one that does not fit on, parts are left out, and a mark says so; a `sentence`
-/// after them is cut instead.
+/// A line of parts in `width`. All parts from the first one that does not fit are left out, and a mark shows that; a
+/// `sentence` after the parts is cut instead.
 pub(super) fn line(parts: Vec<Span<'static>>, sentence: Option<Span<'static>>, width: usize) -> Line<'static> {
     let mut line = Line::default();
     let (mut left, n_parts) = (width, parts.len());
@@ -102,7 +102,7 @@ pub(super) fn line(parts: Vec<Span<'static>>, sentence: Option<Span<'static>>, w
     line
 }
 
-/// A text in at most `width` characters: with a mark where it is cut.
+/// A text in at most `width` characters, with a mark where it is cut.
 fn shortened(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();

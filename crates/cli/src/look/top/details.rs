@@ -51,7 +51,7 @@ fn ports(ports: &[v1::PortCounters], width: usize) -> Vec<Line<'static>> {
             let text = format!("     MTU {}, and frames of hosts take {}", port.mtu, port.mtu_needed);
             lines.push(Line::styled(text, Style::new().fg(Color::Red)));
         }
-        // What it says itself, in LLDP.
+        // What the neighbour says about itself in LLDP.
         if !port.device_there.is_empty() {
             lines.push(Line::raw(format!("     says: {}", plain(&port.device_there))));
         }
@@ -59,15 +59,15 @@ fn ports(ports: &[v1::PortCounters], width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The ports of a switch and what it dropped, without the first `scrolled` lines. Of these it takes back what would leave room
-/// below the last one.
+/// Draws the ports of a switch and its drops with reasons, without the first `scrolled` lines. Reduces `scrolled` if it
+/// would leave empty room below the last line.
 pub(super) fn draw_details(frame: &mut Frame<'_>, area: Rect, details: &v1::SwitchDetails, scrolled: &mut usize) {
     let name = details.switch.as_ref().map(|switch| plain(&switch.name)).unwrap_or_default();
     let block = Block::new().borders(Borders::TOP | Borders::LEFT).title(format!(" {name} "));
     let mut lines = Vec::new();
     let bold = Style::new().add_modifier(Modifier::BOLD);
     match &details.counters {
-        None => lines.push(Line::raw("it has not said what it counted")),
+        None => lines.push(Line::raw("it has not reported its counters")),
         Some(counters) => {
             lines.extend(ports(&counters.ports, block.inner(area).width.into()));
             lines.push(Line::raw(""));

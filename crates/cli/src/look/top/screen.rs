@@ -1,4 +1,4 @@
-//! What `fibula top` shows, and what its keys do.
+//! The screen of `fibula top`, and its keys.
 
 use super::columns::{Column, fit, line};
 use super::details::{draw_details, rate_of};
@@ -15,17 +15,17 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
 use std::collections::VecDeque;
 
-/// Events that are kept for the lower part of the screen.
+/// Events kept for the lower part of the screen.
 const EVENTS: usize = 200;
 
-/// From this width on the table of switches stays beside the details of one.
+/// From this width on, the table of switches stays beside the details of one.
 const BESIDE: u16 = 60;
 
-/// What the details take where there is room, so that all columns of their table fit, and what is left to the switches.
+/// Width of the details where there is room for all columns of their table; the rest is for the switches.
 const DETAILS: u16 = 56;
 const SWITCHES: u16 = 20;
 
-/// What the switches are in the order of.
+/// The order of the switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
     Name,
@@ -54,13 +54,13 @@ impl Order {
     }
 }
 
-/// How far a key of a page goes, in rows of switches or lines of details.
+/// How far a page key moves, in rows of switches or lines of details.
 const PAGE: usize = 10;
 
-/// What follows from a key.
+/// The effect of a key.
 pub(super) enum Step {
     Go,
-    /// Look at the controller at once.
+    /// Ask the controller at once.
     Look,
     End,
 }
@@ -76,7 +76,7 @@ pub(super) struct Screen {
     selected: TableState,
     /// Whether the details of the selected switch are shown.
     is_open: bool,
-    /// How many lines of them are above what is shown.
+    /// How many of their lines are scrolled out of view above.
     scrolled: usize,
     events: VecDeque<v1::Event>,
     last_event: u64,
@@ -100,7 +100,7 @@ impl Screen {
         screen
     }
 
-    /// The last event that is known.
+    /// The number of the last known event.
     pub(super) fn last_event(&self) -> u64 {
         self.last_event
     }
@@ -125,7 +125,7 @@ impl Screen {
         let selected = self.selected.selected().and_then(|row| Some(self.look.switches.get(row)?.name.clone()));
         (self.look, self.lost) = (look, None);
         self.sort();
-        // The same switch stays selected wherever it is now.
+        // The same switch stays selected, wherever it is now.
         if let Some(row) = selected.and_then(|name| self.look.switches.iter().position(|switch| switch.name == name)) {
             self.selected.select(Some(row));
         }
@@ -188,7 +188,7 @@ impl Screen {
             }
             KeyCode::Down | KeyCode::Char('j') => at + 1,
             KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
-            // Of the details, whose end is known when they are drawn.
+            // Moves the details; their end is known only when they are drawn.
             KeyCode::PageDown if self.is_open => {
                 self.scrolled += PAGE;
                 return Step::Go;
@@ -241,7 +241,7 @@ impl Screen {
         let first = match &self.lost {
             Some(why) => {
                 let alarm = Span::styled(" no answer ", Style::new().fg(Color::White).bg(Color::Red));
-                let sentence = format!(" what follows is old; trying again: {}", plain(why));
+                let sentence = format!(" the values below are old; trying again: {}", plain(why));
                 line(vec![alarm], Some(Span::raw(sentence)), width)
             }
             None => {
@@ -291,7 +291,7 @@ impl Screen {
     }
 
     fn draw_switches(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        // Below the line at the top and the headings. Where there is room again, the first switches come back.
+        // Below the top line and the headings. When room grows, the first switches come back.
         let n_rows = usize::from(area.height.saturating_sub(2));
         let last_offset = self.look.switches.len().saturating_sub(n_rows);
         *self.selected.offset_mut() = self.selected.offset().min(last_offset);

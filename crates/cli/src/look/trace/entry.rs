@@ -1,8 +1,8 @@
-//! Whether a frame gets into the network: the switch where it enters checks who sent it, before all else.
+//! Whether a frame gets into the network: the switch where it enters first checks its sender.
 //!
-//! The check is that of the switch ([`dataplane::source`]), over the names as the controller knows them. It says what it wants to
-//! know, that is asked for, and it begins anew, until it wants to know no more: one round trip for the sender, and one more for
-//! each name or address that ARP or neighbour discovery speaks of.
+//! The check is the switch's own ([`dataplane::source`]), over the names as the controller knows them. When it needs a
+//! fact, the fact is requested and the check starts again, until it needs no more: one round trip for the sender, and
+//! one more for each name or address that ARP or neighbour discovery mentions.
 
 use super::mac_of;
 use crate::remote::{Client, answer, refusal};
@@ -17,15 +17,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use tonic::Code;
 
-/// What a switch may do with a frame besides, which its own configuration and its connections say.
-pub(super) const NOT_LOOKED_AT: &str = "which of several ways the frame takes, as each switch chooses by a number of its own: where a hop has several, the \
-     next hops are those of the first; what the switches' own settings may change: check_source other than mac, learning, access lists, rates, \
-     connections, translation and gateways; whether the switch answers by itself";
+/// Further effects that depend on a switch's own configuration and connections.
+pub(super) const NOT_LOOKED_AT: &str = "which of several paths the frame takes, as each switch chooses by its own seed: where a hop has several, the \
+     next hops are those of the first path; effects of the switches' own settings: check_source other than mac, learning, access lists, rates, \
+     connections, translation and gateways; whether the switch itself answers";
 
-/// As [`NOT_LOOKED_AT`], where names are no MAC addresses.
-pub(super) const NO_SENDERS: &str = "who sends it; which of several ways the frame takes, as each switch chooses by a number of its own: where a hop has \
-     several, the next hops are those of the first; what the switches' own settings may change: check_source, learning, access lists, rates, \
-     connections, translation and gateways; whether the switch answers by itself";
+/// Like [`NOT_LOOKED_AT`], where names are not MAC addresses.
+pub(super) const NO_SENDERS: &str = "the sender; which of several paths the frame takes, as each switch chooses by its own seed: where a hop has \
+     several, the next hops are those of the first path; effects of the switches' own settings: check_source, learning, access lists, rates, \
+     connections, translation and gateways; whether the switch itself answers";
 
 /// How a frame comes into the network.
 pub(super) enum Entry {
@@ -37,7 +37,7 @@ pub(super) enum Entry {
 
 /// A frame that the switch where it enters drops.
 pub(super) fn dropped(switch: &str, reason: &str) -> v1::Path {
-    let sentence = format!("{switch} drops it where it comes in (`{reason}`). {}", api::drops::why(reason));
+    let sentence = format!("{switch} drops it where it enters (`{reason}`). {}", api::drops::why(reason));
     of_one_hop(switch, reason, sentence)
 }
 
@@ -47,8 +47,8 @@ fn of_one_hop(switch: &str, reason: &str, sentence: String) -> v1::Path {
     v1::Path { from: switch.to_owned(), hops: vec![hop], end: "dropped".to_owned(), sentence }
 }
 
-/// Checks the sender of a frame, where names are MAC addresses. It comes in at the switch `from`; if that is empty, where its
-/// sender is.
+/// Checks the sender of a frame, where names are MAC addresses. The frame enters at the switch `from`, or, if that is
+/// empty, where its sender is.
 /// # Errors
 /// Those of the controller.
 pub(super) async fn enter(client: &mut Client, frame: &[u8], from: String) -> anyhow::Result<Entry> {
@@ -60,13 +60,13 @@ pub(super) async fn enter(client: &mut Client, frame: &[u8], from: String) -> an
     let Some(at) = at else {
         let switch = if from.is_empty() { "every switch" } else { &from };
         let sentence =
-            format!("its sender {sender} is no name, so {switch} drops it where it comes in (`source_mac`). {why}");
+            format!("its sender {sender} is not a name, so {switch} drops it where it enters (`source_mac`). {why}");
         return Ok(Entry::Dropped(of_one_hop(switch, "source_mac", sentence)));
     };
     if !from.is_empty() && at.switch != from {
         let v1::LinkEnd { switch, port } = at;
         let sentence =
-            format!("its sender {sender} is at {switch}:{port}, and at no port of {from} (`source_mac`). {why}");
+            format!("its sender {sender} is at {switch}:{port}, not at a port of {from} (`source_mac`). {why}");
         return Ok(Entry::Dropped(of_one_hop(&from, "source_mac", sentence)));
     }
     told.here.clone_from(&at.switch);
@@ -88,16 +88,16 @@ pub(super) async fn enter(client: &mut Client, frame: &[u8], from: String) -> an
     }
 }
 
-/// What is to be known.
+/// A fact that the check needs.
 enum Question {
     Name(Mac),
     Owner(IpAddr),
 }
 
-/// What the controller told of a name: its record, and where it is.
+/// The controller's answer about a name: its record, and where it is.
 type AboutName = Option<(v1::NameRecord, v1::LinkEnd)>;
 
-/// What is known, and what was wanted in vain.
+/// Known facts, and questions without an answer.
 #[derive(Default)]
 struct Told {
     here: String,
@@ -107,7 +107,7 @@ struct Told {
 }
 
 impl Told {
-    /// Asks for a name, and returns where it is. A switch that is not there is an error.
+    /// Asks for a name, and returns where it is. An unknown switch is an error.
     async fn ask_name(&mut self, client: &mut Client, mac: Mac, from: &str) -> anyhow::Result<Option<v1::LinkEnd>> {
         let Ok(name) = Name::from_bytes(NameKind::Mac, &mac) else {
             self.names.insert(mac, None);
@@ -127,8 +127,8 @@ impl Told {
             Ok(record) => mac_of(&record.into_inner().name),
             Err(status) if status.code() == Code::NotFound => None,
             Err(status) if status.code() == Code::InvalidArgument => {
-                let why = "the controller is of an earlier version, which does not say who has an address: update it, or trace \
-                           the name that the frame is to";
+                let why = "the controller is of an earlier version, which does not report who has an address: update it, or trace \
+                           the destination name of the frame";
                 return Err(Failure::new(Exit::Refused, why));
             }
             Err(status) => return Err(refusal(&status)),
