@@ -60,7 +60,7 @@ impl RuleTable {
     /// with commas between them.
     #[staticmethod]
     fn build(py: Python<'_>, list: &str, actions: &str) -> PyResult<(RuleTable, usize)> {
-        let actions = parsed::<Actions>(actions)?.or("; if others are meant, name all of them with actions=");
+        let actions = parsed::<Actions>(actions)?.or("; for other actions, list all of them with actions=");
         py.detach(|| {
             let rules = rules::read(list.as_bytes(), &actions).map_err(value_error)?;
             let n_flags = rules.iter().filter(|ListedRule { had_flags, .. }| *had_flags).count();

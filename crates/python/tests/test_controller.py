@@ -123,7 +123,7 @@ class Plain(unittest.IsolatedAsyncioTestCase):
                 await work
             self.assertEqual(refused.exception.code, code)
         wrong = [(name, "h1") for name in texts(macs(30))] + [("02:00:00:00:ff:ff", "h9")]
-        with self.assertRaisesRegex(client.ImportStopped, "no host `h9`.*first 30 names are imported") as stopped:
+        with self.assertRaisesRegex(client.ImportStopped, "no host `h9`.*first 30 names were imported") as stopped:
             await names.import_(wrong, batch=10)
         self.assertEqual((stopped.exception.committed, (await controller.status()).names), (30, 30))
 

@@ -119,7 +119,7 @@ class Rules(unittest.TestCase):
         table = fibula.RuleTable.build(LIST)
         for wrong, kind, message in (
             (lambda: fibula.RuleTable.build("permit any\ndeny tpc"), ValueError, "line 2: "),
-            (lambda: fibula.RuleTable.build("# a\npermt tcp"), ValueError, "line 2: `permt` is no action of this list: write permit or deny; if others"),
+            (lambda: fibula.RuleTable.build("# a\npermt tcp"), ValueError, "line 2: `permt` is no action of this list: write permit or deny; for other actions"),
             (lambda: fibula.RuleTable.build("permit"), ValueError, "line 1: `permit` says not for what"),
             (lambda: fibula.RuleTable.build("count tcp", actions=("count", "7")), ValueError, "`7` is no action"),
             (lambda: fibula.RuleTable.build([b"deny"]), TypeError, "rule 0 is a bytes: give str"),
@@ -138,7 +138,7 @@ class Rules(unittest.TestCase):
 
     def test_flags_that_are_not_compared_are_said(self):
         line = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x1000/0x1000"
-        with self.assertWarnsRegex(UserWarning, "1 rules have flags"):
+        with self.assertWarnsRegex(UserWarning, "1 rules have TCP flags"):
             table = fibula.RuleTable.build(line)
         self.assertEqual(table.lookup("10.0.0.1:1->1.1.1.1:80/tcp"), fibula.Rule(1, "permit"))
         with warnings.catch_warnings():

@@ -51,7 +51,7 @@ class RuleTable:
             rules = "\n".join(line.rstrip("\r\n") for line in lines)
         table, n_flags = _native.RuleTable.build(rules, actions if isinstance(actions, str) else ",".join(actions))
         if n_flags:
-            warnings.warn(f"{n_flags} rules have flags of TCP, which are not compared: they match whatever the flags", stacklevel=2)
+            warnings.warn(f"{n_flags} rules have TCP flags, which are not compared: these rules match any flags", stacklevel=2)
         return cls(table)
 
     @classmethod

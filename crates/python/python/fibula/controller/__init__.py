@@ -66,7 +66,7 @@ def _end(port: Port) -> Any:
     if isinstance(port, str):
         switch, _, number = port.rpartition(":")
         if not switch or not number.isdigit():
-            raise ValueError(f"`{port}` is no port of a switch; write it like s1:3")
+            raise ValueError(f"`{port}` is not a port of a switch; write it like s1:3")
         port = End(switch, int(number))
     return wire.message("LinkEnd", switch=port.switch, port=port.port)
 

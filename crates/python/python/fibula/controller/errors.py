@@ -40,7 +40,7 @@ class ImportStopped(ControllerError):
     """An import in which a batch was refused. The batches before are committed: `committed` names."""
 
     def __init__(self, message: str, code: str, committed: int) -> None:
-        super().__init__(f"{message} (the first {committed} names are imported)", code)
+        super().__init__(f"{message} (the first {committed} names were imported)", code)
         self.committed = committed
 
 
