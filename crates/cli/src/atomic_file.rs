@@ -9,14 +9,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// A new file that replaces the old one only when it is complete. Until then it has no name where the file system
-/// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever interrupts writing, the old
-/// file stays. Links are followed, also where they lead to no file yet. A device, a pipe and our own output (`-`, `/dev/stdout`) are
+/// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. If writing is interrupted, the old
+/// file stays. Links are followed, even to a missing file. A device, a pipe and our own output (`-`, `/dev/stdout`) are
 /// written in place. A file that is replaced keeps its permissions and its owner, where the owner can be kept.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: File,
     path: PathBuf,
-    /// The temporary name: in use from the start, or given just before the old file is replaced.
+    /// The temporary name: in use from the start, or only just before the old file is replaced.
     temporary: PathBuf,
     state: State,
 }
@@ -34,7 +34,7 @@ enum State {
 impl AtomicFile {
     /// Writes a whole file, with these permissions (less the umask).
     /// # Errors
-    /// As [`AtomicFile::create`], and those of the disk; the old file stays.
+    /// As [`AtomicFile::create`], and disk errors; the old file stays.
     pub(crate) fn write(path: &Path, mode: u32, bytes: &[u8]) -> anyhow::Result<()> {
         let mut file = Self::create(path, mode)?;
         file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
@@ -62,7 +62,7 @@ impl AtomicFile {
         }
         let path = end_of_links(path);
         let name = path.file_name().filter(|_| !path.is_dir());
-        let name = name.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is no file name", path.display())))?;
+        let name = name.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is not a file name", path.display())))?;
         let mut temporary = name.to_os_string();
         temporary.push(format!(".{}.new", std::process::id()));
         let temporary = path.with_file_name(temporary);
@@ -84,7 +84,7 @@ impl AtomicFile {
 
     /// Moves the file into place once it is on disk.
     /// # Errors
-    /// Those of the disk; the old file stays.
+    /// Disk errors; the old file stays.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         self.put().map_err(|error| cannot_write(&self.path, &error))
     }
@@ -123,8 +123,8 @@ impl Drop for AtomicFile {
     }
 }
 
-/// What this process writes to already, if the path says so. The file behind it is not to be replaced: whoever reads it has the
-/// old one.
+/// The output that this process already writes to, if the path names it. The file behind it must not be replaced: its
+/// readers have the old one open.
 fn own_output(path: &Path) -> Option<io::Result<File>> {
     let output = match () {
         () if AtomicFile::is_stdout(path) => io::stdout().as_fd().try_clone_to_owned(),
@@ -139,10 +139,10 @@ fn is_output(path: &Path, number: u32, name: &str) -> bool {
     names.iter().any(|name| path == Path::new(name))
 }
 
-/// Where a path leads, whether or not there is a file.
+/// The target of a path, whether or not the file exists.
 fn end_of_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // As many as the kernel follows.
+    // As many links as the kernel follows.
     for _ in 0..40 {
         let Ok(to) = std::fs::read_link(&path) else { break };
         path = path.with_file_name(to);
@@ -150,8 +150,8 @@ fn end_of_links(path: &Path) -> PathBuf {
     path
 }
 
-/// Gives a new file the owner and the permissions of the one that it replaces. What another owner or group might do, this one is
-/// not to do: without the owner the permissions stay as they are.
+/// Gives a new file the owner and permissions of the one that it replaces. If the owner cannot be kept, permissions
+/// stay as created: they would give another owner or group more than it had.
 fn keep(file: &File, before: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     let is_other = (now.uid(), now.gid()) != (before.uid(), before.gid());
@@ -161,7 +161,7 @@ fn keep(file: &File, before: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(before.mode() & 0o777))
 }
 
-/// Refuses to write what is built over the list that it is built from.
+/// Refuses to overwrite the list that a table is built from.
 /// # Errors
 /// [`Exit::Usage`].
 pub(crate) fn check_is_not_list(list: &Path, out: &Path) -> anyhow::Result<()> {
@@ -169,7 +169,7 @@ pub(crate) fn check_is_not_list(list: &Path, out: &Path) -> anyhow::Result<()> {
     if is_same_file(list, out) { Err(Failure::new(Exit::Usage, why())) } else { Ok(()) }
 }
 
-/// Whether both paths lead to the same plain file.
+/// Whether both paths lead to the same regular file.
 fn is_same_file(a: &Path, b: &Path) -> bool {
     match (std::fs::metadata(a), std::fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),

@@ -26,58 +26,58 @@ pub(crate) enum LpmCommand {
     Build(BuildArgs),
     /// Look up addresses: the next hop of the longest prefix of each
     Lookup(LookupArgs),
-    /// Say what is in a file of prefixes
+    /// Describe a file of prefixes
     Show {
         /// The file; `-` is standard input
         file: PathBuf,
     },
 }
 
-/// Where the prefixes are.
+/// The input and output of a build.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// A list with a prefix and a next hop on every line, or with --next-hop a prefix on every line; or a routing table
-    /// dump or updates of BGP (MRT). `-` is standard input. All may be packed with gzip or bzip2
+    /// A list with a prefix and a next hop per line (with --next-hop, only a prefix per line), or a routing table dump
+    /// or updates of BGP (MRT); plain or packed with gzip or bzip2. `-` is standard input
     list: PathBuf,
     /// The file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
-    /// The next hop of prefixes without one
+    /// The next hop of prefixes that have none
     #[arg(long)]
     next_hop: Option<String>,
-    /// What the list is, if its first bytes do not say so
+    /// Format of the list, if its first bytes do not identify it
     #[arg(long, default_value = "auto")]
     format: Format,
-    /// How prefixes are found: a trie, or a hash table behind a one-hashing Bloom filter, as it is (bloom) or leaf-pushed
-    /// to few lengths (bloom-pushed). Those are for comparison, and take up to 32,767 next hops
+    /// Lookup structure: a trie, or a hash table behind a one-hashing Bloom filter, unchanged (bloom) or leaf-pushed to
+    /// few lengths (bloom-pushed). The last two are for comparison, and take up to 32,767 next hops
     #[arg(long, default_value = "trie")]
     design: Design,
-    /// What of a route in a dump counts as its next hop
+    /// The part of a route in a dump that counts as its next hop
     #[arg(long, default_value = "next-hop")]
     hops: Hops,
 }
 
-/// What a list is.
+/// Formats of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Format {
     /// Text, unless the first bytes are those of a dump.
     Auto,
-    /// A prefix a line.
+    /// One prefix per line.
     Text,
     /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2, or updates, BGP4MP.
     Mrt,
 }
 
-/// What of a route counts as its next hop.
+/// The part of a route that counts as its next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Hops {
     /// The address of the next hop.
     NextHop,
-    /// The AS that the prefix comes from, as `AS64500`.
+    /// The AS that originates the prefix, such as `AS64500`.
     Origin,
 }
 
-/// How prefixes are found.
+/// Lookup structures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Design {
     /// A compressed trie.
@@ -88,12 +88,12 @@ enum Design {
     BloomPushed,
 }
 
-/// What to look up.
+/// The questions.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
     /// The file; `-` is standard input
     file: PathBuf,
-    /// Addresses; without any, they are read from standard input, one a line
+    /// Addresses; if none are given, they are read from standard input, one per line
     addresses: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ struct Answer {
     next_hop: Option<String>,
 }
 
-/// A table in figures.
+/// The figures of a table.
 #[derive(Serialize)]
 struct Shown {
     table: &'static str,
@@ -152,7 +152,8 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
             bytes.or_exit(Exit::Refused, "the table cannot be built")
         }
         _ if !are_few => {
-            let why = format!("{} next hops: behind a filter at most 32,767; take --design trie", list.hops.len());
+            let why =
+                format!("{} next hops: designs with a filter take at most 32,767; use --design trie", list.hops.len());
             return Err(Failure::new(Exit::Refused, why));
         }
         Design::Bloom => encode_bloom(Pushed::Basic, &list),
@@ -188,21 +189,18 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<List> {
             };
             let dump = mrt::read(BufReader::new(input), hops, next_hop).map_err(wrong)?;
             if dump.n_others > 0 {
-                eprintln!(
-                    "{shown}: {} records have no unicast routes of IPv4 or IPv6, and are left out",
-                    dump.n_others
-                );
+                eprintln!("{shown}: {} records without unicast routes of IPv4 or IPv6 are skipped", dump.n_others);
             }
             if dump.n_cut > 0 {
-                eprintln!("{shown}: {} updates end in the middle of a prefix, which is left out", dump.n_cut);
+                eprintln!("{shown}: {} updates end in the middle of a prefix, which is skipped", dump.n_cut);
             }
             Ok(dump.list)
         }
     }
 }
 
-/// Whether an input is text: a list of prefixes has no byte 0, but each record of a routing table dump has. Hands the
-/// input back from its beginning, unpacked.
+/// Whether an input is text: a list of prefixes has no byte 0, but each record of a routing table dump has one. Returns
+/// the input from its beginning, unpacked.
 fn is_text(input: Box<dyn Read>) -> io::Result<(bool, Box<dyn Read>)> {
     /// Bytes of the first header of a dump.
     const HEADER: u64 = 12;
@@ -232,7 +230,7 @@ fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
 }
 
 fn answer(tables: &PrefixFile, text: &str, place: &str) -> anyhow::Result<Answer> {
-    let unreadable = |_| Failure::new(Exit::BadInput, format!("{place}`{text}` is no IPv4 or IPv6 address"));
+    let unreadable = |_| Failure::new(Exit::BadInput, format!("{place}`{text}` is not an IPv4 or IPv6 address"));
     let number = match text.parse().map_err(unreadable)? {
         IpAddr::V4(address) => tables.ipv4.lookup(address.into()),
         IpAddr::V6(address) => tables.ipv6.lookup(address.into()),

@@ -1,12 +1,12 @@
-//! What this machine has that daemons need: interfaces, capabilities, kernel, memory on huge pages, room on disks. Read from
-//! `/proc` and `/sys`, as of now.
+//! What this machine offers to daemons: interfaces, capabilities, kernel, huge pages, disk space. Read from `/proc` and
+//! `/sys` at each call.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Capabilities that daemons use: their bits, and their names.
+/// Capabilities that daemons use: bit and name.
 pub(crate) const NET_ADMIN: Capability = Capability(12, "CAP_NET_ADMIN");
 pub(crate) const NET_RAW: Capability = Capability(13, "CAP_NET_RAW");
 pub(crate) const PERFMON: Capability = Capability(38, "CAP_PERFMON");
@@ -15,7 +15,7 @@ pub(crate) const BPF: Capability = Capability(39, "CAP_BPF");
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Capability(u8, pub(crate) &'static str);
 
-/// Those of `wanted` that this process lacks.
+/// The capabilities of `wanted` that this process lacks.
 pub(crate) fn lacking(wanted: &[Capability]) -> Vec<&'static str> {
     let has = effective(&fs::read_to_string("/proc/self/status").unwrap_or_default());
     wanted.iter().filter(|Capability(bit, _)| has >> bit & 1 == 0).map(|&Capability(_, name)| name).collect()
@@ -26,13 +26,13 @@ fn effective(status: &str) -> u64 {
     line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The name of this machine, up to its first dot.
+/// The host name up to its first dot.
 pub(crate) fn host_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().split('.').next()?.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// A user of this machine, by `/etc/passwd` and `/etc/group`.
+/// A user of this machine, from `/etc/passwd` and `/etc/group`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// The first one that `is_it` takes, by the fields of its line.
+    /// The first user whose fields satisfy `is_it`.
     pub(crate) fn of(is_it: impl Fn(&[&str]) -> bool) -> Option<Self> {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::find(is_it, &read("/etc/passwd"), &read("/etc/group"))
@@ -63,7 +63,7 @@ impl User {
     }
 }
 
-/// The kernel's version, as (6, 1), and its whole name.
+/// The kernel's version as (6, 1), and in full.
 pub(crate) fn kernel() -> ((u32, u32), String) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     (version(&release), release)
@@ -74,7 +74,7 @@ fn version(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Whether memory that asks for huge pages gets them: `always`, `madvise` or `never`; none, if the kernel has none.
+/// The policy of transparent huge pages: `always`, `madvise` or `never`; none if the kernel has no huge pages.
 pub(crate) fn huge_pages() -> Option<String> {
     chosen(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?)
 }
@@ -84,7 +84,7 @@ fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
-/// Whether somebody keeps the clock of this machine, as far as files say.
+/// The service that synchronises the clock of this machine, if its files show one.
 pub(crate) fn keeps_clock() -> Option<&'static str> {
     let signs = [
         ("/run/systemd/timesync/synchronized", "systemd-timesyncd"),
@@ -95,7 +95,7 @@ pub(crate) fn keeps_clock() -> Option<&'static str> {
     signs.into_iter().find(|(path, _)| Path::new(path).exists()).map(|(_, keeper)| keeper)
 }
 
-/// Bytes that are free, and all bytes, where `path` or the nearest directory above it is.
+/// Free bytes and total bytes of the file system of `path`, or of its nearest existing parent.
 /// # Errors
 /// Those of the system.
 pub(crate) fn room(path: &Path) -> io::Result<(u64, u64)> {
@@ -108,20 +108,20 @@ pub(crate) fn room(path: &Path) -> io::Result<(u64, u64)> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// The kernel's number for it.
+    /// The kernel's index of it.
     pub(crate) index: u32,
     pub(crate) mtu: u32,
     /// Whether it is set up (`ip link set NAME up`).
     pub(crate) is_up: bool,
     pub(crate) has_carrier: bool,
     pub(crate) receive_queues: usize,
-    /// Whether a route of this machine's own leads out of it.
+    /// Whether a route of this machine leads out of it.
     pub(crate) has_routes: bool,
-    /// Whether it carries Ethernet: no loopback, no tunnel without.
+    /// Whether it carries Ethernet: not loopback, and not a tunnel without Ethernet.
     pub(crate) is_ethernet: bool,
-    /// Whether it is a bridge of the kernel.
+    /// Whether it is a kernel bridge.
     pub(crate) is_bridge: bool,
-    /// The interface that it is a part of, which takes its frames.
+    /// The interface that it is a part of, which receives its frames.
     pub(crate) master: Option<Master>,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Interface {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Master {
     pub(crate) name: String,
-    /// What it is, with the article.
+    /// Its kind, with the article.
     pub(crate) kind: &'static str,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn interfaces() -> Vec<Interface> {
     found
 }
 
-/// One of them.
+/// The interface with this name.
 pub(crate) fn interface(name: &str) -> Option<Interface> {
     let directory = Path::new("/sys/class/net").join(name);
     let read = |file: &str| fs::read_to_string(directory.join(file)).map(|text| text.trim().to_owned());
@@ -185,13 +185,13 @@ pub(crate) fn interface(name: &str) -> Option<Interface> {
     })
 }
 
-/// The addresses of an interface, as `ip address` writes them.
+/// The addresses of an interface in the notation of `ip address`.
 pub(crate) fn addresses(interface: &Interface) -> Vec<String> {
     let found = netio::addresses::addresses_of(interface.index).unwrap_or_default();
     found.into_iter().map(|(ip, prefix)| format!("{ip}/{prefix}")).collect()
 }
 
-/// The numbers of packet sockets that are bound to an interface, of those that the kernel shows.
+/// The inodes of packet sockets bound to an interface, as far as the kernel shows them.
 pub(crate) fn packet_sockets(interface: &Interface) -> Vec<u64> {
     bound_to(&fs::read_to_string("/proc/net/packet").unwrap_or_default(), interface.index)
 }
@@ -205,12 +205,12 @@ fn bound_to(table: &str, ifindex: u32) -> Vec<u64> {
     table.lines().filter_map(inode).collect()
 }
 
-/// The interfaces that routes of IPv4 lead out of.
+/// The interfaces that IPv4 routes lead out of.
 fn routed(table: &str) -> HashSet<String> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// The interfaces that routes of IPv6 lead out of by way of a gateway. Others are of every interface that is up.
+/// The interfaces that IPv6 routes lead out of through a gateway. Other routes exist for every interface that is up.
 fn routed_by_gateways(table: &str) -> HashSet<String> {
     let gateway = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

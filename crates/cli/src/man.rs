@@ -1,5 +1,4 @@
-//! `fibula man`: the manual page of every command, made of what `--help` says. For who makes packages; nobody sees it in the
-//! help.
+//! `fibula man`: the manual page of every command, generated from its `--help`. A hidden command for packagers.
 
 use clap_mangen::Man;
 use command::output::{Exit, OrExit, Output};
@@ -7,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What every page ends with. The codes are those of [`Exit`].
+/// The end of every page. The codes are those of [`Exit`].
 const EXIT_STATUS: &str = "\
 .SH \"EXIT STATUS\"
 .TP
@@ -39,7 +38,7 @@ interrupted
 /// Arguments of `fibula man`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the pages go; it is made if it is missing
+    /// Directory for the pages; created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -56,7 +55,7 @@ impl Args {
     /// [`Exit::Internal`] when the directory cannot be written.
     pub(crate) fn run(self, syntax: clap::Command, out: &Output) -> anyhow::Result<()> {
         let directory = self.directory;
-        let cannot = format!("no pages can be written to {}", directory.display());
+        let cannot = format!("cannot write pages to {}", directory.display());
         let pages = write(syntax, &directory).or_exit(Exit::Internal, cannot)?;
         let sentence = format!("{pages} pages are in {}", directory.display());
         out.done(&WrittenRow { pages, directory }, sentence)
@@ -66,7 +65,7 @@ impl Args {
 fn write(syntax: clap::Command, directory: &Path) -> io::Result<usize> {
     fs::create_dir_all(directory)?;
     let mut root = syntax.disable_help_subcommand(true);
-    // Gives the commands the names by which their pages are found.
+    // Gives each command the name by which its page is found.
     root.build();
     let mut n_pages = 0;
     let mut left = vec![(root, None)];

@@ -26,40 +26,40 @@ pub(crate) struct Args {
 enum Verb {
     /// Make a certificate authority
     Init,
-    /// Issue a certificate: a directory with all that its holder needs
+    /// Issue a certificate: a directory with everything that its holder needs
     #[command(subcommand)]
     Issue(Issue),
-    /// Issue another certificate to a holder of one; the one before stays valid until it expires or is revoked
+    /// Issue a new certificate to an existing holder; the previous one stays valid until it expires or is revoked
     Renew {
         /// Kind of holder
         #[arg(value_parser = ["controller", "switch", "operator"], requires = "name")]
         kind: Option<String>,
         /// Name of the holder
         name: Option<String>,
-        /// Renew all that expire within this many days instead
+        /// Renew all certificates that expire within this many days instead
         #[arg(long, value_name = "DAYS", conflicts_with_all = ["kind", "name"])]
         within: Option<u32>,
-        /// Others reach the holder at this host name or IP address from now on, instead of at those before; repeatable
+        /// Host name or IP address at which others now reach the holder, replacing all previous ones; repeatable
         #[arg(long = "address", value_name = "ADDRESS", value_parser = without_port, conflicts_with = "within")]
         addresses: Vec<String>,
         #[command(flatten)]
         life: Life,
     },
-    /// Revoke the certificates of a holder; copy crl.pem to the machines then
+    /// Revoke the certificates of a holder; then copy crl.pem to the machines
     Revoke {
         #[command(flatten)]
         holder: Holder,
-        /// Revoke the certificate with this serial number alone
+        /// Revoke only the certificate with this serial number
         #[arg(long, value_name = "HEX")]
         serial: Option<String>,
     },
-    /// List certificates: whose, until when, valid or not
+    /// List certificates with holder, expiry and validity
     Show,
 }
 
 #[derive(clap::Subcommand)]
 enum Issue {
-    /// Controllers: operators and switches reach them at these addresses
+    /// Issue to controllers, which operators and switches reach at these addresses
     Controller {
         #[command(flatten)]
         named: Named,
@@ -68,7 +68,7 @@ enum Issue {
         #[command(flatten)]
         life: Life,
     },
-    /// Switches, by the names that the controller knows them by
+    /// Issue to switches, by the names that the controller knows them by
     Switch {
         #[command(flatten)]
         named: Named,
@@ -77,16 +77,16 @@ enum Issue {
         #[command(flatten)]
         life: Life,
     },
-    /// Operators, and programs that act for them
+    /// Issue to operators, and programs that act for them
     ///
-    /// For a browser: openssl pkcs12 -export -in cert.pem -inkey key.pem -out NAME.p12 makes the file that it imports.
+    /// For a browser, `openssl pkcs12 -export -in cert.pem -inkey key.pem -out NAME.p12` makes a file to import.
     Operator {
         #[command(flatten)]
         named: Named,
-        /// reader: read only; writer: also names, hosts and links; admin: everything
+        /// reader: read only; writer: also change names, hosts and links; admin: everything
         #[arg(long, hide_possible_values = true, value_parser = roles())]
         role: Role,
-        /// Copy the files to ~/.config/fibula/tls too, where this user's commands look for them
+        /// Also copy the files to ~/.config/fibula/tls, where this user's commands look for them
         #[arg(long)]
         install: bool,
         #[command(flatten)]
@@ -96,32 +96,32 @@ enum Issue {
 
 #[derive(clap::Args)]
 struct Named {
-    /// Their names
+    /// Names of the holders
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
 
 #[derive(clap::Args)]
 struct Addresses {
-    /// A host name or IP address that others reach it at; a port is left out. Of a switch that of its `status`, for Prometheus;
-    /// repeatable
+    /// Host name or IP address at which others reach the holder; a port is ignored. For a switch, the one of its
+    /// `status`, for Prometheus; repeatable
     #[arg(long = "address", value_name = "ADDRESS", value_parser = without_port)]
     addresses: Vec<String>,
 }
 
-/// An address as it stands in a configuration, without its port: certificates name hosts.
+/// An address as in a configuration, without its port: certificates name hosts.
 fn without_port(text: &str) -> Result<String, std::convert::Infallible> {
     let host = match text.parse::<std::net::SocketAddr>() {
         Ok(address) => return Ok(address.ip().to_string()),
         Err(_) => text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()),
     };
-    // An IPv6 address has colons of its own.
+    // An IPv6 address contains colons.
     Ok(host.map(|(host, _)| host).filter(|host| !host.contains(':')).unwrap_or(text).to_owned())
 }
 
 #[derive(clap::Args, Clone, Copy)]
 struct Life {
-    /// Days that the certificate is valid
+    /// Days of validity
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
 }
@@ -169,14 +169,14 @@ struct Row {
 
 impl Args {
     /// # Errors
-    /// Exit code 2 for a name or address that cannot be, 4 if there is no authority or no such holder, 5 if there is one
+    /// Exit code 2 for an invalid name or address, 4 if there is no authority or no such holder, 5 if one exists
     /// already.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let directory = self.pki.unwrap_or_else(|| config_directory().join("pki"));
         if let Verb::Init = self.verb {
             let authority = Authority::create(&directory).map_err(failure)?;
             let text = format!(
-                "certificate authority in {} until {}; its ca.key signs for everybody: keep it away from the network, and \
+                "certificate authority in {} until {}; its ca.key can sign for anyone: keep it off the network, and \
                  back it up",
                 directory.display(),
                 date(authority.not_after())
@@ -222,7 +222,7 @@ impl Args {
                 let plural = if n == 1 { "" } else { "s" };
                 let crl = directory.join("crl.pem");
                 let text = format!(
-                    "{n} certificate{plural} of {kind} {name} revoked; copy {} to the machines, whose daemons read it anew \
+                    "{n} certificate{plural} of {kind} {name} revoked; copy {} to the machines, whose daemons read it again \
                      and end its connections",
                     crl.display()
                 );
@@ -276,7 +276,7 @@ fn make(
     addresses: &[String],
     life: Life,
 ) -> anyhow::Result<Vec<(Identity, PathBuf)>> {
-    // All names are checked before the first certificate is made.
+    // Check all names before making the first certificate.
     let identities: Result<Vec<Identity>, _> = named.names.iter().map(|name| Identity::new(kind, name)).collect();
     let issued = identities.map_err(|error| failure(error.into()))?.into_iter().map(|identity| {
         let files = authority.issue(&identity, addresses, life.days).map_err(failure)?;
@@ -295,8 +295,8 @@ fn say(identity: &Identity, files: &Path, addresses: &[String], out: &Output) ->
             let name = identity.name();
             let kind = identity.kind().word();
             format!(
-                "copy it to the machine, as the dir of [tls]. It names no address, so that only that machine reaches its `status`, \
-                 `lookup` and `control`; `fibula pki renew {kind} {name} --address ADDRESS` names one"
+                "copy it to the machine, as the dir of [tls]. It names no address, so only that machine can reach its `status`, \
+                 `lookup` and `control`; `fibula pki renew {kind} {name} --address ADDRESS` adds one"
             )
         }
         _ => "copy it to the machine, as the dir of [tls]".to_owned(),
@@ -320,29 +320,31 @@ fn renew(
         (None, None) => {
             return Err(Failure::new(
                 Exit::Usage,
-                "say whose: KIND NAME, or --within DAYS for all that expire by then",
+                "name a holder: KIND NAME, or --within DAYS for all that expire by then",
             ));
         }
     };
     if holders.is_empty() {
-        return out.done(&serde_json::json!({ "renewed": 0 }), "none expires by then");
+        return out.done(&serde_json::json!({ "renewed": 0 }), "no certificate expires by then");
     }
     for (kind, name) in holders {
         if kind == "operator" && !addresses.is_empty() {
-            return Err(Failure::new(Exit::Usage, "nobody connects to an operator: leave --address out"));
+            return Err(Failure::new(Exit::Usage, "operators accept no connections: leave out --address"));
         }
         let files = authority.renew(kind, &name, addresses, life.days).map_err(failure)?;
-        let text =
-            format!("{kind} {name}: {}; copy it over the one before, which is valid until it expires", files.display());
+        let text = format!(
+            "{kind} {name}: {}; copy it over the previous one, which stays valid until it expires",
+            files.display()
+        );
         out.done(&IssuedRow { kind, name, files }, text)?;
     }
     Ok(())
 }
 
-/// The holders whose latest certificate is not revoked and ends before a time.
+/// Holders whose latest certificate is not revoked and expires before a time.
 fn expiring(issued: &[Issued], before: i64) -> Vec<(&'static str, String)> {
     let mut holders = Vec::new();
-    // They are in the order of holders, then of their ends.
+    // Sorted by holder, then by expiry.
     for (at, Issued { certificate, revoked }) in issued.iter().enumerate() {
         let holder = (certificate.identity.kind().word(), certificate.identity.name().to_owned());
         let is_last = issued.get(at + 1).is_none_or(|next| {
@@ -360,7 +362,7 @@ fn default_tls() -> PathBuf {
     config_directory().join("tls")
 }
 
-/// Copies the files of an operator to where this user's commands look for them. Returns that directory.
+/// Copies the files of an operator to where this user's commands look for them. Returns the directory.
 fn install(files: &Path) -> anyhow::Result<PathBuf> {
     let target = default_tls();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&target)?;

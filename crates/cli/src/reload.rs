@@ -1,39 +1,39 @@
-//! What a daemon does when it gets SIGHUP, as from `systemctl reload`, `kill -HUP` or logrotate: it opens the files that it writes
-//! again, and reads its configuration again.
+//! Reloads a daemon at SIGHUP, as sent by `systemctl reload`, `kill -HUP` or logrotate: it reopens the files that it
+//! writes, and reads its configuration again.
 
 use crate::supervisor::Supervisor;
 use api::config::{Changes, Watched};
 use command::output::{Exit, OrExit};
 
-/// Takes the filter of the log that a configuration has.
+/// Applies a configuration's log filter.
 /// # Errors
-/// [`Exit::Usage`]: it is no filter.
+/// [`Exit::Usage`] if it is not a filter.
 pub(crate) fn configure_log(filter: Option<&str>) -> anyhow::Result<()> {
-    command::log::configure(filter).map(drop).or_exit(Exit::Usage, "log is no filter")
+    command::log::configure(filter).map(drop).or_exit(Exit::Usage, "log is not a filter")
 }
 
-/// Whether a configuration has a filter that the log takes.
+/// Checks that the log accepts a configuration's filter.
 /// # Errors
 /// [`Exit::Usage`].
 pub(crate) fn check_log(filter: Option<&str>) -> anyhow::Result<()> {
-    filter.map_or(Ok(()), command::log::check_filter).or_exit(Exit::Usage, "log is no filter")
+    filter.map_or(Ok(()), command::log::check_filter).or_exit(Exit::Usage, "log is not a filter")
 }
 
-/// A daemon that reloads: what it is told, in this order.
+/// A daemon that can reload. The methods are called in this order.
 pub(crate) trait Reloads {
     type Config;
 
-    /// Opens the files that it writes again. Returns what could not be opened.
+    /// Reopens the files that it writes. Returns the ones that could not be opened.
     fn reopen_files(&self) -> Vec<String>;
 
-    /// The filter of the log in a configuration.
+    /// The log filter of a configuration.
     fn log(config: &Self::Config) -> Option<&str>;
 
-    /// Takes what has changed. Returns what it cannot use.
+    /// Applies the changes. Returns the ones that it cannot use.
     async fn reload(&self, before: &Self::Config, config: &Self::Config, changes: &Changes) -> Vec<String>;
 }
 
-/// Reloads a daemon, and says in the log, and to the service manager, what came of it. A configuration that cannot be used changes
+/// Reloads a daemon, and reports the result in the log and to the service manager. An unusable configuration changes
 /// nothing.
 pub(crate) async fn reload<D: Reloads>(
     daemon: &D,
@@ -49,23 +49,23 @@ pub(crate) async fn reload<D: Reloads>(
         Ok(read) => read,
         Err(error) => {
             refused.iter().for_each(|what| tracing::error!("{what}"));
-            tracing::error!(%error, "the configuration cannot be used, and the one before stays in use; files are opened again");
-            return supervisor.serves(&format!("reload failed, the configuration before is in use: {error}"));
+            tracing::error!(%error, "the configuration cannot be used, so the previous one stays in use; files were reopened");
+            return supervisor.serves(&format!("reload failed, the previous configuration is in use: {error}"));
         }
     };
     if D::log(config) != D::log(&read) {
         match command::log::configure(D::log(&read)) {
             Ok(true) => {}
-            Ok(false) => refused.push("log is not taken: FIBULA_LOG or -v says what is logged".to_owned()),
-            Err(error) => refused.push(format!("log is not taken: {error}")),
+            Ok(false) => refused.push("log is ignored: FIBULA_LOG or -v sets the filter".to_owned()),
+            Err(error) => refused.push(format!("log is ignored: {error}")),
         }
     }
     refused.extend(daemon.reload(config, &read, &changes).await);
     let Changes { live, at_restart } = changes;
     let (taken, waiting) = (live.join(", "), at_restart.join(", "));
-    tracing::info!(file, taken, "reloaded: configuration, certificates, lists and files that are written");
+    tracing::info!(file, taken, "reloaded configuration, certificates, lists and output files");
     if !waiting.is_empty() {
-        tracing::warn!(keys = waiting, "changed, and taken at the next restart only");
+        tracing::warn!(keys = waiting, "changed keys that take effect only at a restart");
     }
     refused.iter().for_each(|what| tracing::error!("{what}"));
     *config = read;

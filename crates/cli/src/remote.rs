@@ -1,4 +1,4 @@
-//! Talking to a controller or a switch: its address, our certificate, and the exit codes of refusals.
+//! Connections to a controller or a switch: its address, our certificate, and exit codes of refusals.
 
 use api::client::ConnectError;
 use api::identity::Kind;
@@ -14,24 +14,24 @@ use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-/// Whose certificate is shown to servers with TLS.
+/// The certificate to present to servers with TLS.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Credentials {
-    /// Directory with our certificate, as `fibula pki issue` makes it [default: ~/.config/fibula/tls, if it is there]
+    /// Directory with our certificate, made by `fibula pki issue` [default: ~/.config/fibula/tls, if it exists]
     #[arg(long, env = "FIBULA_TLS", global = true, value_name = "DIR", help_heading = GLOBAL)]
     tls: Option<PathBuf>,
-    /// Our certificate, instead of cert.pem there
+    /// Our certificate, instead of cert.pem in that directory
     #[arg(long, env = "FIBULA_CERT", global = true, value_name = "FILE", help_heading = GLOBAL)]
     cert: Option<PathBuf>,
-    /// Its private key, instead of key.pem there
+    /// Its private key, instead of key.pem in that directory
     #[arg(long, env = "FIBULA_KEY", global = true, value_name = "FILE", help_heading = GLOBAL)]
     key: Option<PathBuf>,
-    /// Certificates of the authorities that we trust, instead of ca.pem there
+    /// Certificates of trusted authorities, instead of ca.pem in that directory
     #[arg(long, env = "FIBULA_CA", global = true, value_name = "FILE", help_heading = GLOBAL)]
     ca: Option<PathBuf>,
 }
 
-/// `~/.config/fibula`, or as XDG_CONFIG_HOME says.
+/// `~/.config/fibula`, or according to XDG_CONFIG_HOME.
 pub(crate) fn config_directory() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
@@ -39,7 +39,7 @@ pub(crate) fn config_directory() -> PathBuf {
 }
 
 impl Credentials {
-    /// Reads the certificate; none if there is none, and none was asked for.
+    /// Reads the certificate; none if it does not exist and was not asked for.
     fn load(&self) -> anyhow::Result<Option<Arc<Tls>>> {
         let Credentials { tls, cert, key, ca } = self;
         let default = config_directory().join("tls");
@@ -52,9 +52,9 @@ impl Credentials {
         tls.map(Some).or_exit(Exit::Usage, "the certificate of --tls, --cert, --key and --ca is not usable")
     }
 
-    /// Connects to a server at an address or a URL. An address is one with TLS if there is a certificate.
+    /// Connects to a server at an address or a URL. For an address, TLS is used if there is a certificate.
     /// # Errors
-    /// [`Exit::Usage`] for an unusable certificate, and those of the connection.
+    /// [`Exit::Usage`] for an unusable certificate, and connection errors.
     pub(crate) async fn connect(&self, kind: Kind, at: &str) -> anyhow::Result<Result<Channel, ConnectError>> {
         let tls = self.load()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -64,10 +64,11 @@ impl Credentials {
     }
 }
 
-/// Where the controller is.
+/// The address of the controller.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
-    /// URL of the controller, or unix:PATH of its socket; of several controllers, separated by commas [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
+    /// URL of the controller, or unix:PATH of its socket; separate several controllers with commas [default:
+    /// https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
     #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL", help_heading = GLOBAL)]
     controller: Option<String>,
     #[command(flatten)]
@@ -91,7 +92,7 @@ impl Remote {
         runtime.block_on(async { work(api::client::northbound(self.channel().await?)).await })
     }
 
-    /// Connects to the controller; of several, to the one that leads.
+    /// Connects to the controller, or to the leader of several.
     /// # Errors
     /// [`Exit::NotFound`] if no daemon answers.
     pub(crate) async fn channel(&self) -> anyhow::Result<Channel> {
@@ -101,7 +102,7 @@ impl Remote {
         for at in at.split(',') {
             match self.credentials.connect(Kind::Controller, at.trim()).await? {
                 Ok(channel) => {
-                    // Of several controllers one leads. Whoever may not ask which is told so by any.
+                    // One of several controllers leads. A caller that may not ask which one is told so by any of them.
                     if is_one || !follows(&mut api::client::northbound(channel.clone())).await {
                         return Ok(channel);
                     }
@@ -117,21 +118,21 @@ impl Remote {
         Err(Failure::new(exit, error))
     }
 
-    /// Whose certificate is shown.
+    /// The certificate to present.
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 }
 
 impl Remote {
-    /// Connects to another controller of the same store, with the same certificate.
+    /// Connects to another controller of the same store with the same certificate.
     /// # Errors
     /// [`Exit::Usage`] for an unusable certificate.
     pub(crate) async fn connect_to(&self, at: &str) -> anyhow::Result<Result<Client, ConnectError>> {
         Ok(self.credentials.connect(Kind::Controller, at).await?.map(api::client::northbound))
     }
 
-    /// As given, if it names one controller.
+    /// Returns `self` if it names a single controller.
     /// # Errors
     /// [`Exit::Usage`] if it names several.
     pub(crate) fn one(&self, why_one: &'static str) -> anyhow::Result<&Remote> {
@@ -139,7 +140,7 @@ impl Remote {
         if is_list { Err(Failure::new(Exit::Usage, why_one)) } else { Ok(self) }
     }
 
-    /// Runs `work` for each controller of the list, connected or not.
+    /// Runs `work` for each controller of the list, whether connected or not.
     /// # Errors
     /// Those of `work`.
     pub(crate) fn run_each<T, F: Future<Output = anyhow::Result<T>>>(
@@ -158,16 +159,16 @@ impl Remote {
     }
 }
 
-/// Whether a controller says that another one leads.
+/// Whether a controller says that it follows another one.
 async fn follows(client: &mut Client) -> bool {
     let status = client.get_status(api::v1::GetStatusRequest {}).await;
     status.is_ok_and(|status| !status.into_inner().leader.is_empty())
 }
 
-/// Why there is no connection, and what to do about it.
+/// Why there is no connection, and how to fix it.
 fn said(error: &ConnectError) -> String {
     match error {
-        // The controller is the right one, or may be.
+        // This is, or may be, the right controller.
         ConnectError::NotTrusted { .. } => {
             format!(
                 "{error}\nSet other certificates with --tls DIR or --ca FILE, or another controller with --controller URL."
@@ -177,7 +178,7 @@ fn said(error: &ConnectError) -> String {
     }
 }
 
-/// The exit code of a connection that cannot be made.
+/// The exit code of a failed connection.
 pub(crate) fn exit_of(error: &ConnectError) -> Exit {
     match error {
         ConnectError::Unreachable { .. } | ConnectError::NotTrusted { .. } => Exit::NotFound,
@@ -196,7 +197,7 @@ pub(crate) fn answer<T>(result: Result<Response<T>, Status>) -> anyhow::Result<T
 /// A refusal with the exit code for its kind.
 pub(crate) fn refusal(status: &Status) -> anyhow::Error {
     let exit = match status.code() {
-        // The connection broke: the server does not accept our certificate, or is no such server.
+        // The connection broke: the server rejects our certificate, or is not such a server.
         _ if std::error::Error::source(status).is_some() => Exit::NotFound,
         Code::PermissionDenied | Code::Unauthenticated => Exit::Refused,
         Code::InvalidArgument | Code::OutOfRange | Code::DataLoss => Exit::BadInput,
@@ -217,7 +218,7 @@ pub(crate) struct PortOf {
 impl std::str::FromStr for PortOf {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no port of a switch; write it like s1:3 (ports are 0 to 65535)");
+        let wrong = || format!("`{text}` is not a port of a switch; write it like s1:3 (ports are 0 to 65535)");
         let (switch, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         if switch.is_empty() { Err(wrong()) } else { Ok(Self { switch: switch.to_owned(), port }) }

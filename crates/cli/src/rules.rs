@@ -24,33 +24,33 @@ pub(crate) enum RulesCommand {
     Build(BuildArgs),
     /// Look up flows: the rule that answers for each
     Lookup(LookupArgs),
-    /// Say what is in a file of rules
+    /// Describe a file of rules
     Show {
         /// The file; `-` is standard input
         file: PathBuf,
     },
 }
 
-/// Where the rules are.
+/// The input and output of a build.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// The list, for example `deny tcp from 10.0.0.0/8 to any port 22-23` on a line, or rules of ClassBench; the first rule
-    /// that matches answers. Packed with gzip or bzip2 or not; `-` is standard input
+    /// The list: a rule such as `deny tcp from 10.0.0.0/8 to any port 22-23` per line, or rules of ClassBench; the
+    /// first matching rule answers. Plain or packed with gzip or bzip2; `-` is standard input
     list: PathBuf,
     /// The file to write; `-` is standard output
     #[arg(short, long)]
     out: PathBuf,
-    /// The actions that rules may have, with commas between them: another one is a slip of the pen
+    /// Allowed actions, separated by commas; any other is reported as an error
     #[arg(long, default_value = "permit,deny")]
     actions: Actions,
 }
 
-/// What to look up.
+/// The questions.
 #[derive(Args, Debug)]
 pub(crate) struct LookupArgs {
     /// The file; `-` is standard input
     file: PathBuf,
-    /// Flows such as 10.0.0.1:80->10.0.0.2:443/tcp; without any, they are read from standard input, one a line
+    /// Flows such as 10.0.0.1:80->10.0.0.2:443/tcp; if none are given, they are read from standard input, one per line
     flows: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ struct Answer {
     line: Option<u32>,
 }
 
-/// A table in figures.
+/// The figures of a table.
 #[derive(Serialize)]
 struct Shown {
     table: &'static str,
@@ -92,13 +92,11 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     check_is_not_list(&args.list, &args.out)?;
     table_file::check_out(&args.out)?;
     let list = args.list.display();
-    let actions = args.actions.clone().or("; if others are meant, name all of them with --actions");
+    let actions = args.actions.clone().or("; for other actions, list all of them with --actions");
     let rules = rules::read(command::input(&args.list)?, &actions).or_exit(Exit::BadInput, &list)?;
     let with_flags = rules.iter().filter(|rule| rule.had_flags).count();
     if with_flags > 0 {
-        eprintln!(
-            "{list}: {with_flags} rules have flags of TCP, which are not compared: they match whatever the flags"
-        );
+        eprintln!("{list}: {with_flags} rules have TCP flags, which are not compared: these rules match any flags");
     }
     let spinner = progress(ProgressBar::no_length(), "{spinner} {msg} {elapsed}");
     spinner.set_message(format!("laying out {} rules", rules.len()));

@@ -1,12 +1,14 @@
-//! What a daemon tells the service manager that started it: that it serves, that it works, that it stops (`sd_notify(3)`).
+//! Notifications to the service manager that started a daemon: that it serves, works, reloads or stops
+//! (`sd_notify(3)`).
 //!
-//! A message is a datagram to the socket that `NOTIFY_SOCKET` names: one system call. Without the variable nothing is told.
-//! Where the manager watches (`WATCHDOG_USEC`), [`Supervisor::watch`] sends a sign of life for each proof of life that it
-//! gets, so what hangs is restarted. Messages that cannot be sent are lost: a daemon does not end because nobody listens.
+//! A message is a datagram to the socket that `NOTIFY_SOCKET` names: one system call. Without the variable, nothing is
+//! sent. If the manager has a watchdog (`WATCHDOG_USEC`), [`Supervisor::watch`] sends a keep-alive for each proof of
+//! work that it gets, so a daemon that hangs is restarted. Messages that cannot be sent are lost: a missing manager is
+//! no reason to stop.
 //!
-//! The manager also keeps sockets (`FDSTORE=1`, sd_pid_notify_with_fds(3)) and gives them to the next process of the service
-//! (`LISTEN_FDS`, sd_listen_fds(3)): [`Supervisor::handover`]. It keeps them over restarts, however a process ended, and closes them when
-//! the service is stopped.
+//! The manager also keeps sockets (`FDSTORE=1`, sd_pid_notify_with_fds(3)) and passes them to the next process of the
+//! service (`LISTEN_FDS`, sd_listen_fds(3)): [`Supervisor::handover`]. It keeps them across restarts, however a process
+//! ended, and closes them when the service is stopped.
 
 use netio::backend::af_packet::{Handover, Vault, inherited};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -25,24 +27,24 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// Signs of life in the time after which the manager gives a daemon up: one may come late, and one be lost.
+/// Keep-alives per watchdog interval: one may be late, and one be lost.
 const SIGNS: u32 = 4;
 
-/// How long a socket waits until the manager can take it. A manager takes thousands a second.
+/// How long a socket waits for the manager to take it. A manager takes thousands per second.
 const HANDOVER_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The service manager, if there is one.
 pub(crate) struct Supervisor {
     socket: Option<UnixDatagram>,
-    /// After so long without a sign of life this process is ended.
+    /// The manager kills this process after this time without a keep-alive.
     patience: Option<Duration>,
 }
 
 impl Supervisor {
-    /// That of this process, by its environment.
+    /// The manager of this process, from its environment.
     pub(crate) fn of_this_process() -> Self {
         let own = std::process::id().to_string();
-        // The variable names a process where the manager means one alone.
+        // The variable names the process that is meant.
         let is_for_us = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == own);
         let patience = std::env::var("WATCHDOG_USEC").ok().filter(|_| is_for_us);
         Self::new(std::env::var_os("NOTIFY_SOCKET"), patience.as_deref())
@@ -51,9 +53,7 @@ impl Supervisor {
     fn new(at: Option<OsString>, patience_us: Option<&str>) -> Self {
         let socket = at.filter(|at| !at.is_empty()).and_then(|at| {
             let connected = connect(&at);
-            connected
-                .inspect_err(|error| tracing::warn!(%error, ?at, "the service manager cannot be told anything"))
-                .ok()
+            connected.inspect_err(|error| tracing::warn!(%error, ?at, "the service manager cannot be reached")).ok()
         });
         let patience = patience_us.and_then(|text| text.parse().ok()).filter(|&us| us > 0).map(Duration::from_micros);
         Self { patience: patience.filter(|_| socket.is_some()), socket }
@@ -64,7 +64,7 @@ impl Supervisor {
         self.tell(&format!("READY=1\nSTATUS={}", sentence.replace('\n', " ")));
     }
 
-    /// The daemon reloads; it says that it serves when that is done.
+    /// The daemon reloads; [`Self::serves`] follows when that is done.
     pub(crate) fn reloads(&self) {
         self.tell("RELOADING=1\nSTATUS=reloading");
     }
@@ -74,8 +74,8 @@ impl Supervisor {
         self.tell("STOPPING=1\nSTATUS=stopping");
     }
 
-    /// Sends a sign of life each time that `works` says yes, for ever. It is asked often enough that one no is forgiven; while it
-    /// does not answer, it is not asked again.
+    /// Sends a keep-alive each time that `works` returns true, for ever. It is asked often enough that a single false
+    /// does no harm; while it does not answer, it is not asked again.
     pub(crate) async fn watch(&self, mut works: impl AsyncFnMut() -> bool) -> Infallible {
         let Some(patience) = self.patience else { return std::future::pending().await };
         let mut tick = tokio::time::interval(patience / SIGNS);
@@ -85,18 +85,19 @@ impl Supervisor {
             if works().await {
                 self.tell("WATCHDOG=1");
             } else {
-                tracing::error!("this process does not work as it should; unless it does soon, it is restarted");
+                tracing::error!("this process does not work properly; it will be restarted unless it recovers soon");
             }
         }
     }
 
-    /// What keeps packet sockets over a restart, with those of the process before this one. None without a manager. The descriptors are
-    /// handed out once: to the first who asks; without a manager to tell of them they are closed.
+    /// Keeps packet sockets across a restart, and holds those of the previous process. None without a manager. Only the
+    /// first caller gets the descriptors; if no manager can be told about them, they are closed.
     pub(crate) fn handover(&self) -> Option<Arc<Handover>> {
         let left = inherited();
         let store = self.socket.as_ref()?.try_clone().and_then(Store::new);
-        let store =
-            store.inspect_err(|error| tracing::warn!(%error, "frames that come during a restart will be lost")).ok()?;
+        let store = store
+            .inspect_err(|error| tracing::warn!(%error, "frames that arrive during a restart will be lost"))
+            .ok()?;
         Some(Handover::new(Box::new(store), left))
     }
 
@@ -109,14 +110,15 @@ impl Supervisor {
     }
 }
 
-/// The manager's store of descriptors. A thread of its own asks it, one thing after the other: those who forward do not wait for it.
+/// The manager's descriptor store. A thread of its own makes the requests one after the other, so workers do not wait
+/// for it.
 struct Store(mpsc::Sender<Request>);
 
-/// What is asked of the store.
+/// A request to the store.
 enum Request {
     Keep(String, OwnedFd),
     Forget(String),
-    /// All before it are done when the other end is dropped.
+    /// All earlier requests are done when the other end is dropped.
     Finish(mpsc::Sender<Infallible>),
 }
 
@@ -124,7 +126,7 @@ impl Vault for Store {
     fn keep(&self, name: &str, socket: BorrowedFd<'_>) {
         match socket.try_clone_to_owned() {
             Ok(socket) => self.ask(Request::Keep(name.to_owned(), socket)),
-            Err(error) => tracing::warn!(%error, name, "frames that come during a restart will be lost"),
+            Err(error) => tracing::warn!(%error, name, "frames that arrive during a restart will be lost"),
         }
     }
 
@@ -150,21 +152,22 @@ impl Store {
     }
 
     fn ask(&self, request: Request) {
-        // It ends after this.
+        // The thread ends after this.
         let _ = self.0.send(request);
     }
 }
 
-/// Who asks the manager.
+/// The thread that makes the requests.
 struct Clerk {
     socket: UnixDatagram,
-    /// What the manager was to forget and was not told. Two of one name would be of no use to the next process.
+    /// Names that the manager was to forget but was not told about. Two sockets with one name would be useless to the
+    /// next process.
     unforgotten: BTreeSet<String>,
 }
 
 impl Clerk {
     fn answer(&mut self, request: Request) {
-        // One that fails is enough to wait for.
+        // One failure is enough to wait for.
         while let Some(name) = self.unforgotten.pop_first() {
             if !self.forget(name) {
                 break;
@@ -174,11 +177,12 @@ impl Clerk {
             Request::Keep(name, _) if self.unforgotten.contains(&name) => {
                 tracing::warn!(
                     name,
-                    "frames that come during a restart will be lost: the manager keeps an earlier socket"
+                    "frames that arrive during a restart will be lost: the manager keeps an earlier socket"
                 );
             }
             Request::Keep(name, socket) => {
-                // Not polled: a socket has an error while its interface is down, and would be closed for that.
+                // Not polled: a socket reports an error while its interface is down, and would be closed because of
+                // that.
                 let _ = self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[socket.as_fd()]);
             }
             Request::Forget(name) => _ = self.forget(name),
@@ -202,13 +206,13 @@ impl Clerk {
             control.push(SendAncillaryMessage::ScmRights(sockets));
         }
         let pieces = [IoSlice::new(message.as_bytes())];
-        // Several at once are more than the manager's queue may have room for.
+        // A burst of messages may exceed the manager's queue.
         let mut queue = [PollFd::new(&self.socket, PollFlags::OUT)];
         let sent = retry_on_intr(|| rustix::event::poll(&mut queue, Some(&HANDOVER_WAIT))).and_then(|_| {
             retry_on_intr(|| rustix::net::sendmsg(&self.socket, &pieces, &mut control, SendFlags::NOSIGNAL))
         });
         sent.map(drop).inspect_err(|error| {
-            tracing::warn!(%error, what = message, "frames that come during a restart may be lost: the service manager was not told");
+            tracing::warn!(%error, what = message, "frames that arrive during a restart may be lost: the service manager was not told");
         })
     }
 }

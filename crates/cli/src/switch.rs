@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Run a switch with this configuration, switch.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration and end
+    /// Check the configuration and exit
     #[arg(long, requires = "config")]
     check: bool,
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! Files of offline tables, each of which has a noun: what is read and written by all of them.
+//! Reading and writing the files of offline tables, for all nouns.
 
 use crate::atomic_file::AtomicFile;
 use command::output::{Exit, Failure, Output};
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// Kinds of files, with what they begin with, and what reads them.
+/// Kinds of files: their first bytes, a description, and how to read them.
 const KINDS: [(&[u8], &str, &str); 9] = [
     (fib::file::MAGIC, "a FIB file", "read it with `fibula fib`"),
     (&lookup::bloom::image::MAGIC, "a filter file", "read it with `fibula filter`"),
@@ -20,9 +20,9 @@ const KINDS: [(&[u8], &str, &str); 9] = [
     (b"PK\x03\x04", "a zip archive", "unpack it first"),
 ];
 
-/// The bytes of a table; `-` is standard input. `verb` does what was asked for with files of another noun.
+/// Reads the bytes of a table; `-` is standard input. `verb` is the command suggested for files of another noun.
 /// # Errors
-/// Those of [`command::read_image`], and [`Exit::BadInput`] for a file of another kind, which it names.
+/// Those of [`command::read_image`], and [`Exit::BadInput`] for a file of another kind, naming it.
 pub(crate) fn read(path: &Path, magic: &[u8], verb: &str) -> anyhow::Result<Vec<u8>> {
     let bytes = command::read_image(path, magic)?;
     match KINDS.iter().find(|(begins, ..)| *begins != magic && bytes.starts_with(begins)) {
@@ -43,7 +43,7 @@ pub(crate) fn read(path: &Path, magic: &[u8], verb: &str) -> anyhow::Result<Vec<
 /// [`Exit::Usage`].
 pub(crate) fn check_questions(path: &Path, asked: &[String]) -> anyhow::Result<()> {
     if path.as_os_str() == "-" && asked.is_empty() {
-        let why = "standard input is the table, so that it cannot have the questions, too: give them as arguments";
+        let why = "standard input is the table, so it cannot contain the questions, too: give them as arguments";
         return Err(Failure::new(Exit::Usage, why));
     }
     Ok(())
@@ -55,13 +55,13 @@ pub(crate) fn check_questions(path: &Path, asked: &[String]) -> anyhow::Result<(
 pub(crate) fn check_out(path: &Path) -> anyhow::Result<()> {
     if path.as_os_str() == "-" && io::stdout().is_terminal() {
         let why =
-            "standard output is a terminal, and a table is no text: name a file, or hand it on, as in `-o - > FILE`";
+            "standard output is a terminal, and a table is binary: name a file, or redirect it, as in `-o - > FILE`";
         return Err(Failure::new(Exit::Usage, why));
     }
     Ok(())
 }
 
-/// Writes a table, and says what it is: on standard error where standard output is the table.
+/// Writes a table, and describes it, on standard error if standard output is the table.
 /// # Errors
 /// Those of [`AtomicFile::write`] and [`Output::done`].
 pub(crate) fn write<T: Serialize>(

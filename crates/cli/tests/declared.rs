@@ -239,7 +239,7 @@ async fn the_names_become_those_of_a_file_in_one_transaction() {
     assert_eq!(exit_code(&said), 0, "{}", stderr(&said));
     let expected = format!(
         "~ name {}: address 10.0.0.1 -> 10.0.0.3\n- name {} at h2\n~ name {}: address 10.0.0.3 -> 10.0.0.1\n+ name {} at h1\n\
-         nothing changed: 1 to be added, 2 to be changed, 1 to be removed, 0 as they are to be\n",
+         nothing changed: 1 to be added, 2 to be changed, 1 to be removed, 0 unchanged\n",
         mac(1),
         mac(2),
         mac(3),

@@ -50,7 +50,7 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
     assert!(!dir.0.path().join("routes").exists());
     ok(&dir, &["build", "-", "-o", "routes"], ROUTES);
     let (code, text) = fails(&dir, &["lookup", "routes"], "10.0.0.0\n10.0.0\n");
-    assert_eq!((code, text.trim()), (3, "fibula: line 2: `10.0.0` is no IPv4 or IPv6 address"));
+    assert_eq!((code, text.trim()), (3, "fibula: line 2: `10.0.0` is not an IPv4 or IPv6 address"));
     let path = dir.0.path().join("routes");
     let mut bytes = fs::read(&path).unwrap();
     bytes[100] ^= 1;

@@ -151,7 +151,7 @@ async fn import_that_the_controller_refuses_names_the_line() {
     let output = site.fibula(&["name", "import", "--batch", "4", file.to_str().unwrap()]);
     assert_eq!(exit_code(&output), 5);
     let said = stderr(&output);
-    assert!(said.contains("line 8 is refused") && said.contains("the first 4 names are imported"), "{said}");
+    assert!(said.contains("line 8 is refused") && said.contains("the first 4 names were imported"), "{said}");
     assert!(said.contains(&format!("10.0.0.7 belongs to `{}`", mac(999))), "{said}");
     // In a batch of one, and where all others of the batch are there already.
     for batch in ["1", "5"] {
@@ -171,7 +171,7 @@ async fn import_refuses_a_file_with_a_duplicate_whole_and_takes_the_repaired_one
     write(&file, (0..N_NAMES).map(line).chain([line(777)]));
     let output = site.fibula(&["name", "import", file.to_str().unwrap()]);
     assert_eq!(exit_code(&output), 3);
-    let expected = format!("line {}: `{}` is on line 778 already", N_NAMES + 1, mac(777));
+    let expected = format!("line {}: `{}` is already on line 778", N_NAMES + 1, mac(777));
     assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
     assert_eq!(stdout(&site.fibula(&["name", "count"])), "0 names of at most 1000000\n");
 
@@ -302,7 +302,7 @@ async fn links_and_switches_are_drained_step_by_step_and_come_back() {
     let said = site.fibula(&["switch", "drain", "s3"]);
     let text = String::from_utf8(said.stdout).unwrap();
     assert!(
-        text.starts_with("switch s3: no path of others leads through it; what is at its own 1 host port is"),
+        text.starts_with("switch s3: no path of other switches leads through it; hosts at its own 1 host port stay"),
         "{text}"
     );
     let (up, cost, raised) = link_of(&client, "s1", "s3").await;
@@ -439,7 +439,7 @@ async fn names_of_a_file_are_removed() {
     let refused = site.fibula(&["name", "del", "--file", file]);
     assert_eq!(exit_code(&refused), 4);
     assert!(
-        stderr(&refused).contains(&format!("line 3; nothing is removed: there is no name `{}`", mac(9))),
+        stderr(&refused).contains(&format!("line 3; nothing was removed: there is no name `{}`", mac(9))),
         "{}",
         stderr(&refused)
     );
@@ -463,12 +463,12 @@ async fn an_import_tells_every_wrong_line_and_which_one_the_controller_refuses()
     };
     let said = import("host", "name,port\na,s1:x\nb,s1:3\nc\nd,s9\n");
     for (line, reason) in
-        [(2, "`s1:x` is no port"), (4, "1 fields in `c`: write name,switch:port"), (5, "`s9` is no port")]
+        [(2, "`s1:x` is not a port"), (4, "1 fields in `c`: write name,switch:port"), (5, "`s9` is not a port")]
     {
         assert!(said.contains(&format!("line {line}: {reason}")), "{said}");
     }
     let said = import("link", &"s1:1\n".repeat(50));
-    assert_eq!((said.matches("line ").count(), said.contains("are not checked")), (10, true), "{said}");
+    assert_eq!((said.matches("line ").count(), said.contains("were not checked")), (10, true), "{said}");
     let said = import("host", "a,s1:3\nb,s9:3\n");
     assert!(said.contains("line 2; nothing imported: there is no switch `s9`"), "{said}");
     let said = import("link", "# far\ns1:7,s2:7\ns1:8,s9:8\n");
@@ -500,7 +500,7 @@ async fn a_switch_that_waits_to_be_accepted_is_called_so_and_logged_once() {
         assert_eq!(exit_code(&output), 4, "{arguments:?}");
         let said = stderr(&output);
         assert!(
-            said.contains("switch `s8` waits to be accepted; `fibula switch accept s8` does so"),
+            said.contains("switch `s8` is waiting to be accepted; run `fibula switch accept s8`"),
             "{arguments:?}: {said}"
         );
     }

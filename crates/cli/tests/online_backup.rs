@@ -182,7 +182,7 @@ async fn a_controller_that_is_killed_in_a_backup_leaves_no_copy_and_an_error() {
     signal(&stopped, "-CONT");
     let ended = stopped.wait_with_output().unwrap();
     let said = stderr(&ended);
-    assert!(exit_code(&ended) == 4 && said.contains("so there is none; try again"), "{said}");
+    assert!(exit_code(&ended) == 4 && said.contains("so none was made; try again"), "{said}");
     assert!(copies(&site).is_empty(), "{:?}", copies(&site));
 
     let _controller = site.start();

@@ -103,7 +103,7 @@ async fn servers_and_limits_follow_the_file_and_other_keys_are_said_to_wait() {
     station.flow(&["server", "add", "10.0.0.100:80", "10.0.0.13:80"]);
     let changed = VIRTUAL.replace("{ address = '10.0.0.11' }", "{ address = '10.0.0.12', weight = 7 }");
     station.write("workers = 2", &format!("{changed}[limits]\nidle_ms = 12345\n"));
-    station.reload_until("at the next restart", 1).await;
+    station.reload_until("only at a restart", 1).await;
     let servers: Vec<String> = station.servers().iter().map(|row| format!("{} {}", row[2], row[3])).collect();
     let mut servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     servers.sort_unstable();
@@ -113,7 +113,7 @@ async fn servers_and_limits_follow_the_file_and_other_keys_are_said_to_wait() {
         |word: &str| log.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word} in {log}"));
     let reloaded = line("reloaded");
     assert!(reloaded.contains("flow.virtual 1.servers") && reloaded.contains("limits.idle_ms"), "{reloaded}");
-    let waits = line("at the next restart");
+    let waits = line("only at a restart");
     assert!(waits.contains("workers") && !waits.contains("servers"), "{waits}");
 }
 
@@ -129,7 +129,7 @@ async fn rules_checks_lists_and_sizes_are_taken_and_what_is_a_part_of_its_own_wa
     let flow = format!("default = 'accept'\npick_up = true\ntimeouts = {{ udp_new = 7 }}\n{rule}{check}{rest}");
     station.write("", &flow);
     // The last line of a reload that leaves something for a restart.
-    station.reload_until("at the next restart", 1).await;
+    station.reload_until("only at a restart", 1).await;
     let log = station.log();
     let line = |word: &str| log.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word}: {log}"));
     let reloaded = line("reloaded");
@@ -138,7 +138,7 @@ async fn rules_checks_lists_and_sizes_are_taken_and_what_is_a_part_of_its_own_wa
     {
         assert!(reloaded.contains(key), "{key}: {reloaded}");
     }
-    let waits = line("at the next restart");
+    let waits = line("only at a restart");
     assert!(
         waits.contains("gateway.port")
             && waits.contains("gateway.route")
@@ -155,7 +155,7 @@ async fn a_broken_configuration_keeps_the_one_before_and_says_so() {
     let station = Station::new();
     fs::rename(station.path("flows.jsonl"), station.path("flows.jsonl-before")).unwrap();
     station.write("wrokers = 2", "");
-    station.reload_until("the one before stays in use", 1).await;
+    station.reload_until("the previous one stays in use", 1).await;
     let log = station.log();
     assert!(log.contains("s1.toml") && log.contains("wrokers"), "{log}");
     assert_eq!(station.servers().len(), 1, "the servers are those of before");
@@ -174,7 +174,7 @@ async fn an_access_list_and_certificates_that_cannot_be_used_are_named_and_those
     let port = format!("[[port]]\nid = 1\ndevice = 'no-such'\nrole = 'host'\nacl = '{}'\n", acl.display());
     station.write("", &format!("{VIRTUAL}{port}"));
     fs::write(&acl, "permt any\n").unwrap();
-    station.reload_until("the one before stays in use", 1).await;
+    station.reload_until("the previous one stays in use", 1).await;
     let log = station.log();
     assert!(log.contains("list.txt:1") && log.contains("permt"), "{log}");
 }
@@ -197,7 +197,7 @@ async fn a_controller_takes_what_it_can_and_goes_on() {
     fs::write(&config, changed).unwrap();
     controller.hang_up();
     eventually("the new file of the audit trail", async || site.path("rib.audit.jsonl").exists()).await;
-    eventually("what waits for a restart", async || log().contains("at the next restart")).await;
+    eventually("what waits for a restart", async || log().contains("only at a restart")).await;
     assert!(log().contains("max_names"), "{}", log());
     // A switch that nobody added is now accepted by itself.
     let _switch = site.switch("s2");

@@ -51,7 +51,7 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
         // Slips of the pen, and what is no list of rules: none of it is a rule that matches everything.
         (
             "permt tcp\n",
-            "line 1: `permt` is no action of this list: write permit or deny; if others are meant, name all of them with --actions",
+            "line 1: `permt` is no action of this list: write permit or deny; for other actions, list all of them with --actions",
         ),
         ("permit,tcp,10.0.0.0/8\n", "line 1: `permit,tcp,10.0.0.0/8` has commas"),
         ("# a\n02:00:00:00:00:01,port:3\n", "line 2: `02:00:00:00:00:01,port:3` has commas: a rule is words"),

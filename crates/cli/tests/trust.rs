@@ -627,7 +627,7 @@ fn two_machines_are_set_up_in_five_commands() {
     refused(&["renew"], 2, "--within");
     refused(&["show", "--pki", "/nonexistent"], 4, "fibula pki init");
     assert!(done(&["renew", "--within", "400"]).lines().count() == 4);
-    assert_eq!(done(&["renew", "--within", "300"]), "none expires by then\n");
+    assert_eq!(done(&["renew", "--within", "300"]), "no certificate expires by then\n");
     assert!(done(&["revoke", "switch", "s2"]).starts_with("2 certificates of switch s2 revoked"));
     assert_eq!(done(&["show"]).matches(" revoked ").count(), 2);
     done(&["issue", "switch", "s4", "--address", "10.0.0.4:4602"]);
@@ -643,7 +643,7 @@ fn two_machines_are_set_up_in_five_commands() {
     assert!(addresses("s1").contains("10.0.0.11") && addresses("s1").contains("localhost"), "{}", addresses("s1"));
     done(&["renew", "switch", "s4", "--days", "500"]);
     assert!(addresses("s4").contains("10.0.0.4"), "they stay where none are given");
-    refused(&["renew", "operator", "alice", "--address", "10.0.0.9"], 2, "leave --address out");
+    refused(&["renew", "operator", "alice", "--address", "10.0.0.9"], 2, "leave out --address");
 }
 
 #[test]

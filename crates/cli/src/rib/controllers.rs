@@ -1,4 +1,4 @@
-//! `fibula controller list|drain|resume`: several controllers of one store; `log`: what one of them logs.
+//! `fibula controller list|drain|resume` for several controllers of one store; `log` shows what one of them logs.
 
 use crate::log;
 use crate::remote::{Remote, answer};
@@ -6,31 +6,34 @@ use api::v1;
 use command::output::Output;
 use serde::Serialize;
 
-/// What to do with controllers that run.
+/// Verbs for running controllers.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// Show each controller that --controller names: who leads, who follows how far, and how many switches it serves
+    /// Show each controller that --controller names: which one leads, how far the others follow, and how many switches
+    /// each serves
     List {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show what a controller logs, or change it while it runs
+    /// Show or change what a running controller logs
     ///
-    /// A change takes the role admin, is in the audit trail, and lasts until the controller starts again.
+    /// A change takes the role admin, is recorded in the audit trail, and lasts until the controller restarts.
     Log {
-        /// What it is to log: a level, and TARGET=LEVEL for parts of the program, with commas between: info,fibula_controller=debug
+        /// New filter: a level, and TARGET=LEVEL for parts of the program, separated by commas:
+        /// info,fibula_controller=debug
         filter: Option<String>,
         #[command(flatten)]
         remote: Remote,
     },
-    /// Send the switches of one controller on to others, and keep them away until `resume`, or until it starts again
+    /// Move the switches of one controller to others, until `resume` or until it restarts
     ///
-    /// No switch stops forwarding, and none is sent what it has. Ends as soon as their streams do.
+    /// Every switch keeps forwarding, and none is sent what it already has. Returns as soon as their streams have
+    /// ended.
     Drain {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Let a drained controller serve switches again; those that prefer it come back within some minutes
+    /// Let a drained controller serve switches again; those that prefer it return within minutes
     Resume {
         #[command(flatten)]
         remote: Remote,
@@ -60,7 +63,7 @@ impl Verb {
         match self {
             Verb::List { remote } => list(&remote, out),
             Verb::Log { filter, remote } => remote
-                .one("each controller has a log of its own: give the URL of one")?
+                .one("each controller has its own log: give the URL of one")?
                 .run(|client| log::run(client, String::new(), filter, out)),
             Verb::Drain { remote } => set_drained(&remote, true, out),
             Verb::Resume { remote } => set_drained(&remote, false, out),
@@ -101,9 +104,11 @@ fn set_drained(remote: &Remote, drained: bool, out: &Output) -> anyhow::Result<(
     remote.one("drain and resume are for one controller: give its URL alone")?.run(|mut client| async move {
         let switches = answer(client.set_drained(v1::SetDrainedRequest { drained }).await)?.switches;
         let sentence = if drained {
-            format!("{switches} switches go on to other controllers; `fibula controller list` shows where they are")
+            format!(
+                "{switches} switches are moving to other controllers; `fibula controller list` shows where they are"
+            )
         } else {
-            "switches are served again".to_owned()
+            "it serves switches again".to_owned()
         };
         out.done(&DrainedRow { drained, switches }, sentence)
     })

@@ -1,4 +1,4 @@
-//! `fibula name del --file`: names of a file, in as many transactions as they need.
+//! `fibula name del --file`: removes the names in a file, in as many transactions as needed.
 
 use crate::remote::{Client, refusal};
 use crate::rib::{import, print_changed};
@@ -6,11 +6,11 @@ use api::v1;
 use command::output::{Exit, Failure, Output};
 use std::path::Path;
 
-/// Names a transaction, and bytes of text after which one is full: far below the limits of a request.
+/// Names per transaction, and bytes of text after which one is full: far below the limits of a request.
 const BATCH: usize = 100_000;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Reads the whole file before anything is sent.
+/// Reads the whole file before sending anything.
 pub(crate) async fn run(mut client: Client, file: &Path, ignore_missing: bool, out: &Output) -> anyhow::Result<()> {
     let shown = file.display().to_string();
     let (from, kind) = (file.to_owned(), import::kind_of(&mut client).await?);
@@ -31,8 +31,8 @@ pub(crate) async fn run(mut client: Client, file: &Path, ignore_missing: bool, o
                 let line = api::lookup::refused_item(&status).and_then(|item| lines.get(item));
                 let place = line.map_or(shown.clone(), |line| format!("{shown}: line {line}"));
                 let removed = match all.changed {
-                    0 => "nothing is removed".to_owned(),
-                    n => format!("the first {n} names are removed"),
+                    0 => "nothing was removed".to_owned(),
+                    n => format!("the first {n} names were removed"),
                 };
                 return Err(refusal(&status).context(format!("{place}; {removed}")));
             }
@@ -41,7 +41,7 @@ pub(crate) async fn run(mut client: Client, file: &Path, ignore_missing: bool, o
         all.unchanged += changed.unchanged;
     }
     if n_names == 0 {
-        return Err(Failure::new(Exit::BadInput, format!("{shown}: there is no name in it")));
+        return Err(Failure::new(Exit::BadInput, format!("{shown}: it contains no names")));
     }
     print_changed(out, all, "name", "removed")
 }

@@ -1,4 +1,4 @@
-//! `fibula group`: who wants which multicasts.
+//! `fibula group`: the subscriptions to multicast groups.
 
 use crate::remote::{Client, answer};
 use crate::rib::Verbs;
@@ -10,9 +10,9 @@ use serde::Serialize;
 /// The verbs of `fibula group`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// List the multicast groups that hosts have joined, with each name that wants one
+    /// List the multicast groups that hosts have joined, with each subscribed name
     ///
-    /// Of the tenants in `[groups]` in controller.toml. Groups that everybody hears need not be joined, and are not listed.
+    /// For the tenants in `[groups]` in controller.toml. Groups that every name hears without joining are not listed.
     List {
         /// Only this group
         #[arg(long)]
@@ -23,10 +23,10 @@ pub(crate) enum Verb {
         /// Only this name
         #[arg(long, default_value = "", hide_default_value = true)]
         name: String,
-        /// Those after this row: its tenant, group and name, as in `7,239.1.2.3,02:00:00:00:00:01`
+        /// Start after this row, given as tenant, group and name: `7,239.1.2.3,02:00:00:00:00:01`
         #[arg(long)]
         after: Option<After>,
-        /// At most so many; up to 10,000
+        /// Maximum number of rows, up to 10,000
         #[arg(long, default_value_t = 1000)]
         limit: u32,
     },
@@ -47,9 +47,9 @@ impl std::str::FromStr for After {
         let mut parts = text.splitn(3, ',');
         let mut next = || parts.next().filter(|part| !part.is_empty());
         let (Some(tenant), Some(group), Some(name)) = (next(), next(), next()) else {
-            return Err("write tenant, group and name with commas between them");
+            return Err("write tenant, group and name, separated by commas");
         };
-        let tenant = tenant.parse().map_err(|_| "the tenant, which is first, is no number")?;
+        let tenant = tenant.parse().map_err(|_| "the tenant, which comes first, is not a number")?;
         Ok(Self { tenant, group: group.to_owned(), name: name.to_owned() })
     }
 }
@@ -80,17 +80,15 @@ impl Verbs for Verb {
         };
         out.rows(&list.subscribed.into_iter().map(row).collect::<Vec<_>>())?;
         if let Some(next) = next {
-            note(format!("there are more; go on with --after {}", shell_word(&next)));
+            note(format!("there are more; continue with --after {}", shell_word(&next)));
         }
         for tenant in list.crowded {
-            eprintln!(
-                "fibula: tenant {tenant} has more names than groups.max_names: nothing is carried to everybody there"
-            );
+            eprintln!("fibula: tenant {tenant} has more names than groups.max_names: its broadcasts are not carried");
         }
         if list.tenants.is_empty() {
-            eprintln!("fibula: no tenant hears multicasts: see [groups] in controller.toml");
+            eprintln!("fibula: multicasts are carried for no tenant: see [groups] in controller.toml");
         } else if !list.snooping {
-            eprintln!("fibula: snooping = false: a multicast is heard by the whole tenant of its sender");
+            eprintln!("fibula: snooping = false: each multicast reaches the whole tenant of its sender");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `fibula host`: host ports, each with a name of its own.
+//! `fibula host`: host ports, each with a name.
 
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::name::addresses;
@@ -14,9 +14,9 @@ use std::path::PathBuf;
 /// The verbs of `fibula host`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// Make a port of a switch a host port, under a name
+    /// Make a port of a switch a host port, and name it
     ///
-    /// A host that is named after its port (s1.3), as those are that nobody declared, gets the new name.
+    /// An undeclared host, which is named after its port (s1.3), gets the new name.
     Add {
         /// The host's name
         name: String,
@@ -25,16 +25,16 @@ pub(crate) enum Verb {
     },
     /// Add hosts from a CSV file: name,switch:port (- for standard input)
     ///
-    /// The whole file is checked, then all are added in one transaction.
+    /// Checks the whole file, then adds all hosts in one transaction.
     Import {
         /// The file, or - for standard input
         file: PathBuf,
     },
-    /// Give a host another name; what is attached to it stays so
+    /// Rename a host; its names stay attached
     Rename {
         /// The host's name
         name: String,
-        /// Its name from then on
+        /// Its new name
         to: String,
     },
     /// Remove a host; refused while names are attached to it
@@ -42,32 +42,32 @@ pub(crate) enum Verb {
         /// The host's name
         name: String,
     },
-    /// List all hosts, with how many names are learnt at each, and which of these came last and when
+    /// List all hosts, with the number of learnt names at each, and the latest of these and its time
     ///
-    /// `host seen` lists every name that is learnt, where, and since when.
+    /// `host seen` lists every learnt name, with its port and time.
     List,
-    /// List what switches saw at ports that learn: names that are learnt, and those that are not
+    /// List the names that switches saw at learning ports, learnt or not
     Seen {
-        /// Learnt names to list at most
+        /// Maximum number of learnt names to list
         #[arg(long, default_value_t = 10_000)]
         limit: u32,
     },
-    /// Remove all names that are learnt at a host
+    /// Remove all learnt names of a host
     ///
-    /// Those that still send are learnt again.
+    /// Names that still send are learnt again.
     Forget {
         /// The host's name
         name: String,
     },
-    /// Make names of what switches saw, where they saw it
+    /// Learn names that switches saw, at the ports where they saw them
     ///
-    /// `host seen` shows them with the state `unknown`. Names that are given are learnt also where ports, or switches, have as many as
-    /// they may.
+    /// `host seen` shows them with the state `unknown`. Names given here are learnt even at ports, or switches, that
+    /// have reached their limit.
     Accept {
-        /// The names
+        /// The names to learn
         #[arg(required_unless_present = "all")]
         names: Vec<String>,
-        /// All of them that their ports and switches may have; who was seen first comes first
+        /// All that the limits of ports and switches allow; earlier ones come first
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
@@ -77,7 +77,7 @@ pub(crate) enum Verb {
 struct AcceptedRow {
     changed: u64,
     unchanged: u64,
-    /// Names that stay unknown: their ports, or switches, have as many as they may.
+    /// Names that stay unknown because their ports, or switches, have reached their limit.
     left: u64,
 }
 
@@ -86,11 +86,11 @@ struct HostRow {
     host: String,
     switch: String,
     port: u32,
-    /// Names that are learnt there.
+    /// Number of learnt names there.
     learnt: u32,
-    /// Of these the one that came last.
+    /// The most recently learnt of these.
     latest: String,
-    /// Since when it is there.
+    /// When that one was learnt.
     since: String,
 }
 
@@ -101,12 +101,13 @@ struct SeenRow {
     /// The port, as switch:port.
     at: String,
     tenant: u32,
-    /// learnt; unknown: seen, and not learnt; frozen: learnt, and stays as it was since it changed too often; address: it says that it has
-    /// an address of another name; elsewhere: it is seen where it was not declared to be, or at another tenant's port.
+    /// One of: learnt; unknown (seen, but not learnt); frozen (learnt, and fixed because it moved too often); address
+    /// (it claims an address of another name); elsewhere (seen at a port other than the declared one, or at a port of
+    /// another tenant).
     state: String,
-    /// Since when it is where it is, or is seen so.
+    /// Since when it has been at its place, or has been seen there.
     since: String,
-    /// Why it is not learnt, or not as it says.
+    /// Why it is not learnt, or not as it claims.
     why: String,
 }
 
@@ -158,7 +159,7 @@ impl Verbs for Verb {
     }
 }
 
-/// What became of names that were to be learnt.
+/// The result of `accept`, as a sentence.
 fn accepted(changed: u64, unchanged: u64, left: u64) -> String {
     let plural = if changed == 1 { "" } else { "s" };
     let mut text = format!("{changed} name{plural} learnt");
@@ -168,8 +169,8 @@ fn accepted(changed: u64, unchanged: u64, left: u64) -> String {
     if left > 0 {
         let _ = write!(
             text,
-            ", {left} left: their ports, or switches, have as many as they may; `fibula host seen` lists them, and \
-             those that you name are learnt all the same"
+            ", {left} left: their ports, or switches, are at their limit; `fibula host seen` lists them, and \
+             names that you give are learnt regardless"
         );
     }
     text
@@ -198,7 +199,7 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
             SeenRow { name, ip, at, tenant, state, since: moment(learnt_ms), why }
         }));
     }
-    // Those that are declared: where somebody else says that he is one of them.
+    // Declared names, where another sender claims to be one of them.
     let place = |at: Option<v1::LinkEnd>| at.map(|end| format!("{}:{}", end.switch, end.port)).unwrap_or_default();
     let others = conflicts.into_values().filter(|conflict| !more || conflict.state == "elsewhere");
     rows.extend(others.map(|v1::HostConflict { name, at, state, why, first_ms, tenant, .. }| SeenRow {
@@ -227,7 +228,7 @@ async fn seen(mut client: Client, limit: u32, out: &Output) -> anyhow::Result<()
     Ok(())
 }
 
-/// The host of a line.
+/// Parses the host of a line.
 fn read(text: &str) -> Result<v1::Host, String> {
     let mut fields = fields(text, 2..=2, "name,switch:port")?.into_iter();
     let name = fields.next().unwrap_or_default();

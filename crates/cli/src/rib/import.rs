@@ -1,9 +1,9 @@
 //! `fibula name import`: millions of names from a CSV file, one transaction per batch.
 //!
 //! There are two passes. The first checks every line (fields, names, hosts, addresses, duplicates) and reports errors
-//! with their line numbers before anything is sent; the second sends. What only the controller can know, such as an
-//! address that a name outside the file has, is refused by it, and reported with the line too. Cost: the file is read
-//! twice, and names and addresses are kept once, about 60 bytes each, to find duplicates.
+//! with their line numbers before anything is sent; the second sends. The controller refuses what only it can know,
+//! such as an address that a name outside the file has; its refusal is reported with the line, too. Cost: the file is
+//! read twice, and names and addresses are kept once, about 60 bytes each, to find duplicates.
 
 use crate::remote::{Client, answer, refusal};
 use crate::rib::replace;
@@ -29,17 +29,17 @@ pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
 /// The names of its columns.
 const COLUMNS: Columns = &[NAMES, &["host"], &["tenant"], &["ip", "ipaddress", "address"]];
 
-/// Errors shown before giving up on a file.
+/// Maximum number of errors shown for a file.
 const MAX_ERRORS: usize = 10;
 
-/// Bytes of text after which a batch is full: far below the limit of a message.
+/// Bytes of text after which a batch is full: far below the message limit.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Batches that are sent before the first of them is committed. One is being committed and the next one waits there. HTTP/2
-/// libraries close connections on which many small messages wait to be read.
+/// Batches that are sent before the first of them is committed: one is being committed while the next one waits there.
+/// HTTP/2 libraries close connections on which many small messages wait to be read.
 const BATCHES_AHEAD: usize = 4;
 
-/// Where names are read from, twice.
+/// An input that can be read twice.
 pub(crate) trait Source: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Source for T {}
 
@@ -50,8 +50,8 @@ struct ImportRow {
     unchanged: u64,
 }
 
-/// `batch`: names a transaction, if not [`batch_of`] the number of names. `all`: instead all names become those of the file, or it is
-/// said what would change.
+/// Imports a file. `batch`: names per transaction, by default [`batch_of`] the number of names. `all`: the names become
+/// exactly those of the file, or the differences are reported.
 pub(crate) async fn run(
     mut client: Client,
     file: &Path,
@@ -95,29 +95,29 @@ pub(crate) async fn run(
             Err(status) => {
                 let committed = row.names;
                 let place = match lines.of(api::lookup::refused_item(&status)) {
-                    Some(line) => format!("{shown}: line {line} is refused, and with it its batch"),
+                    Some(line) => format!("{shown}: line {line} is refused, and its whole batch with it"),
                     None => format!("{shown}: stopped in the {batch} names after the first {committed}"),
                 };
-                return Err(refusal(&status).context(format!("{place}; the first {committed} names are imported")));
+                return Err(refusal(&status).context(format!("{place}; the first {committed} names were imported")));
             }
         }
     }
     drop(room);
     reader.await??;
     bar.finish_and_clear();
-    let sentence = format!("{} names imported: {} changed, {} as they were", row.names, row.changed, row.unchanged);
+    let sentence = format!("{} names imported: {} changed, {} unchanged", row.names, row.changed, row.unchanged);
     out.done(&row, sentence)
 }
 
 /// The kind of names of the network.
 pub(crate) async fn kind_of(client: &mut Client) -> anyhow::Result<NameKind> {
     let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
-    kind.parse().or_exit(Exit::Internal, "the controller has a kind of name unknown here")
+    kind.parse().or_exit(Exit::Internal, "this version does not know the controller's kind of names")
 }
 
-/// The names of a file, of which every line was checked, and how many there are.
+/// A file whose lines have all been checked, and its number of names.
 /// # Errors
-/// The first lines that are wrong; `so` is what follows.
+/// The first wrong lines; `so` is the consequence.
 pub(crate) async fn whole(
     file: &Path,
     kind: NameKind,
@@ -144,13 +144,13 @@ pub(crate) fn names_of(file: &Path, kind: NameKind) -> anyhow::Result<Vec<(u64, 
         .collect()
 }
 
-/// Reads on a thread of its own. A file can take longer to read than the controller waits for an answer to its probes, so
-/// the connection must go on meanwhile.
+/// Reads on a thread of its own: a file can take longer to read than the controller waits for an answer to its
+/// keep-alive probes, so the connection must be served meanwhile.
 async fn reading<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<T> {
     Ok(tokio::task::spawn_blocking(read).await?)
 }
 
-/// Checks every line. Returns the source, from its beginning, and the number of names; or the first errors.
+/// Checks every line. Returns the rewound source and the number of names, or the first errors.
 async fn checked(
     mut source: Box<dyn Source>,
     kind: NameKind,
@@ -164,9 +164,9 @@ async fn checked(
     .await
 }
 
-/// Names a transaction for a file of `n_names`. Each changes most shards of the table and so costs time in proportion to
-/// the names that are there: few are fastest. But the controller holds a batch in several forms at once, and a million
-/// names by batches of 25,000 had it use 1.38 times the memory that it kept.
+/// Names per transaction for a file of `n_names`. Each transaction changes most shards of the table, so its cost grows
+/// with the number of existing names: few transactions are fastest. But the controller holds a batch in several forms
+/// at once: importing a million names in batches of 25,000 used 1.38 times the memory that it kept.
 fn batch_of(n_names: u64) -> usize {
     (n_names / 50).clamp(20_000, 100_000) as usize
 }
@@ -180,17 +180,17 @@ impl Lines {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A batch with names from these lines is sent.
+    /// Records that a batch with names from these lines was sent.
     fn sent(&self, lines: Vec<u64>) {
         self.with(|batches| batches.push_back(lines));
     }
 
-    /// The oldest batch is committed.
+    /// Records that the oldest batch was committed.
     fn done(&self) {
         self.with(|batches| _ = batches.pop_front());
     }
 
-    /// The line of an item of the oldest batch; if it is not said which, of its only one.
+    /// The line of an item of the oldest batch; without an index, of its only item.
     fn of(&self, item: Option<usize>) -> Option<u64> {
         self.with(|batches| match (&batches.front()?[..], item) {
             (lines, Some(item)) => lines.get(item).copied(),
@@ -237,7 +237,7 @@ pub(crate) fn records<'a>(
     })
 }
 
-/// A writer of what [`records`] reads.
+/// A writer in the format that [`records`] reads.
 pub(crate) fn writer<W: std::io::Write>(to: W) -> csv::Writer<W> {
     csv::WriterBuilder::new().comment(Some(b'#')).from_writer(to)
 }
@@ -256,14 +256,14 @@ fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Re
             Err(error) => errors.push(error.to_string()),
         }
         if errors.len() >= MAX_ERRORS {
-            errors.push("and maybe more".to_owned());
+            errors.push("and possibly more".to_owned());
             break;
         }
     }
     if errors.is_empty() { Ok(seen.names.len() as u64) } else { Err(errors) }
 }
 
-/// The lines of names and addresses so far.
+/// The lines of all names and addresses so far.
 #[derive(Default)]
 struct Seen {
     names: HashMap<Name, u64>,
@@ -281,10 +281,10 @@ fn check_line(record: &Record, kind: NameKind, hosts: &HashSet<String>, seen: &m
         return Err(format!("there is no host `{}`; add it with `fibula host add`", parsed.host));
     }
     if let Some(before) = seen.names.insert(name, line) {
-        return Err(format!("`{}` is on line {before} already", parsed.name));
+        return Err(format!("`{}` is already on line {before}", parsed.name));
     }
     match ip.and_then(|ip| seen.ips.insert(ip, line)) {
-        Some(before) => Err(format!("the address {} is on line {before} already; give each name its own", parsed.ip)),
+        Some(before) => Err(format!("the address {} is already on line {before}; give each name its own", parsed.ip)),
         None => Ok(()),
     }
 }
@@ -299,7 +299,7 @@ pub(crate) fn parse(Record { fields, .. }: &Record) -> Result<v1::NameRecord, St
         text => digits(text).ok_or_else(|| format!("tenant `{text}` is not a number from 0 to {}", u32::MAX))?,
     };
     if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
-        return Err(format!("`{}` is no IP address", field(3)));
+        return Err(format!("`{}` is not an IP address", field(3)));
     }
     // The kind of name decides whether leading and trailing blanks belong to it.
     let name = fields.first().map_or("", |name| &name[..]);
@@ -307,7 +307,7 @@ pub(crate) fn parse(Record { fields, .. }: &Record) -> Result<v1::NameRecord, St
     Ok(v1::NameRecord { name, host, tenant, ip, ..v1::NameRecord::default() })
 }
 
-/// Sends the lines in batches, each for a `()` of `rooms`; ends early when the other end of either is gone.
+/// Sends the lines in batches, each after a `()` from `rooms`; ends early when the other end of either channel is gone.
 fn send(
     (mut source, kind): (Box<dyn Source>, NameKind),
     batch: usize,
@@ -451,7 +451,7 @@ mod tests {
         let expected = [
             "line 2: `01:00:00:00:00:01` is a group address",
             "line 3: `00:00:00:00:00:00` is the zero address",
-            "line 4: the address 10.0.0.1 is on line 1 already",
+            "line 4: the address 10.0.0.1 is already on line 1",
             "line 5: `224.0.0.1` is a multicast address",
             "line 6: `0.0.0.0` is the unspecified address",
         ];

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A switch that was refused attaches again within this time, and has said what it sees within the other one.
+/// Time within which a refused switch attaches again, and again reports what it sees.
 const COME_WITHIN: Duration = Duration::from_secs(8);
 const SEE_WITHIN: Duration = Duration::from_secs(2);
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -25,10 +25,10 @@ pub(crate) enum Verb {
         a: PortOf,
         /// The other end
         b: PortOf,
-        /// Its length in the shortest paths
+        /// Its length in shortest paths
         #[arg(long, default_value_t = 1)]
         cost: u32,
-        /// How many flows it gets beside others on paths of the same length: 1 to 64
+        /// Its share of flows relative to other paths of the same length: 1 to 64
         #[arg(long, default_value_t = 1)]
         weight: u32,
         /// Add it as down
@@ -37,7 +37,7 @@ pub(crate) enum Verb {
     },
     /// Add links from a CSV file: switch:port,switch:port[,cost[,weight]] (- for standard input)
     ///
-    /// The whole file is checked, then all are added in one transaction.
+    /// Checks the whole file, then adds all links in one transaction.
     Import {
         /// The file, or - for standard input
         file: PathBuf,
@@ -47,9 +47,9 @@ pub(crate) enum Verb {
         /// Either end, as switch:port
         end: PortOf,
     },
-    /// Change cost, weight or state of the link at a port
+    /// Change the cost, weight or state of the link at a port
     ///
-    /// A link that switches found counts as declared from then on: it stays where it is when its cable is moved.
+    /// A found link becomes a declared one: it stays where it is when its cable is moved.
     #[command(group = clap::ArgGroup::new("what").args(["cost", "weight", "state"]).required(true).multiple(true))]
     Set {
         /// Either end, as switch:port
@@ -57,7 +57,7 @@ pub(crate) enum Verb {
         /// Its new cost
         #[arg(long)]
         cost: Option<u32>,
-        /// How many flows it gets beside others on paths of the same length: 1 to 64
+        /// Its share of flows relative to other paths of the same length: 1 to 64
         #[arg(long)]
         weight: Option<u32>,
         /// Whether it carries frames
@@ -69,24 +69,24 @@ pub(crate) enum Verb {
         /// Either end, as switch:port
         end: PortOf,
     },
-    /// Take a link into use again without losing a frame
+    /// Put a link back into use without losing a frame
     Undrain {
         /// Either end, as switch:port
         end: PortOf,
     },
-    /// Add all links that switches found and nobody declared
+    /// Add all links that switches found and that are not declared
     ///
-    /// `link list` shows them with the state `found`. Where one needs the port of a link that was found before and is cut, that link goes:
-    /// its cable was moved.
+    /// `link list` shows them with the state `found`. If one needs the port of an earlier found link that is now cut,
+    /// the earlier link is removed: its cable was moved.
     Accept {
-        /// Their length in the shortest paths
+        /// Their length in shortest paths
         #[arg(long, default_value_t = 1)]
         cost: u32,
-        /// How many flows each gets beside others on paths of the same length: 1 to 64
+        /// Share of flows of each, relative to other paths of the same length: 1 to 64
         #[arg(long, default_value_t = 1)]
         weight: u32,
     },
-    /// List all links, and those that switches found
+    /// List all links, including those that switches found
     List,
 }
 
@@ -104,17 +104,17 @@ struct LinkRow {
     weight: u32,
     /// Whether it carries frames.
     up: bool,
-    /// up; down, by an operator; cut, as the switches found; drained: avoided as far as possible, or down since it was drained; found by
-    /// the switches, and not declared.
+    /// One of: up; down (by an operator); cut (as switches report); drained (avoided where possible, or down because of
+    /// the drain); found (by switches, and not declared).
     state: &'static str,
-    /// Whether it, or one of its switches, is drained, whatever its state is.
+    /// Whether it, or one of its switches, is drained, in any state.
     drained: bool,
-    /// Whether switches found it, and no operator has declared it or set anything of it since.
+    /// Whether switches found it, and no operator has declared or changed it since.
     found: bool,
 }
 
-/// Makes links of what switches found. Switches that were just accepted come within some seconds, and then say what they see: it
-/// waits for these if there is nothing yet.
+/// Declares links that switches found. Newly accepted switches connect within seconds and then report what they see, so
+/// this waits for them if there is nothing yet.
 async fn accept(client: &mut Client, request: v1::AcceptLinksRequest) -> anyhow::Result<v1::Changed> {
     let mut until = None;
     loop {
@@ -127,7 +127,7 @@ async fn accept(client: &mut Client, request: v1::AcceptLinksRequest) -> anyhow:
             None => {
                 if changed.changed == 0 {
                     eprintln!(
-                        "fibula: no link is found yet, and {} not connected: waiting",
+                        "fibula: no links found yet, and {} not connected: waiting",
                         counted(n_away as u64, "switch is", "switches are")
                     );
                 }
@@ -167,7 +167,7 @@ impl Verbs for Verb {
                 print_changed(out, changed, "link", "set")?;
                 if changed.declared > 0 {
                     eprintln!(
-                        "fibula: its switches found it, and it counts as declared from now on: it stays as it is when its cable is moved, \
+                        "fibula: this link was found by switches, and is now declared: it stays as it is when its cable is moved, \
                          until `fibula link del {end}`"
                     );
                 }
@@ -186,7 +186,7 @@ impl Verbs for Verb {
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
                     let v1::Link { a, b, cost, up, cut, weight, raised, drained, found, .. } = link;
-                    // A controller of an earlier version says none.
+                    // A controller of an earlier version does not report a weight.
                     let (weight, drained) = (weight.unwrap_or(1), drained || raised > 0);
                     let mut ends = [end(a), end(b)];
                     ends.sort_by(|a, b| natural(a, b));
@@ -195,7 +195,7 @@ impl Verbs for Verb {
                 };
                 let state = |link: &v1::Link| match (link.up, link.cut) {
                     (true, false) if link.raised > 0 => "drained",
-                    // One that is down by itself is longer only if its switch is drained.
+                    // A link that is itself down is longer only if its switch is drained.
                     (false, _) if link.drained && link.raised == 0 => "drained",
                     (false, _) => "down",
                     (true, true) => "cut",
@@ -227,16 +227,16 @@ async fn drain(mut client: Client, end: PortOf, undo: bool, out: &Output) -> any
     out.done(&DrainRow { steps }, format!("the link at {what} is {is}, after {changes} of paths"))
 }
 
-/// What a line is.
+/// The format of a line.
 const LINE: &str = "switch:port,switch:port[,cost[,weight]]";
 
-/// The link of a line.
+/// Parses the link of a line.
 fn read(text: &str) -> Result<v1::Link, String> {
     let fields = fields(text, 2..=4, LINE)?;
     let (a, b) = (fields[0].parse()?, fields[1].parse()?);
     let number = |at: usize, what: &str| match fields.get(at).map_or("", |field| &field[..]) {
         "" => Ok(1),
-        number => digits(number).ok_or_else(|| format!("{what} `{number}`: write a number")),
+        number => digits(number).ok_or_else(|| format!("{what} `{number}` is not a number")),
     };
     let (cost, weight) = (number(2, "cost")?, number(3, "weight")?);
     Ok(v1::Link { weight: Some(weight), up: true, ..link(a, b, cost) })

@@ -1,4 +1,4 @@
-//! `fibula switch lookup`: which port a name is at, queried from a switch itself.
+//! `fibula switch lookup`: the port of a name, queried from a switch directly.
 
 use crate::answers::questions;
 use crate::remote::{Credentials, exit_of, refusal};
@@ -13,7 +13,7 @@ use std::io::{IsTerminal, Write};
 use tonic::Status;
 use tonic::transport::Channel;
 
-/// Which switch to ask, and for what.
+/// The switch to ask, and the questions.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address of the switch's look-up service: `lookup` in its switch.toml
@@ -21,9 +21,9 @@ pub(crate) struct Args {
     at: String,
     #[command(flatten)]
     credentials: Credentials,
-    /// Names; without any, they are read from standard input, one a line
+    /// Names; if none are given, they are read from standard input, one per line
     names: Vec<String>,
-    /// Names from standard input that are asked for together
+    /// Number of names from standard input to send in one request
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=lookup::MAX_LOOKUP_NAMES as i64))]
     batch: u32,
 }
@@ -47,10 +47,10 @@ impl Args {
         }
         let is_terminal = std::io::stdin().is_terminal();
         if is_terminal {
-            eprintln!("type names, one a line, and end with Ctrl-D");
+            eprintln!("type names, one per line; end with Ctrl-D");
         }
         let batch = if is_terminal { 1 } else { batch as usize };
-        // What kind of names the switch has is not known here.
+        // The switch's kind of names is unknown here.
         let mut questions = questions(Dialect::Literal);
         let mut stdout = std::io::stdout().lock();
         loop {
@@ -81,7 +81,7 @@ async fn connect(at: &str, credentials: &Credentials) -> anyhow::Result<LookupCl
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,
             format!(
-                "no switch answers at {at} ({reason}); give --at or FIBULA_LOOKUP the address that is `lookup` in its \
+                "no switch answers at {at} ({reason}); set --at or FIBULA_LOOKUP to the address of `lookup` in its \
                  switch.toml"
             ),
         ),
@@ -93,7 +93,7 @@ async fn connect(at: &str, credentials: &Credentials) -> anyhow::Result<LookupCl
     Ok(api::client::lookup(channel))
 }
 
-/// A refusal, with the line of the name that is refused.
+/// A refusal with the line of the refused name.
 fn refused(status: &Status, lines: &[u64]) -> anyhow::Error {
     match lookup::refused_item(status).and_then(|item| lines.get(item)) {
         Some(line) => refusal(status).context(format!("standard input: line {line}")),

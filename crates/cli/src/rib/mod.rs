@@ -26,14 +26,14 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tonic::{Response, Status};
 
-/// What can be done with the objects of a noun: each verb is one conversation with the controller.
+/// The verbs of a noun: each is one conversation with the controller.
 pub(crate) trait Verbs: clap::Subcommand {
     /// # Errors
     /// Those of the controller, with the exit code for their kind.
     async fn run(self, client: Client, out: &Output) -> anyhow::Result<()>;
 }
 
-/// Arguments of a noun: where the controller is, and what to do there.
+/// Arguments of a noun: the controller and the verb.
 #[derive(clap::Args)]
 pub(crate) struct Noun<V: Verbs> {
     #[command(flatten)]
@@ -65,13 +65,13 @@ fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> 
     out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
 }
 
-/// Wrong lines that are told of one file.
+/// Maximum number of wrong lines reported for a file.
 const MAX_ERRORS: usize = 10;
 
-/// What `read` makes of the lines of a file, or of standard input for `-`, which are those of [`fib::text`], and which lines these
-/// are. A header is one of `headers`.
+/// Parses the lines of a file (`-` is standard input) with `read`, and returns the results with their line numbers.
+/// Lines follow [`fib::text`]; `headers` are the accepted headers.
 /// # Errors
-/// The first lines that are wrong, by their numbers.
+/// The first wrong lines, by number.
 fn records<T>(
     file: &Path,
     headers: &[&str],
@@ -94,7 +94,7 @@ fn records<T>(
             Err(error) => wrong.push(format!("{shown}: {error}")),
         }
         if wrong.len() == MAX_ERRORS {
-            wrong.push("the lines after it are not checked".to_owned());
+            wrong.push("later lines were not checked".to_owned());
             break;
         }
     }
@@ -105,7 +105,7 @@ fn records<T>(
     }
 }
 
-/// The controller's answer to what the lines of a file ask for, all or nothing; a refusal says which line is refused.
+/// The controller's answer to the lines of a file, all or nothing; a refusal names the refused line.
 /// # Errors
 /// As [`answer`](crate::remote::answer).
 fn answer_of_lines<T>(asked: Result<Response<T>, Status>, file: &Path, lines: &[u64]) -> anyhow::Result<T> {
@@ -118,9 +118,9 @@ fn answer_of_lines<T>(asked: Result<Response<T>, Status>, file: &Path, lines: &[
     Err(refusal(&status).context(format!("{}{place}; nothing imported", file.display())))
 }
 
-/// The fields of a line, for what takes a certain number of them.
+/// The fields of a line; their number must be in `numbers`.
 /// # Errors
-/// What to write.
+/// The expected format.
 fn fields(text: &str, numbers: RangeInclusive<usize>, written: &str) -> Result<Vec<String>, String> {
     let fields = Dialect::Plain.fields(text)?;
     if !numbers.contains(&fields.len()) {
@@ -129,7 +129,7 @@ fn fields(text: &str, numbers: RangeInclusive<usize>, written: &str) -> Result<V
     Ok(fields.into_iter().map(Cow::into_owned).collect())
 }
 
-/// A moment in UTC, to the second.
+/// A time in UTC, to the second.
 pub(crate) fn moment(unix_ms: u64) -> String {
     let moment = OffsetDateTime::from_unix_timestamp((unix_ms / 1000) as i64).ok();
     moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_default()

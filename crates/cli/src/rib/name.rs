@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// The verbs of `fibula name`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// Add a name that is not there yet
+    /// Add a name that does not exist yet
     Add(Put),
     /// Add a name, or move it to another host
     Set(Put),
@@ -22,82 +22,85 @@ pub(crate) enum Verb {
         /// The names
         #[arg(required_unless_present = "file")]
         names: Vec<String>,
-        /// Names in a CSV file, in its first column, as `export` writes them (- for standard input): each 100,000 are one transaction
+        /// Remove the names in the first column of a CSV file, as `export` writes it (- for standard input), in
+        /// transactions of 100,000
         #[arg(long, conflicts_with = "names")]
         file: Option<PathBuf>,
-        /// Names that are not there are no error
+        /// Ignore names that do not exist
         #[arg(long)]
         ignore_missing: bool,
     },
     /// Show where a name is attached
     Show {
-        /// The name, or the IP address that it has
+        /// The name, or its IP address
         name: String,
     },
-    /// List names in their order, a page at a time
+    /// List names in order, a page at a time
     List {
         /// Start after this name
         #[arg(long, default_value = "")]
         after: String,
-        /// How many
+        /// Maximum number of names
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         /// Only those whose text begins with this
         #[arg(long, default_value = "", hide_default_value = true, conflicts_with_all = ["after", "host", "ip"])]
         prefix: String,
-        /// Only those that have this IP address, or one of this prefix: 10.0.0.7, 10.1.0.0/16
+        /// Only those with this IP address, or an address in this prefix: 10.0.0.7, 10.1.0.0/16
         #[arg(long, default_value = "", hide_default_value = true)]
         ip: String,
         /// Only those at this host
         #[arg(long, default_value = "", hide_default_value = true)]
         host: String,
     },
-    /// How many names there are, and may be
+    /// Show how many names there are, and the maximum
     Count,
     /// Add or move names from a CSV file with the columns name, host, and optionally tenant and ip
     ///
-    /// The whole file is checked before anything is sent. Names of earlier imports that the file lacks stay, but with --replace.
+    /// Checks the whole file before sending anything. Names of earlier imports that the file lacks stay, unless
+    /// --replace is given.
     Import {
         /// The file, or - for standard input
         file: PathBuf,
-        /// Names a transaction. A batch changes most shards of the table, so few big ones are fastest; while one is
-        /// under way, the controller needs about 600 bytes of memory for each name in it [default: a fortieth of the
-        /// file, 20000 to 100000]
+        /// Names per transaction. A batch changes most shards of the table, so few big ones are fastest; the controller
+        /// needs about 600 bytes of memory for each name of the batch in progress [default: a fortieth of the file,
+        /// 20000 to 100000]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         batch: Option<u32>,
-        /// Remove declared names that the file lacks: the names become exactly those of the file, in one transaction. The controller needs
-        /// about 600 bytes of memory for each name that differs
+        /// Remove declared names that the file lacks: the names become exactly those of the file, in one transaction.
+        /// The controller needs about 600 bytes of memory for each name that differs
         #[arg(long, conflicts_with = "batch")]
         replace: bool,
-        /// With --replace: remove names as well that switches learnt. Those that still send are learnt again
+        /// With --replace: also remove learnt names. Those that still send are learnt again
         #[arg(long, requires = "replace")]
         learnt: bool,
-        /// Change nothing, and print what would change
+        /// Change nothing, and print the differences
         #[arg(long, conflicts_with = "batch")]
         dry_run: bool,
     },
     /// Write all names as a CSV that import reads
     Export {
-        /// The file; standard output if absent or -. Written under another name first, so it is whole or not there
+        /// The file; standard output if absent or -. It is complete or not there: it is first written under another
+        /// name
         file: Option<PathBuf>,
     },
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Put {
-    /// The name, of the kind the controller is configured for
+    /// The name, of the kind that the controller is configured for
     name: String,
     /// The host it is attached to
     host: String,
     /// Its tenant
     #[arg(long, default_value_t = 0)]
     tenant: u32,
-    /// The address for which ARP or neighbour discovery is answered with this name
+    /// The address for which ARP or neighbour discovery answers with this name
     #[arg(long)]
     ip: Option<IpAddr>,
 }
 
-/// The addresses of a name, as people read them.
+/// The addresses of a name, for people to read.
 pub(super) fn addresses(record: &v1::NameRecord) -> String {
     [&record.ip]
         .into_iter()
@@ -158,16 +161,16 @@ impl Verbs for Verb {
                 let ask = v1::ListNamesRequest { after, limit, learnt: false, prefix, host, ip };
                 let page = answer(client.list_names(ask).await)?;
                 if page.names.is_empty() && !asked.is_empty() {
-                    // What begins an address may begin a name as well: 10.1 does, of a MAC address.
+                    // The beginning of an address may begin a name, too: 10.1 does, of a MAC address.
                     let hint = if may_be_address { "; --ip finds names by their IP addresses" } else { "" };
                     eprintln!("fibula: no name {asked}{hint}");
                 }
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
                 if page.more && !goes_on {
-                    eprintln!("there are more names, or may be; give a longer --prefix");
+                    eprintln!("there may be more names; give a longer --prefix");
                 } else if let Some(next) = next {
-                    note(format!("there are more names; go on with --after {}", shell_word(&next)));
+                    note(format!("there are more names; continue with --after {}", shell_word(&next)));
                 }
                 Ok(())
             }
@@ -184,7 +187,7 @@ impl Verbs for Verb {
     }
 }
 
-/// What is asked of the names that are listed, in words; nothing if all are.
+/// The conditions of a list in words; empty if all names are listed.
 fn asked(prefix: &str, ip: &str, host: &str) -> String {
     let word = |what: &str, of: &str| (!of.is_empty()).then(|| format!("{what} `{}`", visible(of)));
     let address = if ip.contains('/') { "has an address of" } else { "has the address" };

@@ -1,4 +1,4 @@
-//! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
+//! `fibula switch add|del|list|show`: the controller's view of switches; `lookup` asks a switch directly.
 
 use crate::log;
 use crate::remote::{Client, Remote, answer};
@@ -12,7 +12,7 @@ use command::visible::visible;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What to do with the controller's table of switches.
+/// Verbs for the controller's table of switches.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
     /// Add a switch to the controller
@@ -25,9 +25,9 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Add switches that hold all names from a file, a name on each line (- for standard input)
+    /// Add switches that hold all names from a file, one name per line (- for standard input)
     ///
-    /// The whole file is checked, then all are added in one transaction.
+    /// Checks the whole file, then adds all switches in one transaction.
     Import {
         /// The file, or - for standard input
         file: PathBuf,
@@ -41,28 +41,29 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
-    /// List all switches, and whether they are connected and in step
+    /// List all switches, and whether each is connected and in step
     List {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Ask a switch which port names are at
+    /// Ask a switch for the ports of names
     Lookup(lookup::Args),
-    /// Have switches compute their digests again from memory, and compare them with the controller's
+    /// Make switches recompute their digests from memory, and compare these with the controller's
     ///
-    /// Of several controllers each switch is asked by the one that serves it. Exit code 6 if something differs, or a switch was not checked.
+    /// Each switch is asked by the controller that serves it. Exit code 6 if something differs, or a switch was not
+    /// checked.
     Verify {
-        /// Their names; without any, all
+        /// Names of the switches; all if none are given
         names: Vec<String>,
         #[command(flatten)]
         remote: Remote,
     },
-    /// List switches that attached and that nobody has added
+    /// List switches that have attached but were not added
     Pending {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Add switches that attached and that nobody has added
+    /// Add switches that have attached
     Accept {
         /// Their names
         #[arg(required_unless_present = "all")]
@@ -73,31 +74,32 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Let no path of others lead through a switch any more, without losing a frame; refused if there is no other
+    /// Keep paths of other switches away from a switch, without losing a frame; refused if there is no other path
     ///
-    /// Names at its own hosts are still reached.
+    /// Names at its own hosts stay reachable.
     Drain {
         /// Its name
         name: String,
         #[command(flatten)]
         remote: Remote,
     },
-    /// Let paths of others lead through a switch again, without losing a frame
+    /// Let paths of other switches lead through a switch again, without losing a frame
     Undrain {
         /// Its name
         name: String,
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show what a switch logs, or change it while it runs
+    /// Show or change what a running switch logs
     ///
-    /// The controller asks the switch, so it must be connected. A change takes the role admin, is in the audit trail of the
-    /// controller, and lasts until the switch starts again.
+    /// The controller asks the switch, so it must be connected. A change takes the role admin, is recorded in the audit
+    /// trail of the controller, and lasts until the switch restarts.
     Log {
         /// Its name
         #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
         name: String,
-        /// What it is to log: a level, and TARGET=LEVEL for parts of the program, with commas between: info,fibula_switch=debug
+        /// New filter: a level, and TARGET=LEVEL for parts of the program, separated by commas:
+        /// info,fibula_switch=debug
         filter: Option<String>,
         #[command(flatten)]
         remote: Remote,
@@ -119,15 +121,15 @@ struct SwitchRow {
     in_step: bool,
     hosts: u64,
     transit: bool,
-    /// No path of others leads through it, for it was drained.
+    /// No path of other switches leads through it, because it was drained.
     drained: bool,
     sent_messages: u64,
     acknowledged: u64,
     sent_bytes: u64,
-    /// Destinations without a value of their own there (port mode).
+    /// Destinations that share a value there (port mode).
     sharing: u64,
     cannot_follow: String,
-    /// The controller that serves it, if that is another one than was asked.
+    /// The controller that serves it, if it is not the one asked.
     served_by: String,
 }
 
@@ -140,7 +142,7 @@ struct ShownSwitch {
     hosts: u64,
     transit: bool,
     drained: bool,
-    /// Messages that it has not acknowledged.
+    /// Messages that it has not acknowledged yet.
     waiting: String,
     sent: String,
     sharing: u64,
@@ -167,7 +169,7 @@ impl From<&SwitchRow> for ShownSwitch {
     }
 }
 
-/// What is wrong with switches, below their table.
+/// Prints the problems of switches below their table.
 fn say_what_is_wrong(rows: &[SwitchRow], out: &Output) {
     for SwitchRow { switch, cannot_follow, .. } in
         rows.iter().filter(|row| !row.cannot_follow.is_empty() && !out.is_json())
@@ -233,7 +235,7 @@ impl Verb {
                 troubles.iter().for_each(|trouble| note(format!("fibula: {trouble}")));
                 if !pending.is_empty() {
                     let n = pending.len();
-                    eprintln!("fibula: {n} more wait to be accepted; `fibula switch pending` lists them");
+                    eprintln!("fibula: {n} more are waiting to be accepted; `fibula switch pending` lists them");
                 }
                 Ok(())
             }),
@@ -266,7 +268,7 @@ impl Verb {
                 let switch = found.ok_or_else(|| {
                     let waits = pending.iter().any(|switch| switch.name == name);
                     let message = if waits {
-                        format!("switch `{name}` waits to be accepted; `fibula switch accept {name}` does so")
+                        format!("switch `{name}` is waiting to be accepted; run `fibula switch accept {name}`")
                     } else {
                         format!("there is no switch `{}`; `fibula switch list` lists all", visible(&name))
                     };
@@ -278,7 +280,7 @@ impl Verb {
     }
 }
 
-/// The row of the list, and what holds the memory of the switch: within its row as JSON, otherwise as a table below.
+/// Prints the row of the list, and the memory of the switch: as part of the row in JSON, otherwise as a table below.
 fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
     #[derive(Serialize)]
     struct Shown {
@@ -314,11 +316,11 @@ async fn drain(mut client: Client, name: String, undo: bool, out: &Output) -> an
     let request = v1::DrainSwitchRequest { name: name.clone(), undo };
     let v1::Drained { steps, hosts } = answer(client.drain_switch(request).await)?;
     let what = match (undo, hosts) {
-        (true, _) => "paths of others may lead through it again".to_owned(),
+        (true, _) => "paths of other switches may lead through it again".to_owned(),
         (false, 0) => "no path leads through it, and it has no hosts".to_owned(),
         (false, n) => {
             let ports = counted(n, "host port", "host ports");
-            format!("no path of others leads through it; what is at its own {ports} is still reached")
+            format!("no path of other switches leads through it; hosts at its own {ports} stay reachable")
         }
     };
     let changes = counted(steps.into(), "change", "changes");

@@ -1,7 +1,8 @@
-//! `fibula name import --replace` and `--dry-run`: the names become what a file has, in one transaction; or what would change is said.
+//! `fibula name import --replace` and `--dry-run`: the names become those of a file, in one transaction, or the
+//! differences are reported.
 //!
-//! The file goes to the controller in requests of a bounded size. The controller compares it with what is there at the moment of the
-//! change, so nothing comes between.
+//! The file goes to the controller in requests of bounded size. The controller compares it with the names that exist at
+//! the moment of the change, so no other change comes between.
 
 use super::import::{self, Source};
 use crate::remote::{Client, refusal};
@@ -13,11 +14,11 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tonic::Streaming;
 
-/// Names of a request, and bytes of text after which one is full.
+/// Names per request, and bytes of text after which one is full.
 const REQUEST_NAMES: usize = 5000;
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// What becomes of the other names, and whether anything is changed.
+/// What to do with other names, and whether to change anything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) dry_run: bool,
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) remove_learnt: bool,
 }
 
-/// How many names differ, and in what.
+/// Counts of names by difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     pub(crate) added: u64,
@@ -48,10 +49,10 @@ impl Counts {
         self.added + self.changed + self.removed
     }
 
-    /// `3 to be added, 1 to be changed, 0 to be removed, 7 as they are to be`.
+    /// For example `3 to be added, 1 to be changed, 0 to be removed, 7 unchanged`.
     pub(crate) fn sentence(self) -> String {
         let Counts { added, changed, removed, unchanged } = self;
-        format!("{added} to be added, {changed} to be changed, {removed} to be removed, {unchanged} as they are to be")
+        format!("{added} to be added, {changed} to be changed, {removed} to be removed, {unchanged} unchanged")
     }
 }
 
@@ -66,7 +67,7 @@ struct DifferenceRow<'a> {
     after: Option<Side<'a>>,
 }
 
-/// Where a name is, or is to be.
+/// The current or the wanted place of a name.
 #[derive(Serialize)]
 struct Side<'a> {
     host: &'a str,
@@ -95,7 +96,7 @@ fn row(v1::NameDifference { before, after }: &v1::NameDifference) -> Option<Diff
     })
 }
 
-/// Differences as lines: `+` for what is to be added, `~` for what is to change, `-` for what is to go.
+/// Prints differences as lines: `+` to be added, `~` to be changed, `-` to be removed.
 pub(crate) fn print(differences: &[v1::NameDifference], out: &Output) -> anyhow::Result<()> {
     if out.is_json() {
         return out.rows(&differences.iter().filter_map(row).collect::<Vec<_>>());
@@ -134,22 +135,22 @@ pub(crate) fn line(v1::NameDifference { before, after }: &v1::NameDifference) ->
     }
 }
 
-/// Sends the names of a file that was checked, and returns what the controller answers.
+/// Sends the names of a checked file, and returns the controller's answers.
 /// # Errors
-/// Those of the controller, and of a file that changed meanwhile.
+/// Those of the controller, and of a file that changed since the check.
 pub(crate) async fn ask(
     client: &mut Client,
     (source, kind): (Box<dyn Source>, NameKind),
     options: Options,
 ) -> anyhow::Result<Streaming<v1::NameDifferences>> {
     let (requests, stream) = mpsc::channel(2);
-    // It ends when the controller has everything, or wants no more: what is wrong with the file was found when it was checked.
+    // Ends when the controller has everything, or wants no more: the check has already found errors in the file.
     tokio::task::spawn_blocking(move || send(source, kind, options, &requests));
     let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
     crate::remote::answer(client.replace_names(stream).await)
 }
 
-/// Sends all names, and that these are all: not if the file cannot be read to its end.
+/// Sends all names and the end mark, which is left out if the file cannot be read to its end.
 fn send(
     mut source: Box<dyn Source>,
     kind: NameKind,
@@ -172,7 +173,7 @@ fn send(
     requests.blocking_send(request).ok()
 }
 
-/// Reads what the controller answers to its end; hands each page of differences over, and returns what was changed.
+/// Reads the controller's answers to their end; passes on each page of differences, and returns the changes made.
 /// # Errors
 /// Those of the controller, and of `page`.
 pub(crate) async fn read(
@@ -200,7 +201,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     if n_names == 0 && !options.keep_others {
         let why = format!(
-            "{shown}: there is no name in it, and all names would go; nothing changed. `fibula name del` removes names"
+            "{shown}: it contains no names, and all names would be removed; nothing changed. `fibula name del` removes names"
         );
         return Err(Failure::new(Exit::BadInput, why));
     }
@@ -216,5 +217,5 @@ pub(crate) async fn run(
         return out.done(&counts, format!("nothing changed: {}", counts.sentence()));
     }
     let row = serde_json::json!({ "names": n_names, "changed": changed, "unchanged": n_names.saturating_sub(changed) });
-    out.done(&row, format!("the names are those of {shown} now: {n_names} in it, {changed} changes made"))
+    out.done(&row, format!("the names are now those of {shown}: {n_names} names, {changed} changes made"))
 }

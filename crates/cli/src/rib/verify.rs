@@ -6,20 +6,21 @@ use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A switch whose memory was compared with what its controller says.
+/// A switch whose memory was compared with the controller's expectation.
 #[derive(Serialize)]
 struct VerifiedRow {
     switch: String,
     /// Whether it was compared.
     checked: bool,
-    /// Versioned pieces of its tables: what was compared.
+    /// Number of parts of its tables that were compared.
     parts: usize,
     differ: usize,
     damaged_tables: usize,
 }
 
 /// # Errors
-/// [`Exit::CheckFailed`] if something differs, or a switch could not be asked; those of the controller for a name that there is not.
+/// [`Exit::CheckFailed`] if something differs, or a switch could not be asked; those of the controller for an unknown
+/// name.
 pub(crate) async fn run(mut client: Client, remote: &Remote, names: Vec<String>, out: &Output) -> anyhow::Result<()> {
     let switches = answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches;
     let by_name: BTreeMap<String, v1::Switch> =
@@ -44,7 +45,7 @@ pub(crate) async fn run(mut client: Client, remote: &Remote, names: Vec<String>,
                 };
                 match client.verify_switch(v1::VerifySwitchRequest { name: switch.clone() }).await {
                     Ok(answer) => Ok(answer.into_inner()),
-                    // One that there is not is a mistake of anyone who asks.
+                    // An unknown switch is a mistake of the caller.
                     Err(status) if there.is_none() => return Err(crate::remote::refusal(&status)),
                     Err(status) => Err(api::client::reason(&status)),
                 }
