@@ -322,21 +322,21 @@ fn doctor_tells_daemons_that_are_stopped_failed_or_hung() {
         kill -STOP $pid
         until_says '^State:.T' /proc/$pid/status
         doctor 6
-        says "bad .* service +process $pid is stopped by a signal .*kill -CONT $pid; systemctl status fibula-controller"
+        says "bad .* service +process $pid was stopped by a signal .*kill -CONT $pid; systemctl status fibula-controller"
         says 'untried .* status +not tried, because the process is stopped'
         kill -CONT $pid
         kill -KILL $pid
         wait $pid || true
         unit ActiveState=failed SubState=failed Result=signal ExecMainStatus=9
         doctor 6
-        says 'bad .* service .*has failed \(it was ended by signal 9\); systemctl status .*; journalctl -e -u fibula-controller'
+        says 'bad .* service .*has failed \(it was killed by signal 9\); systemctl status .*; journalctl -e -u fibula-controller'
         # What systemd has forgotten, the store still says.
         unit ActiveState=inactive SubState=dead Result=success ExecMainStartTimestamp=
         doctor 6
         says 'bad .* service .*is stopped; systemctl enable --now fibula-controller.service'
         touch hangs
         doctor 6
-        says 'bad .* service .*does not run now; fibula controller --config .* starts it, since systemctl does not answer in time'
+        says 'bad .* service .*does not run now; start it with fibula controller --config .*, since systemctl does not answer in time'
         rm /etc/fibula/controller.toml
         doctor 4
         grep -q 'make one with `fibula init`' err
@@ -399,7 +399,7 @@ fn doctor_tries_files_as_the_user_of_the_service() {
         chown nobody /root/s1/*
         sed -i "s,/etc/fibula/tls/s1,/root/s1," /etc/fibula/switch/s1.toml
         doctor 6
-        says 'bad .* unit +fibula-switch@s1.service sees nothing of /root/s1 \(ProtectHome=\); it is in a home: cp -r /root/s1 /etc/fibula/tls/'
+        says 'bad .* unit +fibula-switch@s1.service cannot see /root/s1 \(ProtectHome=\); it is in a home directory: cp -r /root/s1 /etc/fibula/tls/'
         test "$(grep -c 'sees nothing' out)" = 1
         sed -i "s,/root/s1,/etc/fibula/tls/s1,; s,/var/lib/fibula/switch/s1,$PWD/state," /etc/fibula/switch/s1.toml
         mkdir -m 700 state
@@ -413,13 +413,13 @@ fn doctor_tries_files_as_the_user_of_the_service() {
         touch state/audit.jsonl state/image
         chmod 600 state/*
         doctor 6
-        says "bad .* state_dir +the user nobody cannot write what is there.*chown nobody: $PWD/state/(audit.jsonl $PWD/state/image|image $PWD/state/audit.jsonl)"
+        says "bad .* state_dir +the user nobody cannot write existing files.*chown nobody: $PWD/state/(audit.jsonl $PWD/state/image|image $PWD/state/audit.jsonl)"
         chown nobody state/*
         doctor 6
         says 'ok .* files +the user nobody'
         service User=none
         doctor 6
-        says 'bad .* user +fibula-switch@s1.service runs as the user none, whom this machine does not have'
+        says 'bad .* user +fibula-switch@s1.service runs as the user none, who does not exist on this machine'
         "#,
     );
 }
@@ -460,17 +460,17 @@ fn doctor_says_what_the_url_of_a_controller_leads_to() {
         leads https://10.9.9.9:4700 ok 'a controller answers'
         leads http://127.0.0.1:4601 bad 'that is the status page of a controller .*; write the address of its `listen`, 127.0.0.1:4600'
         leads https://127.0.0.1:4601 bad 'that is the status page of a controller'
-        leads https://10.9.9.9:4701 bad 'that is no listener for switches, .* its `status`'
+        leads https://10.9.9.9:4701 bad 'that is not a listener for switches, .* its `status`'
         leads http://10.9.9.9:4700 bad 'TLS is spoken there; write https://'
         leads https://127.0.0.1:4600 bad 'no TLS is spoken there'
         leads http://127.0.0.1:4802 bad 'that is the status page of a switch'
-        leads http://127.0.0.1:4800 bad '.*no controller'
-        leads http://127.0.0.1:4999 bad 'nobody listens at 127.0.0.1:4999; on its machine: systemctl start fibula-controller'
+        leads http://127.0.0.1:4800 bad '.*not a controller'
+        leads http://127.0.0.1:4999 bad 'no process listens at 127.0.0.1:4999; on its machine: systemctl start fibula-controller'
         leads http://no-such-host.invalid:4600 bad 'the name cannot be resolved'
         leads unix:$PWD/no.sock bad 'there is no such socket'
         kill -STOP $plain
         until_says '^State:.T' /proc/$plain/status
-        leads http://127.0.0.1:4600 bad 'somebody accepts connections there and says nothing within 3 s'
+        leads http://127.0.0.1:4600 bad 'connections are accepted there, but nothing is sent within 3 s'
         kill -CONT $plain
         # A controller has nothing to say of who asks in vain.
         ! grep -iE 'warn|error' plain.log | grep -v s2
@@ -504,13 +504,13 @@ fn doctor_says_why_an_interface_can_be_no_port() {
         pid=$!
         until_says 'runs' log
         doctor 6 --config s1.toml --config s2.toml
-        says 'bad +s1.toml +port 1 +eth1 is a part of the bridge br0, which takes its frames, too; ip link set eth1 nomaster'
+        says 'bad +s1.toml +port 1 +eth1 is a part of the bridge br0, which receives its frames, too; ip link set eth1 nomaster'
         says 'warning +s1.toml +port 2 +eth3 has the address 10.1.1.1/24, .*ip address flush dev eth3'
         says 'warning +s1.toml +port 3 +eth5 has the address 2001:db8::1/64, '
         says 'bad +s1.toml +port 3 +eth5 is down; ip link set eth5 up'
         says 'bad +s1.toml +port 4 +there is no interface eth9; .*eth2, '
-        says "bad +s1.toml +port 5 +process $pid forwards at eth7 already"
-        says 'warning +s1.toml +port 5 +eth7 is a port in s2.toml as well'
+        says "bad +s1.toml +port 5 +process $pid already forwards at eth7"
+        says 'warning +s1.toml +port 5 +eth7 is also a port in s2.toml'
         says 'bad +s1.toml +port 6 +br0 is a bridge'
         says 'ok +s1.toml +port 7 +eth8 is up'
         # Its own process is no other one.

@@ -1,4 +1,4 @@
-//! Where a daemon is to listen: whether the address is one of this machine, and who has it.
+//! Checks the addresses that a daemon listens on: whether each belongs to this machine, and which process has it.
 
 use super::Findings;
 use super::service::{Process, Service, State};
@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use tokio::net::{TcpSocket, UnixStream};
 
-/// LISTEN, in the tables of the kernel.
+/// The state LISTEN in the kernel's tables.
 const LISTENS: &str = "0A";
 
-/// Says whether a daemon listens there, or could.
+/// Reports whether a daemon listens at an address, or could.
 pub(super) async fn look_at(key: &str, address: &Address, service: &Service, findings: &mut Findings) {
     let (inodes, is_taken) = match address {
         Address::Tcp(at) => {
@@ -19,7 +19,7 @@ pub(super) async fn look_at(key: &str, address: &Address, service: &Service, fin
             let is_taken = !inodes.is_empty();
             (inodes, is_taken)
         }
-        // Who listens may be in another network namespace; or be too busy to accept.
+        // The listener may be in another network namespace, or too busy to accept.
         Address::Unix { path, .. } => {
             let inodes = sockets(path);
             let is_taken = !inodes.is_empty() || UnixStream::connect(path).await.is_ok();
@@ -40,39 +40,38 @@ pub(super) async fn look_at(key: &str, address: &Address, service: &Service, fin
     }
     match pids.first().copied().and_then(Process::of) {
         None => findings
-            .untried(key, format!("somebody listens at {address}, and it is not seen from here who: run this as root")),
-        // A daemon without a lock or a service is known by its name alone.
+            .untried(key, format!("a process listens at {address}, but this user cannot see which: run this command as root")),
+        // A daemon without a lock or a service is recognised only by its name.
         Some(Process { pid, name, .. }) if of_daemon.is_none() && service.state() == State::Unknown => {
             findings.ok(key, format!("{address}: process {pid} ({name}) listens there"));
         }
         Some(Process { pid, name, .. }) => findings.bad(
             key,
             format!(
-                "{address}: process {pid} ({name}) listens there, and the daemon cannot; end it, or write another {key}"
+                "{address}: process {pid} ({name}) listens there, so the daemon cannot; stop it, or choose another {key}"
             ),
         ),
     }
 }
 
-/// Nobody listens there. A daemon that starts meanwhile is not disturbed: nothing listens here either.
+/// No process listens there. This does not disturb a daemon that starts meanwhile: doctor does not listen either.
 fn look_at_free(key: &str, address: &Address, findings: &mut Findings) {
     match address {
         Address::Tcp(at) => match bind(*at) {
             Ok(()) => findings.ok(key, format!("{at}: free, and an address of this machine")),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                findings.untried(key, format!("ports as low as that of {at} are for root: run this as root"));
+                findings.untried(key, format!("a port as low as that of {at} needs root: run this command as root"));
             }
-            Err(error) => findings.bad(key, format!("{at}: {error}; write an address that `ip address` lists")),
+            Err(error) => findings.bad(key, format!("{at}: {error}; use an address that `ip address` lists")),
         },
         Address::Unix { path, .. } => match path.parent().filter(|parent| parent.is_dir()) {
-            Some(_) => findings.ok(key, format!("{address}: nobody listens there, and its directory is there")),
+            Some(_) => findings.ok(key, format!("{address}: no process listens there, and its directory exists")),
             // The service makes /run/fibula.
             None if path.starts_with("/run/fibula") => {
-                findings.ok(key, format!("{address}: the service makes its directory"))
+                findings.ok(key, format!("{address}: the service creates its directory"))
             }
-            None => {
-                findings.bad(key, format!("{address}: there is no such directory; make it, for the user of the daemon"))
-            }
+            None => findings
+                .bad(key, format!("{address}: its directory does not exist; create it for the user of the daemon")),
         },
     }
 }
@@ -83,13 +82,13 @@ fn bind(at: SocketAddr) -> std::io::Result<()> {
     socket.bind(at)
 }
 
-/// An address that leads to a listener on all addresses.
+/// An address through which a listener on all addresses can be reached.
 pub(super) fn reachable(at: SocketAddr) -> SocketAddr {
     let local: IpAddr = if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
     if at.ip().is_unspecified() { SocketAddr::new(local, at.port()) } else { at }
 }
 
-/// The numbers of the sockets that a listener at this address would be in the way of.
+/// The inodes of the sockets that conflict with a listener at this address.
 fn listeners(at: SocketAddr) -> Vec<u64> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let mut found = listening(&read("/proc/net/tcp"), at);
@@ -108,7 +107,7 @@ fn listening(table: &str, at: SocketAddr) -> Vec<u64> {
     table.lines().filter_map(inode).collect()
 }
 
-/// An address as the kernel's tables have it: words of 32 bits in the order of the machine, in hexadecimal.
+/// Parses an address of the kernel's tables: 32-bit words in native byte order, in hexadecimal.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let words: Option<Vec<u8>> = (0..ip.len() / 8)
@@ -124,7 +123,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The numbers of the sockets of a path.
+/// The inodes of the sockets of a path.
 fn sockets(path: &Path) -> Vec<u64> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let inode = |line: &str| {
@@ -135,7 +134,7 @@ fn sockets(path: &Path) -> Vec<u64> {
     table.lines().filter_map(inode).collect()
 }
 
-/// The processes that have one of these sockets open, of those that may be looked at.
+/// The processes that have one of these sockets open, as far as this user may see.
 pub(super) fn owners(inodes: &[u64]) -> Vec<u32> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let has_one = |pid: &u32| {

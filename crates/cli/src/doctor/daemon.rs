@@ -1,4 +1,4 @@
-//! What both daemons need: addresses, certificates, room on disks; and what a running one says of itself.
+//! Checks for both daemons: addresses, certificates, disk space, and what a running daemon reports.
 
 use super::address::{self, reachable};
 use super::service::{Process, Service, State};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Less than this is little on any disk.
+/// Less free space than this is little on any disk.
 const LITTLE_ROOM: u64 = 1 << 30;
-/// With less than this the next write may fail.
+/// With less free space than this, the next write may fail.
 const NO_ROOM: u64 = 64 << 20;
-/// As daemons do, doctor warns so long before a certificate ends.
+/// Days before a certificate expires at which doctor warns, as daemons do.
 const WARN_DAYS: i64 = 14;
 const DAY_S: i64 = 86_400;
 
@@ -35,10 +35,10 @@ pub(super) async fn look_at_controller(config: &Controller, service: &Service, f
             for member in &address.members {
                 let reached = tokio::time::timeout(PATIENCE, TcpStream::connect(member.as_str())).await;
                 match reached.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                    Ok(_) => findings.ok("store", format!("etcd is reached at {member}")),
+                    Ok(_) => findings.ok("store", format!("etcd answers at {member}")),
                     Err(error) => findings.warn(
                         "store",
-                        format!("etcd is not reached at {member}: {error}; start it, or see to the network"),
+                        format!("etcd does not answer at {member}: {error}; start it, or check the network"),
                     ),
                 }
             }
@@ -72,11 +72,13 @@ pub(super) async fn look_at_controller(config: &Controller, service: &Service, f
         && known > connected as u64
     {
         let away = known - connected as u64;
-        findings.warn("switches", format!("{away} of {known} are not connected here; `fibula switch list` says which"));
+        findings
+            .warn("switches", format!("{away} of {known} are not connected here; `fibula switch list` shows which"));
     }
 }
 
-/// Whether values are so few that switches share them. With a design that tries one value after the other all do, as is documented there.
+/// Whether switches share values because there are too few. With a design that tries one value after another all share,
+/// as is documented there.
 fn look_at_values(value_bits: u8, status: &Value, findings: &mut Findings) {
     let connected = status["connected"].as_array().into_iter().flatten();
     let sharing: Vec<u64> = connected.filter_map(|switch| switch["sharing"].as_u64()).filter(|n| *n > 0).collect();
@@ -85,7 +87,7 @@ fn look_at_values(value_bits: u8, status: &Value, findings: &mut Findings) {
     findings.warn(
         "value_bits",
         format!(
-            "{value_bits} bits are too few: at {n} of the connected switches up to {most} others with hosts have no value of their own, and heal and spread less; `fibula switch list` says where; only a new network with value_bits = 16 has more"
+            "{value_bits} bits are too few: at {n} of the connected switches, up to {most} others with hosts share a value, so failures heal and flows spread less well; `fibula switch list` shows where; only a new network with value_bits = 16 has more"
         ),
     );
 }
@@ -104,13 +106,13 @@ pub(super) async fn look_at_switch(config: &Switch, service: &Service, findings:
     ];
     for (key, address) in listeners {
         if let Some(address) = address {
-            // A switch makes its directory at the first start.
+            // A switch creates its directory at the first start.
             let is_in_state = |path: &Path| path.parent() == Some(config.state_dir.as_path());
             if let Address::Unix { path, .. } = address
                 && is_in_state(path)
                 && !config.state_dir.exists()
             {
-                findings.ok(key, format!("{address}: the switch makes its directory"));
+                findings.ok(key, format!("{address}: the switch creates its directory"));
                 continue;
             }
             address::look_at(key, address, service, findings).await;
@@ -120,7 +122,7 @@ pub(super) async fn look_at_switch(config: &Switch, service: &Service, findings:
         if tls.is_some() || config.tls.is_none() {
             look_at_way(url, tls.as_ref(), findings).await;
         } else {
-            findings.untried("controller", format!("{url} takes the certificate, which cannot be used"));
+            findings.untried("controller", format!("{url} requires the certificate, which cannot be used"));
         }
     }
     if let Some(status) = status {
@@ -133,9 +135,9 @@ fn look_at_running_switch(status: &Value, findings: &mut Findings) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if controller["connected"] != true {
         let why = text(&controller["last_error"]);
-        findings.bad("switch", format!("runs, and no controller serves it: {why}"));
+        findings.bad("switch", format!("runs, but no controller serves it: {why}"));
     } else if !text(&controller["cannot_follow"]).is_empty() {
-        findings.bad("switch", format!("runs, and cannot follow: {}", text(&controller["cannot_follow"])));
+        findings.bad("switch", format!("runs, but cannot follow: {}", text(&controller["cannot_follow"])));
     } else {
         findings.ok("switch", format!("runs, and serves change {} of the network", status["serving_version"]));
     }
@@ -172,12 +174,12 @@ fn look_at_running_switch(status: &Value, findings: &mut Findings) {
     }
 }
 
-/// Returns the certificate if it can be used.
+/// Returns the certificate if it is usable.
 fn look_at_certificate(files: Option<&Files>, switch: Option<&str>, findings: &mut Findings) -> Option<Arc<Tls>> {
     let Some(files) = files else {
         findings.warn(
             "certificate",
-            "there is none: whoever reaches the daemon may do everything there; `fibula pki init` begins",
+            "there is none: anyone who can reach the daemon may do anything; start with `fibula pki init`",
         );
         return None;
     };
@@ -189,14 +191,14 @@ fn look_at_certificate(files: Option<&Files>, switch: Option<&str>, findings: &m
         Ok(tls) => {
             let days = (tls.not_after() - clock::unix_seconds()).div_euclid(DAY_S);
             let identity = tls.identity();
-            let renew = "`fibula pki renew` makes another; copy it here";
+            let renew = "issue another with `fibula pki renew`, and copy it here";
             match days {
                 ..0 => findings
-                    .bad("certificate", format!("that of {identity} has expired, or the clock is wrong; {renew}")),
+                    .bad("certificate", format!("the one of {identity} has expired, or the clock is wrong; {renew}")),
                 0..WARN_DAYS => {
-                    findings.warn("certificate", format!("that of {identity} is valid for {days} days; {renew}"))
+                    findings.warn("certificate", format!("the one of {identity} is valid for {days} days; {renew}"))
                 }
-                _ => findings.ok("certificate", format!("that of {identity} is valid for {days} days")),
+                _ => findings.ok("certificate", format!("the one of {identity} is valid for {days} days")),
             }
             Some(tls)
         }
@@ -207,29 +209,29 @@ fn look_at_room(what: &str, path: &Path, findings: &mut Findings) {
     let shown = path.display();
     match machine::room(path) {
         Ok((free, _)) if free < NO_ROOM => {
-            findings.bad(what, format!("{} MiB are free where {shown} is; make room", free >> 20));
+            findings.bad(what, format!("{} MiB are free at {shown}; make room", free >> 20));
         }
         Ok((free, _)) if free < LITTLE_ROOM => {
-            findings.warn(what, format!("{} MiB are free where {shown} is; make room before it is full", free >> 20));
+            findings.warn(what, format!("{} MiB are free at {shown}; make room before it is full", free >> 20));
         }
-        Ok((free, _)) => findings.ok(what, format!("{} GiB are free where {shown} is", free >> 30)),
-        Err(error) => findings.bad(what, format!("{shown} cannot be looked at: {error}")),
+        Ok((free, _)) => findings.ok(what, format!("{} GiB are free at {shown}", free >> 30)),
+        Err(error) => findings.bad(what, format!("{shown} cannot be checked: {error}")),
     }
 }
 
-/// What comes of asking for the status page of a daemon of this machine.
+/// The outcome of asking a daemon of this machine for its status page.
 enum Page {
     Says(Value),
-    /// It takes a certificate, which doctor has not.
+    /// The page requires a certificate, which doctor does not have.
     WantsCertificate,
-    /// Somebody accepts connections, and says nothing.
+    /// Connections are accepted, but nothing is sent.
     Silent,
     Nobody(io::Error),
-    /// What answers is no daemon.
+    /// The answer is not from a daemon.
     Odd,
 }
 
-/// Asks for it. `is_open`: no certificate is needed there even where other machines reach it.
+/// Asks for the page. `is_open`: it requires no certificate even where other machines can reach it.
 async fn ask(at: &Address, is_open: bool) -> Page {
     if !is_open && at.is_remote() {
         return Page::WantsCertificate;
@@ -258,14 +260,14 @@ async fn ask(at: &Address, is_open: bool) -> Page {
 }
 
 async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> io::Result<String> {
-    // By HTTP/1.0 the answer is whole, and ends with the connection.
+    // With HTTP/1.0, the answer is complete and ends with the connection.
     stream.write_all(b"GET /status HTTP/1.0\r\nHost: localhost\r\n\r\n").await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     Ok(text)
 }
 
-/// Says whether the daemon runs and answers, and returns what it says.
+/// Reports whether the daemon runs and answers, and returns its status.
 async fn look_at_status(
     at: Option<&Address>,
     is_open: bool,
@@ -275,7 +277,7 @@ async fn look_at_status(
 ) -> Option<Value> {
     let Some(at) = at else {
         service.look_at(false, findings);
-        findings.warn("status", format!("there is no status page to ask; write status = \"{default}\""));
+        findings.warn("status", format!("there is no status page to ask; configure status = \"{default}\""));
         return None;
     };
     if service.process().is_some_and(|process| process.is_stopped) {
@@ -290,19 +292,19 @@ async fn look_at_status(
         (Page::Says(status), _) => return Some(status),
         (Page::WantsCertificate, _) => findings.untried(
             "status",
-            format!("the page at {at} takes the certificate of an operator; curl --cert cert.pem --key key.pem --cacert ca.pem https://{at}/status"),
+            format!("the page at {at} requires the certificate of an operator; curl --cert cert.pem --key key.pem --cacert ca.pem https://{at}/status"),
         ),
         (Page::Silent, _) => findings.bad(
             "status",
-            format!("{at}: somebody accepts connections and says nothing within {} s, as a daemon that hangs; {look}; then {restart}", PATIENCE.as_secs()),
+            format!("{at}: connections are accepted, but nothing is sent within {} s, as by a daemon that hangs; {look}; then {restart}", PATIENCE.as_secs()),
         ),
         (Page::Odd, _) => findings.bad(
             "status",
-            format!("{at}: what answers is no daemon of fibula; end it (ss -lntp shows it), or write another status"),
+            format!("{at}: something other than a fibula daemon answers; stop it (ss -lntp shows it), or choose another status"),
         ),
         (Page::Nobody(error), State::Runs(Process { pid, .. })) => findings.bad(
             "status",
-            format!("{at}: process {pid} runs and does not answer there ({error}); it starts still, or was started with another status; {look}; then {restart}"),
+            format!("{at}: process {pid} runs, but does not answer there ({error}); it is still starting, or was started with another status; {look}; then {restart}"),
         ),
         (Page::Nobody(_), _) => {}
     }
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(of([0, 0, 0]), []);
         let found = of([0, 7, 3]);
         assert_eq!((found.len(), found[0].0), (1, Grade::Warning));
-        assert!(found[0].1.contains("at 2 of the connected switches up to 7 others"), "{found:?}");
+        assert!(found[0].1.contains("at 2 of the connected switches, up to 7 others"), "{found:?}");
     }
     #[tokio::test]
     async fn who_accepts_connections_and_says_nothing_hangs() {
@@ -367,7 +369,7 @@ mod tests {
         let mut findings = Findings::default();
         assert_eq!(look_at_status(Some(&at), true, &service, "", &mut findings).await, None);
         let row = findings.rows.iter().find(|row| row.what == "status").unwrap();
-        assert!(row.grade == Grade::Bad && row.finding.contains("says nothing within 3 s"), "{row:?}");
+        assert!(row.grade == Grade::Bad && row.finding.contains("nothing is sent within 3 s"), "{row:?}");
         // Where a certificate is asked for, nothing is tried.
         let open = Address::Tcp("192.0.2.77:4602".parse().unwrap());
         assert_eq!(look_at_status(Some(&open), false, &service, "", &mut findings).await, None);

@@ -1,6 +1,6 @@
-//! Files of a daemon, tried as the user that it runs as: what root may read is no sign that a service may.
+//! Checks a daemon's files as the user that it runs as: what root can read, a service may be denied.
 //!
-//! A thread takes that user's identity and tries each file as a daemon would open it. Nothing is written.
+//! A thread takes on that user's identity and opens each file as a daemon would. Nothing is written.
 
 use super::Findings;
 use super::service::{Process, Service, Unit};
@@ -15,21 +15,21 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a service sees nothing of with `ProtectHome=`.
+/// Directories that `ProtectHome=` hides from a service.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
-/// Files of a directory that are tried at most.
+/// Maximum number of files tried in a directory.
 const MOST_FILES: usize = 1000;
 
 /// What a daemon does with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
-    /// Reads it; it is for everybody.
+    /// Reads it; everyone may read it.
     Public,
-    /// Reads it; it is for nobody else.
+    /// Reads it; no other user may.
     Secret,
     /// Reads and writes it.
     State,
-    /// Makes files in it.
+    /// Creates files in it.
     Directory,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Those of a controller with this configuration.
+    /// The files of a controller with this configuration.
     pub(super) fn by_controller(path: &Path, config: &Controller) -> Self {
         let mut opened = Self::default();
         opened.reads("configuration", path);
@@ -58,7 +58,7 @@ impl Opened {
         opened
     }
 
-    /// Those of a switch with this configuration.
+    /// The files of a switch with this configuration.
     pub(super) fn by_switch(path: &Path, config: &Switch) -> Self {
         let mut opened = Self::default();
         opened.reads("configuration", path);
@@ -74,7 +74,7 @@ impl Opened {
         opened
     }
 
-    /// The record of changes, where it is not beside the state.
+    /// The record of changes, if it is not beside the state.
     fn audit(&mut self, audit: &Path) {
         let Some(directory) = audit.parent() else { return };
         if !self.files.iter().any(|(_, path, kind)| *kind == Use::Directory && path == directory) {
@@ -100,7 +100,7 @@ impl Opened {
         }
     }
 
-    /// A directory that the daemon makes files in, and those of its files that are there.
+    /// A directory that the daemon creates files in, and its existing files.
     fn state(&mut self, what: &'static str, directory: &Path, is_ours: impl Fn(&Path) -> bool) {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         self.files.push((what, directory.to_owned(), Use::Directory));
@@ -109,7 +109,7 @@ impl Opened {
         self.files.extend(ours.map(|path| (what, path, Use::State)));
     }
 
-    /// Tries them, and says which ones the user of the service cannot use.
+    /// Tries the files, and reports the ones that the user of the service cannot use.
     pub(super) fn look_at(self, service: &Service, findings: &mut Findings) {
         let unit = service.unit();
         let user = match user_of(unit, service.process().as_ref()) {
@@ -119,7 +119,7 @@ impl Opened {
         for (_, path, _) in self.files.iter().filter(|(_, _, kind)| *kind == Use::Secret) {
             look_at_secret(path, &user, findings);
         }
-        // What one command mends is one finding.
+        // Failures with the same remedy are one finding.
         let mut said = Vec::new();
         let seen = |(_, path, kind): &(&str, PathBuf, Use)| match unit.and_then(|unit| sandboxed(path, *kind, unit)) {
             None => true,
@@ -135,15 +135,15 @@ impl Opened {
         if own != 0 && own != user.uid {
             findings.untried(
                 "files",
-                format!("only root can try them as the user {whom}, whom the daemon runs as: sudo fibula doctor"),
+                format!("the daemon runs as the user {whom}, and only root can try files as another user: sudo fibula doctor"),
             );
             return;
         }
         let denied = match tried(files, (own != user.uid).then(|| user.clone())) {
             Ok(denied) => denied,
-            Err(error) => return findings.untried("files", format!("nobody here can become the user {whom}: {error}")),
+            Err(error) => return findings.untried("files", format!("doctor cannot become the user {whom}: {error}")),
         };
-        // systemd gives what it makes for a unit to the user of the service when that starts.
+        // systemd gives the directories that it creates for a unit to the user of the service when the unit starts.
         let is_given = |at: &Path| unit.and_then(|unit| made_by(unit, at)).is_some_and(|owner| owner != user.uid);
         let denied: Vec<_> = denied.into_iter().filter(|(.., at)| !is_given(at)).collect();
         if denied.is_empty() && hidden.is_empty() {
@@ -165,20 +165,20 @@ impl Opened {
             let paths = paths.join(" ");
             findings.bad(
                 what,
-                format!("the user {whom} cannot write what is there, as after a run by root; chown {whom}: {paths}"),
+                format!("the user {whom} cannot write existing files, perhaps because root has run the daemon; chown {whom}: {paths}"),
             );
         }
     }
 }
 
-/// Who runs the daemon: the user of its unit, or of its process, or else whoever asks.
+/// The user of the daemon: that of its unit, or of its process, or else the current one.
 fn user_of(unit: Option<&Unit>, process: Option<&Process>) -> Result<User, String> {
     if let Some(unit) = unit {
         let name = Some(unit.get("User")).filter(|name| !name.is_empty()).unwrap_or("root");
         let user = User::of(|fields| fields[0] == name || fields[2] == name);
         let unit = &unit.name;
         return user.ok_or_else(|| {
-            format!("{unit} runs as the user {name}, whom this machine does not have; systemd-sysusers makes it, or apt-get install --reinstall fibula")
+            format!("{unit} runs as the user {name}, who does not exist on this machine; systemd-sysusers creates it, or apt-get install --reinstall fibula")
         });
     }
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -189,11 +189,11 @@ fn user_of(unit: Option<&Unit>, process: Option<&Process>) -> Result<User, Strin
 
 type Denied = (&'static str, PathBuf, Use, PathBuf);
 
-/// What this user may not open, each with the first file or directory on the way that it is refused at.
+/// The files that this user may not open, each with the first file or directory on its path where access is denied.
 fn tried(files: Vec<(&'static str, PathBuf, Use)>, user: Option<User>) -> io::Result<Vec<Denied>> {
     let work = move || {
         if let Some(User { uid, gid, groups, .. }) = user {
-            // Of this thread alone.
+            // For this thread only.
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
             rustix::thread::set_thread_groups(&groups)?;
@@ -209,7 +209,7 @@ fn tried(files: Vec<(&'static str, PathBuf, Use)>, user: Option<User>) -> io::Re
     std::thread::spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("the thread ended")))
 }
 
-/// Where this thread is refused a file. One that is not there is none of permissions.
+/// Where this thread is denied access to a file. A missing file is not a matter of permissions.
 fn refused(path: &Path, kind: Use) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
@@ -218,7 +218,7 @@ fn refused(path: &Path, kind: Use) -> Option<PathBuf> {
     for directory in above {
         match may(directory, Access::EXEC_OK) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Some(directory.to_owned()),
-            // The daemon makes it, and all that is missing below.
+            // The daemon creates it, with any missing parents.
             Err(error) if error.kind() == ErrorKind::NotFound && kind == Use::Directory => {
                 let there = directory.parent()?;
                 return may(there, Access::WRITE_OK).is_err().then_some(path);
@@ -228,7 +228,7 @@ fn refused(path: &Path, kind: Use) -> Option<PathBuf> {
         }
     }
     let opened = match kind {
-        // Opened as a daemon opens it, but for a pipe, which would be waited for.
+        // Opened as a daemon opens it, except pipes, which would block.
         Use::Public | Use::Secret => {
             let is_file = fs::metadata(&path).is_ok_and(|data| data.is_file());
             if is_file { File::open(&path).map(drop) } else { may(&path, Access::READ_OK) }
@@ -243,7 +243,7 @@ fn refused(path: &Path, kind: Use) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The command that gives a user what it is refused at `at`.
+/// The command that gives a user the access that is denied at `at`.
 fn mend(path: &Path, kind: Use, at: &Path, user: &User) -> String {
     let (shown, gid) = (at.display(), user.gid);
     let user = &user.name;
@@ -257,11 +257,9 @@ fn mend(path: &Path, kind: Use, at: &Path, user: &User) -> String {
     match kind {
         Use::Public => format!("chmod a+r {shown}"),
         Use::Secret => format!("chown {user} {shown}; chmod 600 {shown}"),
-        // A directory that is everybody's is not given away.
+        // A shared directory is not given to one user.
         Use::State | Use::Directory if at.components().count() < 4 => {
-            format!(
-                "write a path in a directory of its own in the configuration, as in /var/lib/fibula; {shown} is for all"
-            )
+            format!("configure a path in a separate directory, such as one in /var/lib/fibula; {shown} is shared")
         }
         Use::State | Use::Directory if !at.exists() => {
             format!("mkdir -p {shown}; chown {user}: {shown}; chmod 700 {shown}")
@@ -270,28 +268,28 @@ fn mend(path: &Path, kind: Use, at: &Path, user: &User) -> String {
     }
 }
 
-/// The advice for what lies in somebody's home.
+/// The advice for files in a home directory.
 fn elsewhere(path: &Path, kind: Use, user: &str) -> String {
     let directory = path.parent().unwrap_or(path).display();
     match kind {
         Use::State | Use::Directory => {
-            format!("{} is in a home: write one in /var/lib/fibula in the configuration", path.display())
+            format!("{} is in a home directory: configure one in /var/lib/fibula", path.display())
         }
         Use::Public | Use::Secret => format!(
-            "it is in a home: cp -r {directory} /etc/fibula/tls/; chown -R {user}: /etc/fibula/tls; then name it in the configuration"
+            "it is in a home directory: cp -r {directory} /etc/fibula/tls/; chown -R {user}: /etc/fibula/tls; then name it in the configuration"
         ),
     }
 }
 
-/// The owner of the directory of state that systemd makes for a unit, if `path` is in it.
+/// The owner of the state directory that systemd creates for a unit, if `path` is in it.
 fn made_by(unit: &Unit, path: &Path) -> Option<u32> {
     let made = |directory: &str| Path::new("/var/lib").join(directory.split(':').next().unwrap_or_default());
     let directory = unit.get("StateDirectory").split_whitespace().map(made).find(|made| path.starts_with(made))?;
-    // One that is not there is made.
+    // A missing directory will be created.
     Some(fs::metadata(directory).map_or(0, |data| data.uid()))
 }
 
-/// Whether others can read a private key.
+/// Checks whether other users can read a private key.
 fn look_at_secret(path: &Path, user: &User, findings: &mut Findings) {
     let Ok(data) = fs::metadata(path) else { return };
     let (shown, mode, what) = (path.display(), data.mode(), "private key");
@@ -313,13 +311,13 @@ fn group_of(gid: u32) -> Option<String> {
         .map(|fields| fields[0].to_owned())
 }
 
-/// Why the unit keeps its daemon from a file, and what to do.
+/// Why the unit denies its daemon access to a file, and what to do.
 fn sandboxed(path: &Path, kind: Use, unit: &Unit) -> Option<String> {
     let name = &unit.name;
     let hides_homes = matches!(unit.get("ProtectHome"), "yes" | "tmpfs");
     if hides_homes && HOMES.iter().any(|home| path.starts_with(home)) {
         let (directory, advice) = (path.parent().unwrap_or(path).display(), elsewhere(path, kind, unit.get("User")));
-        return Some(format!("{name} sees nothing of {directory} (ProtectHome=); {advice}"));
+        return Some(format!("{name} cannot see {directory} (ProtectHome=); {advice}"));
     }
     let may_write = || {
         let mut written = unit.get("ReadWritePaths").split_whitespace().map(|path| path.trim_start_matches(['-', '+']));
@@ -352,6 +350,6 @@ mod tests {
         assert!(command.contains("cp -r /root/.config/fibula/pki/switch/s1 /etc/fibula/tls/"), "{command}");
         assert!(!command.contains("chmod"), "{command}");
         let command = mended("/var/lib", Use::Directory, "/var/lib");
-        assert!(command.contains("a directory of its own") && !command.contains("chown"), "{command}");
+        assert!(command.contains("a separate directory") && !command.contains("chown"), "{command}");
     }
 }

@@ -1,8 +1,8 @@
-//! `fibula doctor`: looks at what a controller or a switch needs on this machine, before it runs or while it does, and says
-//! what to do about what is missing. Reads only; asks daemons nothing but their `/status`.
+//! `fibula doctor`: checks what a controller or a switch needs on this machine, before or while it runs, and says how
+//! to fix what is missing. It only reads, and asks daemons only for their `/status`.
 //!
-//! A finding is a line: `ok`, `warning`, `bad` or `untried`. `bad` is what keeps a daemon from starting or from doing its work; `ok` is
-//! what was tried, and `untried` says why something was not. No question waits longer than [`PATIENCE`].
+//! A finding is one line: `ok`, `warning`, `bad` or `untried`. `bad` keeps a daemon from starting or from working; `ok`
+//! has been tried, and `untried` gives the reason why not. No question waits longer than [`PATIENCE`].
 
 mod address;
 mod daemon;
@@ -22,22 +22,22 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer is waited for, each time: of a daemon, of systemd, of the network.
+/// Time limit for each answer of a daemon, of systemd or of the network.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Where the package has configurations.
+/// Where the package keeps configurations.
 pub(crate) const CONTROLLER: &str = "/etc/fibula/controller.toml";
 pub(crate) const SWITCHES: &str = "/etc/fibula/switch";
 
 /// Arguments of `fibula doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A configuration, of a controller or of a switch; repeatable [default: those in /etc/fibula]
+    /// Configuration of a controller or of a switch; repeatable [default: those in /etc/fibula]
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
 }
 
-/// How good a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
@@ -51,13 +51,13 @@ enum Grade {
 #[derive(Debug, Serialize)]
 struct Finding {
     grade: Grade,
-    /// Of which configuration; none for the machine.
+    /// The configuration it belongs to; none for the machine.
     of: Option<String>,
     what: String,
     finding: String,
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 struct Findings {
     rows: Vec<Finding>,
@@ -98,9 +98,9 @@ enum Configuration {
 }
 
 impl Args {
-    /// Looks, and prints what it found.
+    /// Checks everything, and prints the findings.
     /// # Errors
-    /// [`Exit::CheckFailed`] if something is bad; [`Exit::NotFound`] if there is no configuration to look at.
+    /// [`Exit::CheckFailed`] if something is bad; [`Exit::NotFound`] if there is no configuration to check.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let paths = if self.config.is_empty() { installed() } else { self.config };
         if paths.is_empty() {
@@ -119,7 +119,7 @@ impl Args {
     }
 }
 
-/// Prints what is not as it should be for one configuration, after it was written.
+/// Prints the problems of one configuration, after it was written.
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn say_what_is_missing(path: &Path, out: &Output) -> anyhow::Result<()> {
@@ -136,7 +136,7 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
         findings.of = Some(path.display().to_string());
         match read(path) {
             Ok(Configuration::Controller(config)) => {
-                findings.ok("configuration", "is valid, of a controller");
+                findings.ok("configuration", "is valid (controller)");
                 let lock = match &config.store {
                     Place::File(store) => Some(service::lock_of_store(store)),
                     Place::Etcd(_) => None,
@@ -146,7 +146,7 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
                 Opened::by_controller(path, &config).look_at(&service, &mut findings);
             }
             Ok(Configuration::Switch(config)) => {
-                findings.ok("configuration", format!("is valid, of the switch {}", config.name));
+                findings.ok("configuration", format!("is valid (switch {})", config.name));
                 let service = Service::of(path, "switch", Some(&config.state_dir.join("lock")));
                 runtime.block_on(daemon::look_at_switch(&config, &service, &mut findings));
                 Opened::by_switch(path, &config).look_at(&service, &mut findings);
@@ -159,13 +159,13 @@ fn look(paths: &[PathBuf]) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// The configurations where the package has them.
+/// The configurations in the directories of the package.
 fn installed() -> Vec<PathBuf> {
     let controller = PathBuf::from(CONTROLLER);
     controller.exists().then_some(controller).into_iter().chain(switches()).collect()
 }
 
-/// Those of switches. The example is for nobody.
+/// The configurations of switches, without the example.
 pub(crate) fn switches() -> Vec<PathBuf> {
     let switches = std::fs::read_dir(SWITCHES).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_one = |path: &PathBuf| {
@@ -176,7 +176,7 @@ pub(crate) fn switches() -> Vec<PathBuf> {
     switches
 }
 
-/// The configurations of other switches of this machine. One of the same switch is another version of it.
+/// The configurations of other switches of this machine. One with the same switch name is another version of it.
 fn others(path: &Path, paths: &[PathBuf], config: &Switch) -> Vec<(PathBuf, Switch)> {
     let mut all = switches();
     all.extend(paths.iter().filter(|path| !all.contains(path)).cloned().collect::<Vec<_>>());
@@ -187,12 +187,12 @@ fn others(path: &Path, paths: &[PathBuf], config: &Switch) -> Vec<(PathBuf, Swit
     all.into_iter().filter_map(other).collect()
 }
 
-/// Reads a configuration of either kind: that of a switch has a `state_dir`.
+/// Reads a configuration of either kind; only that of a switch has a `state_dir`.
 fn read(path: &Path) -> Result<Configuration, String> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let advice = match error.kind() {
             std::io::ErrorKind::NotFound => "`fibula init` writes one",
-            _ => "run this as root, or see to its permissions",
+            _ => "run this command as root, or change its permissions",
         };
         format!("cannot be read: {error}; {advice}")
     })?;
@@ -212,7 +212,7 @@ fn look_at_machine(findings: &mut Findings) {
     match version {
         (5, 0..9) | (0..5, _) => {
             findings
-                .warn("kernel", format!("{release}: no AF_XDP, which takes 5.9; ports have driver = \"af_packet\""));
+                .warn("kernel", format!("{release}: no AF_XDP, which needs 5.9; use driver = \"af_packet\" for ports"));
         }
         (5, 9..) | (6, 0..9) => {
             findings
@@ -221,7 +221,7 @@ fn look_at_machine(findings: &mut Findings) {
         _ => findings.ok("kernel", format!("{release}: AF_XDP and XDP with tables of any size")),
     }
     match machine::huge_pages().as_deref() {
-        Some(chosen @ ("always" | "madvise")) => findings.ok("huge pages", format!("{chosen}: tables get them")),
+        Some(chosen @ ("always" | "madvise")) => findings.ok("huge pages", format!("{chosen}: tables use them")),
         Some(chosen) => findings.warn(
             "huge pages",
             format!("{chosen}: lookups in large tables take up to twice as long; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
@@ -229,10 +229,10 @@ fn look_at_machine(findings: &mut Findings) {
         None => findings.warn("huge pages", "this kernel has none: lookups in large tables take up to twice as long"),
     }
     match machine::keeps_clock() {
-        Some(keeper) => findings.ok("clock", format!("{keeper} keeps it")),
+        Some(keeper) => findings.ok("clock", format!("{keeper} synchronises it")),
         None => findings.warn(
             "clock",
-            "nothing seems to keep it, and certificates depend on the date; apt-get install systemd-timesyncd, unless the host of this machine sets it",
+            "nothing seems to synchronise it, and certificates depend on the date; apt-get install systemd-timesyncd, unless the host of this machine sets it",
         ),
     }
 }

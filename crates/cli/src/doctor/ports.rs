@@ -1,4 +1,4 @@
-//! What a switch needs for its ports: interfaces that are there and up, trunks that take the shim, capabilities, queues.
+//! Checks a switch's ports: interfaces that exist and are up, trunks with room for the shim, capabilities, queues.
 
 use super::Findings;
 use super::address::owners;
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use switch::daemon::config::{Config, Driver, Port, Role};
 use switch::daemon::lost_offloads;
 
-/// What AF_XDP takes, in bytes of MTU: a page holds the frame with what belongs to it.
+/// Maximum MTU of AF_XDP in bytes: a page holds the frame and its metadata.
 const LONGEST_XDP_MTU: u32 = 3502;
 
 /// `others`: configurations of other switches of this machine, by their files.
 pub(super) fn look_at_ports(config: &Config, service: &Service, others: &[(PathBuf, Config)], findings: &mut Findings) {
     if config.ports.is_empty() {
-        findings.ok("ports", "none: it answers programs alone");
+        findings.ok("ports", "none: it only answers programs");
         return;
     }
     look_at_capabilities(config, service.unit(), findings);
@@ -36,9 +36,7 @@ pub(super) fn look_at_ports(config: &Config, service: &Service, others: &[(PathB
                 let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
                 findings.bad(
                     what,
-                    format!(
-                        "there is no interface {device}; `ip link` lists those that there are (to be ports: {there})"
-                    ),
+                    format!("there is no interface {device}; `ip link` lists all (suitable as ports: {there})"),
                 );
             }
             Some(interface) => {
@@ -51,7 +49,7 @@ pub(super) fn look_at_ports(config: &Config, service: &Service, others: &[(PathB
     look_at_mtus(&there, findings);
 }
 
-/// Whether somebody else forwards there.
+/// Checks whether another process forwards there.
 fn look_at_users(
     what: &str,
     interface: &Interface,
@@ -65,7 +63,7 @@ fn look_at_users(
     for Process { pid, .. } in users.filter_map(Process::of).filter(|process| process.name.starts_with("fibula")) {
         findings.bad(
             what,
-            format!("process {pid} forwards at {name} already, and every frame would be forwarded twice; systemctl status {pid}; end it, or choose another device"),
+            format!("process {pid} already forwards at {name}, so every frame would be forwarded twice; systemctl status {pid}; stop it, or choose another device"),
         );
     }
     let has_it =
@@ -74,14 +72,14 @@ fn look_at_users(
         findings.warn(
             what,
             format!(
-                "{name} is a port in {} as well, and every frame would be forwarded twice; take it out of one of them",
+                "{name} is also a port in {}, so every frame would be forwarded twice; remove it from one of them",
                 path.display()
             ),
         );
     }
 }
 
-/// `unit`: what runs the switch; without it, this process stands for the switch.
+/// `unit`: the unit that runs the switch; without it, this process stands for the switch.
 fn look_at_capabilities(config: &Config, unit: Option<&Unit>, findings: &mut Findings) {
     let uses = |driver| config.ports.iter().any(|port| config.driver_of(port) == driver);
     let mut wanted: Vec<Capability> = vec![NET_RAW, NET_ADMIN];
@@ -97,7 +95,7 @@ fn look_at_capabilities(config: &Config, unit: Option<&Unit>, findings: &mut Fin
         let lacking: Vec<_> = names.iter().filter(|name| !has.iter().any(|has| has == *name)).copied().collect();
         let unit = &unit.name;
         if lacking.is_empty() {
-            findings.ok("capabilities", format!("{unit} gives the switch what its ports take: {}", names.join(" ")));
+            findings.ok("capabilities", format!("{unit} gives the switch what its ports need: {}", names.join(" ")));
         } else {
             findings.bad(
                 "capabilities",
@@ -108,27 +106,29 @@ fn look_at_capabilities(config: &Config, unit: Option<&Unit>, findings: &mut Fin
     }
     let (names, lacking) = (names.join(" "), machine::lacking(&wanted).join(" "));
     if lacking.is_empty() {
-        findings.ok("capabilities", format!("{names}: who runs this has what the ports take"));
+        findings.ok("capabilities", format!("{names}: this process has what the ports need"));
     } else {
-        findings
-            .untried("capabilities", format!("this process lacks {lacking}: run this as root. A switch takes {names}"));
+        findings.untried(
+            "capabilities",
+            format!("this process lacks {lacking}: run this command as root. A switch needs {names}"),
+        );
     }
 }
 
 fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &mut Findings) {
     let (what, name) = (format!("port {}", port.id), &interface.name);
     if interface.is_bridge {
-        findings.bad(&what, format!("{name} is a bridge, and a switch is one itself; take the interfaces that are in it (ip link show master {name})"));
+        findings.bad(&what, format!("{name} is a bridge, and a switch replaces one; use the interfaces that are in it (ip link show master {name})"));
         return;
     }
     if !interface.is_ethernet {
-        findings.bad(&what, format!("{name} is no Ethernet interface; choose another device"));
+        findings.bad(&what, format!("{name} is not an Ethernet interface; choose another device"));
         return;
     }
     if let Some(Master { name: master, kind }) = &interface.master {
         findings.bad(
             &what,
-            format!("{name} is a part of {kind} {master}, which takes its frames, too; ip link set {name} nomaster, and take it out where this machine keeps its network"),
+            format!("{name} is a part of {kind} {master}, which receives its frames, too; ip link set {name} nomaster, and remove it from this machine's network configuration"),
         );
         return;
     }
@@ -136,12 +136,12 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
     if !addresses.is_empty() {
         findings.warn(
             &what,
-            format!("{name} has the address {addresses}, so this machine's own stack answers there, too; ip address flush dev {name}, and take it away where this machine keeps its network, or choose another device"),
+            format!("{name} has the address {addresses}, so this machine's own stack answers there, too; ip address flush dev {name}, and remove the address from this machine's network configuration, or choose another device"),
         );
     } else if interface.has_routes {
         findings.warn(
             &what,
-            format!("routes of this machine lead out of {name}, so its own stack answers there, too; take them away (ip route show dev {name}), or choose another device"),
+            format!("routes of this machine lead out of {name}, so its own stack answers there, too; remove them (ip route show dev {name}), or choose another device"),
         );
     }
     if !interface.is_up {
@@ -151,20 +151,20 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
     if interface.has_carrier {
         findings.ok(&what, format!("{name} is up, with an MTU of {}", interface.mtu));
     } else {
-        findings.warn(&what, format!("{name} has no carrier; plug the cable in, or see to the other end"));
+        findings.warn(&what, format!("{name} has no carrier; plug in the cable, or check the other end"));
     }
     match joining_offloads(name) {
         Ok(on) if on.contains(&"lro") => {
-            findings.bad(&what, format!("lro joins frames before {name} has them; ethtool -K {name} lro off"));
+            findings.bad(&what, format!("lro merges frames before {name} delivers them; ethtool -K {name} lro off"));
         }
         Ok(on) => match lost_offloads(config.driver_of(port), name) {
             Some(lost) => findings.warn(&what, lost),
-            None if on.is_empty() => findings.ok(&what, format!("{name} joins no frames")),
+            None if on.is_empty() => findings.ok(&what, format!("{name} merges no frames")),
             None => {
                 let on = on.join(", ");
                 findings.ok(
                     &what,
-                    format!("{name} has {on} on, and the switch leaves it so: it carries joined frames whole"),
+                    format!("{name} has {on} enabled, which is fine: the switch carries merged frames whole"),
                 );
             }
         },
@@ -179,7 +179,7 @@ fn look_at_port(config: &Config, port: &Port, interface: &Interface, findings: &
     if config.driver_of(port) == Driver::Xdp && takes() == Some(false) {
         findings.warn(
             &what,
-            format!("{name} takes no frames from a program in the kernel now, so the workers send there; if it is a veth: ethtool -K IF gro on at its other end, unless a switch with driver = \"xdp\" will be there"),
+            format!("{name} accepts no frames from a program in the kernel now, so the workers send there; if it is a veth: ethtool -K IF gro on at its other end, unless a switch with driver = \"xdp\" will be there"),
         );
     }
 }
@@ -188,12 +188,12 @@ fn look_at_xdp(config: &Config, what: &str, interface: &Interface, findings: &mu
     let Interface { name, mtu, receive_queues, .. } = interface;
     let workers = config.workers;
     if machine::kernel().0 < (5, 9) {
-        findings.warn(what, "this kernel has no AF_XDP, which takes 5.9: packet sockets are used instead");
+        findings.warn(what, "this kernel has no AF_XDP, which needs 5.9: packet sockets are used instead");
     }
     if *mtu > LONGEST_XDP_MTU {
         findings.warn(
             what,
-            format!("an MTU of {mtu} is more than AF_XDP takes: packet sockets are used instead; ip link set {name} mtu {LONGEST_XDP_MTU}"),
+            format!("an MTU of {mtu} is more than AF_XDP supports: packet sockets are used instead; ip link set {name} mtu {LONGEST_XDP_MTU}"),
         );
     }
     if *receive_queues != workers {
@@ -204,7 +204,7 @@ fn look_at_xdp(config: &Config, what: &str, interface: &Interface, findings: &mu
     }
 }
 
-/// Frames of hosts have to fit a trunk with the shim.
+/// Frames of hosts must fit a trunk together with the shim.
 fn look_at_mtus(there: &[(&Port, Interface)], findings: &mut Findings) {
     let hosts = there.iter().filter(|(port, _)| port.role != Role::Trunk);
     let Some(longest) = hosts.map(|(_, interface)| interface.mtu).max() else { return };
@@ -212,11 +212,11 @@ fn look_at_mtus(there: &[(&Port, Interface)], findings: &mut Findings) {
     for (port, Interface { name, mtu, .. }) in there.iter().filter(|(port, _)| port.role == Role::Trunk) {
         let what = format!("port {}", port.id);
         if *mtu >= needed {
-            findings.ok(what, format!("trunk {name} takes the frames of hosts with the shim"));
+            findings.ok(what, format!("trunk {name} has room for frames of hosts and the shim"));
         } else {
             findings.bad(
                 what,
-                format!("trunk {name} has an MTU of {mtu}, and frames of hosts take {needed} with the shim; ip link set {name} mtu {needed}, at both ends"),
+                format!("trunk {name} has an MTU of {mtu}, but frames of hosts need {needed} with the shim; ip link set {name} mtu {needed}, at both ends"),
             );
         }
     }

@@ -1,6 +1,8 @@
-//! What runs a daemon on this machine: the unit of systemd that reads its configuration, and the process that has its state.
+//! What runs a daemon on this machine: the systemd unit that reads its configuration, and the process that locks its
+//! state.
 //!
-//! Nothing is started, stopped or locked. systemd is asked with a bound, and answers for units that were never loaded too.
+//! Nothing is started, stopped or locked. Requests to systemd have a time limit; it answers even for units that were
+//! never loaded.
 
 use super::{Findings, PATIENCE};
 use std::collections::HashMap;
@@ -12,28 +14,28 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// There, systemd runs this machine (sd_booted(3)).
+/// This directory exists if systemd runs this machine (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
 const PROPERTIES: &str = "--property=LoadState,ActiveState,SubState,Result,ExecMainStatus,ExecMainExitTimestamp,\
     ExecMainStartTimestamp,MainPID,UnitFileState,User,AmbientCapabilities,ProtectHome,ProtectSystem,ReadWritePaths,StateDirectory";
 
-/// What a daemon ends with where its command line, its configuration or its certificate is wrong.
+/// The exit code of a daemon whose command line, configuration or certificate is wrong.
 const WRONG_CONFIGURATION: &str = "2";
 
-/// A configuration's daemon.
+/// The daemon of a configuration.
 #[derive(Debug)]
 pub(super) struct Service {
-    /// The unit that reads the configuration, or why it is not known.
+    /// The unit that reads the configuration, or why it is unknown.
     unit: Result<Unit, String>,
-    /// The process that has the state locked.
+    /// The process that holds the lock on the state.
     holder: Option<Process>,
     /// Whether the daemon has left something there.
     has_state: bool,
-    /// What runs it by hand.
+    /// The command that runs it by hand.
     by_hand: String,
 }
 
-/// What systemd says of a unit.
+/// What systemd reports about a unit.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) name: String,
@@ -49,19 +51,19 @@ pub(super) struct Process {
     pub(super) is_stopped: bool,
 }
 
-/// What a daemon does, as far as this machine says.
+/// The state of a daemon, as far as this machine shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// It runs, as this process.
+    /// It runs as this process.
     Runs(Process),
-    /// It does not.
+    /// It does not run.
     Down,
-    /// Nothing here says.
+    /// Nothing on this machine shows its state.
     Unknown,
 }
 
 impl Service {
-    /// That of a configuration, whose daemon keeps this file locked.
+    /// The service of a configuration whose daemon locks this file.
     pub(super) fn of(path: &Path, daemon: &str, lock: Option<&Path>) -> Self {
         let unit = unit_of(path).ok_or_else(|| format!("no service reads {}", path.display()));
         Self {
@@ -91,43 +93,46 @@ impl Service {
         }
     }
 
-    /// Commands that show what it does, for who has to mend it.
+    /// Commands that show its state, for the person who fixes it.
     pub(super) fn look(&self) -> String {
         match self.unit() {
             Some(Unit { name, .. }) => format!("systemctl status {name}; journalctl -e -u {name}"),
-            None => "see what it wrote where it was started".to_owned(),
+            None => "see its output where it was started".to_owned(),
         }
     }
 
-    /// The command that starts it anew.
+    /// The command that restarts it.
     pub(super) fn restart(&self) -> String {
         self.unit().map_or_else(
-            || format!("end it and start it again: {}", self.by_hand),
+            || format!("stop it and start it again: {}", self.by_hand),
             |Unit { name, .. }| format!("systemctl restart {name}"),
         )
     }
 
-    /// Says whether it runs. `answers`: its status page does.
+    /// Reports whether it runs. `answers`: whether its status page does.
     pub(super) fn look_at(&self, answers: bool, findings: &mut Findings) {
         let what = "service";
         if let Some(process) = self.process().filter(|process| process.is_stopped) {
             let (pid, look) = (process.pid, self.look());
             findings.bad(
                 what,
-                format!("process {pid} is stopped by a signal (SIGSTOP or a debugger) and does nothing; kill -CONT {pid}; {look}"),
+                format!("process {pid} was stopped by a signal (SIGSTOP) or a debugger, and does nothing; kill -CONT {pid}; {look}"),
             );
             return;
         }
         match &self.unit {
             Ok(unit) => unit.look_at(self.has_state, self.holder.as_ref(), findings),
-            Err(why) if answers => findings.untried(what, format!("{why}; a daemon answers, whoever started it")),
+            Err(why) if answers => findings.untried(what, format!("{why}; but a daemon answers")),
             Err(why) => match self.state() {
                 State::Runs(Process { pid, .. }) => {
-                    findings.ok(what, format!("process {pid} runs, by hand: {why}"));
+                    findings.ok(what, format!("process {pid} runs, started by hand: {why}"));
                 }
                 State::Down => findings.bad(
                     what,
-                    format!("the daemon has run here, and does not run now; {} starts it, since {why}", self.by_hand),
+                    format!(
+                        "the daemon has run here, but does not run now; start it with {}, since {why}",
+                        self.by_hand
+                    ),
                 ),
                 State::Unknown => findings.untried(what, format!("{why}; {} runs the daemon", self.by_hand)),
             },
@@ -143,7 +148,7 @@ impl Unit {
         let text = output_of(Command::new("systemctl").args(["show", "--no-pager", PROPERTIES, "--", name]), PATIENCE)?;
         let unit = Self::parse(name, &text);
         match unit.get("LoadState") {
-            "" => Err("systemctl says nothing that is understood".to_owned()),
+            "" => Err("the answer of systemctl is not understood".to_owned()),
             "not-found" => Err(format!("there is no unit {name}: the package is not installed")),
             _ => Ok(unit),
         }
@@ -151,7 +156,7 @@ impl Unit {
 
     fn parse(name: &str, text: &str) -> Self {
         let properties = text.lines().filter_map(|line| line.split_once('='));
-        // What has never been, some versions call not available.
+        // Some versions report n/a for what has never happened.
         let properties = properties.filter(|(_, value)| *value != "n/a");
         let properties = properties.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect();
         Self { name: name.to_owned(), properties }
@@ -162,7 +167,7 @@ impl Unit {
         self.properties.get(property).map_or("", String::as_str)
     }
 
-    /// Why it ended the last time, as systemd saw it.
+    /// Why it ended the last time, according to systemd.
     fn why(&self) -> String {
         let status = self.get("ExecMainStatus");
         match self.get("Result") {
@@ -170,9 +175,9 @@ impl Unit {
                 "exit code 2: its configuration or its certificate is wrong".to_owned()
             }
             "exit-code" => format!("exit code {status}"),
-            "signal" | "core-dump" => format!("it was ended by signal {status}"),
-            "watchdog" => "it gave no sign of life".to_owned(),
-            "timeout" => "it did not serve, or did not end, in time".to_owned(),
+            "signal" | "core-dump" => format!("it was killed by signal {status}"),
+            "watchdog" => "it sent no keep-alive".to_owned(),
+            "timeout" => "it did not start, or did not stop, in time".to_owned(),
             "start-limit-hit" => "it ended too often in a row".to_owned(),
             "oom-kill" => "the kernel had no memory left".to_owned(),
             result => result.to_owned(),
@@ -183,14 +188,14 @@ impl Unit {
         let (what, name, why) = ("service", &self.name, self.why());
         let look = format!("systemctl status {name}; journalctl -e -u {name}");
         if !matches!(self.get("LoadState"), "loaded" | "masked") {
-            findings.bad(what, format!("systemd cannot use the unit {name}; systemctl status {name} says why"));
+            findings.bad(what, format!("systemd cannot use the unit {name}; systemctl status {name} shows why"));
             return;
         }
         match (self.get("ActiveState"), self.get("SubState")) {
             ("active" | "reloading", _) => {
                 findings.ok(what, format!("{name} runs, as process {}", self.get("MainPID")));
                 if self.get("UnitFileState") == "disabled" {
-                    findings.warn(what, format!("{name} does not start with the machine; systemctl enable {name}"));
+                    findings.warn(what, format!("{name} does not start at boot; systemctl enable {name}"));
                 }
             }
             ("failed", _) => {
@@ -198,13 +203,13 @@ impl Unit {
                     "start-limit-hit" => format!("systemctl reset-failed {name}; systemctl start {name}"),
                     _ => format!("systemctl restart {name}"),
                 };
-                findings.bad(what, format!("{name} has failed ({why}); {look}; once it is mended: {again}"));
+                findings.bad(what, format!("{name} has failed ({why}); {look}; once it is fixed: {again}"));
             }
             ("activating", "auto-restart" | "auto-restart-queued") => {
-                findings.bad(what, format!("{name} fails again and again ({why}), and is started again; {look}"));
+                findings.bad(what, format!("{name} fails repeatedly ({why}), and is restarted; {look}"));
             }
-            ("activating", _) => findings.warn(what, format!("{name} starts, and does not serve yet; {look}")),
-            ("deactivating", _) => findings.warn(what, format!("{name} stops; look again in a moment")),
+            ("activating", _) => findings.warn(what, format!("{name} is starting, and does not serve yet; {look}")),
+            ("deactivating", _) => findings.warn(what, format!("{name} is stopping; check again in a moment")),
             _ if self.get("LoadState") == "masked" => {
                 findings.bad(what, format!("{name} is masked; systemctl unmask {name}; systemctl enable --now {name}"));
             }
@@ -212,13 +217,14 @@ impl Unit {
                 let pid = holder.map_or(0, |process| process.pid);
                 findings.warn(
                     what,
-                    format!("process {pid} runs, by hand and not as {name}, which cannot start meanwhile; end it, then systemctl enable --now {name}"),
+                    format!("process {pid} was started by hand and not as {name}, which cannot start meanwhile; stop it, then systemctl enable --now {name}"),
                 );
             }
-            // What systemd knows of the past it forgets with a unit that nothing wants.
+            // systemd forgets the history of a unit that nothing needs.
             _ if has_state || !self.get("ExecMainStartTimestamp").is_empty() => {
                 let verb = if self.get("UnitFileState") == "enabled" { "start" } else { "enable --now" };
-                findings.bad(what, format!("{name} is stopped; systemctl {verb} {name}; why it ended: {look}"));
+                findings
+                    .bad(what, format!("{name} is stopped; systemctl {verb} {name}; to see why it stopped: {look}"));
             }
             _ => findings.warn(what, format!("{name} was never started; systemctl enable --now {name}")),
         }
@@ -230,13 +236,13 @@ impl Process {
         let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
         let is_stopped = field("State:").starts_with(['T', 't']);
-        // The real one, the effective one, and two more.
+        // The real uid, the effective one, and two more.
         let uid = field("Uid:").split_whitespace().nth(1)?.parse().ok()?;
         Some(Self { pid, name: field("Name:").to_owned(), uid, is_stopped })
     }
 }
 
-/// The unit of the package that reads a configuration.
+/// The package's unit that reads a configuration.
 fn unit_of(path: &Path) -> Option<String> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if path == Path::new(super::CONTROLLER) {
@@ -246,14 +252,14 @@ fn unit_of(path: &Path) -> Option<String> {
     (path.parent()? == Path::new(super::SWITCHES)).then(|| format!("fibula-switch@{name}.service"))
 }
 
-/// The file that a controller keeps locked, by that of its store.
+/// The lock file of the controller with this store.
 pub(super) fn lock_of_store(store: &Path) -> PathBuf {
     let mut path = store.as_os_str().to_owned();
     path.push("-log");
     path.into()
 }
 
-/// Who has a file locked, of the processes that are seen from here. The kernel lists locks by the numbers of files.
+/// The visible process that holds a lock on a file. The kernel lists locks by inode.
 fn holder(path: &Path) -> Option<Process> {
     let inode = fs::metadata(path).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -269,7 +275,7 @@ fn holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// What a command says on standard output, if it ends within this time. Then, or after it, the command is ended.
+/// The standard output of a command, if it ends within this time. The command is killed after that.
 fn output_of(command: &mut Command, patience: Duration) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -287,7 +293,7 @@ fn output_of(command: &mut Command, patience: Duration) -> Result<String, String
     let _ = child.wait();
     match heard {
         Ok(Ok(text)) => Ok(text),
-        Ok(Err(error)) => Err(format!("what {program} says cannot be read: {error}")),
+        Ok(Err(error)) => Err(format!("the output of {program} cannot be read: {error}")),
         Err(_) => Err(format!("{program} does not answer in time")),
     }
 }

@@ -1,7 +1,7 @@
-//! The way from a switch to its controller: what its URL leads to, told apart by asking.
+//! The connection from a switch to its controller: finds out by asking what its URL leads to.
 //!
-//! A controller is asked as a switch begins, with a stream that ends before it says anything; it answers what it misses, and keeps
-//! nothing. Where that fails, what is spoken there is found out by a request for a status page.
+//! A controller is contacted as by a switch, with a stream that ends before its first message; the controller reports
+//! what is missing, and keeps nothing. If that fails, a request for a status page shows which protocol is spoken there.
 
 use super::{Findings, PATIENCE};
 use api::address::socket_path;
@@ -17,10 +17,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tonic::Code;
 use tonic::transport::{Channel, Uri};
 
-/// What a stranger says at most before it is known.
+/// Maximum bytes to read from an unknown peer.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What is spoken at an address.
+/// The protocol spoken at an address.
 #[derive(Clone, PartialEq, Debug)]
 enum Spoken {
     Tls,
@@ -28,24 +28,24 @@ enum Spoken {
     Grpc,
     /// HTTP, without TLS: a status page, or something else.
     Web(Option<Value>),
-    /// Connections are accepted, and nothing is said.
+    /// Connections are accepted, but nothing is sent.
     Silence,
-    /// Something else, or the connection is ended.
+    /// Something else, or the connection is closed.
     Noise,
 }
 
-/// How a controller answers a stream that ends at once.
+/// A controller's answer to a stream that ends at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     AsController,
-    /// Somebody is there, and it is no controller.
+    /// The peer is not a controller.
     NoSuchService,
     Refused(String),
     Silence,
     Broken(String),
 }
 
-/// Says what a URL of a controller leads to.
+/// Reports what a controller's URL leads to.
 pub(super) async fn look_at_way(url: &str, tls: Option<&Arc<Tls>>, findings: &mut Findings) {
     match look(url, tls).await {
         Ok(()) => findings.ok("controller", format!("{url}: a controller answers")),
@@ -61,7 +61,7 @@ async fn look(url: &str, tls: Option<&Arc<Tls>>) -> Result<(), String> {
             None
         }
         None => {
-            let at = host_and_port(url).ok_or("that is no URL; write it like https://10.0.0.1:4600")?;
+            let at = host_and_port(url).ok_or("that is not a URL; write it like https://10.0.0.1:4600")?;
             reach(&at).await?;
             Some(at)
         }
@@ -79,12 +79,12 @@ async fn look(url: &str, tls: Option<&Arc<Tls>>) -> Result<(), String> {
         Answer::AsController => return Ok(()),
         Answer::Refused(why) => return Err(format!("the controller there refuses this switch: {why}")),
         Answer::NoSuchService => None,
-        Answer::Silence => Some("it says nothing".to_owned()),
+        Answer::Silence => Some("it sends nothing".to_owned()),
         Answer::Broken(reason) => Some(reason),
     };
-    let Some(at) = at else { return Err(why.unwrap_or_else(|| "what answers there is no controller".to_owned())) };
+    let Some(at) = at else { return Err(why.unwrap_or_else(|| "what answers there is not a controller".to_owned())) };
     let spoken = match TcpStream::connect(&at).await {
-        // To TLS it would be noise, and be counted as a client that was turned away.
+        // This would be noise to TLS, and count as a rejected client.
         Ok(_) if has_tls && why.is_none() => Spoken::Tls,
         Ok(stream) => listen(stream).await,
         Err(_) => Spoken::Noise,
@@ -92,7 +92,8 @@ async fn look(url: &str, tls: Option<&Arc<Tls>>) -> Result<(), String> {
     Err(verdict(&at, has_tls, &spoken, why))
 }
 
-/// What is wrong, and what to change. `why`: how the connection failed; none if somebody answered that it is no controller.
+/// What is wrong, and what to change. `why`: how the connection failed; none if the peer answered that it is not a
+/// controller.
 fn verdict(at: &str, has_tls: bool, spoken: &Spoken, why: Option<String>) -> String {
     let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
     let own = format!("write the address of its `listen`, {host}:4600 unless controller.toml there says otherwise");
@@ -103,25 +104,25 @@ fn verdict(at: &str, has_tls: bool, spoken: &Spoken, why: Option<String>) -> Str
         Spoken::Web(Some(_)) => {
             "that is the status page of a switch; write the address of a controller's `listen`, HOST:4600".to_owned()
         }
-        Spoken::Web(None) => "a web server answers there that is no controller; write the address of a controller's `listen`, HOST:4600".to_owned(),
+        Spoken::Web(None) => "a web server answers there, not a controller; write the address of a controller's `listen`, HOST:4600".to_owned(),
         Spoken::Silence => format!(
-            "somebody accepts connections there and says nothing within {} s, as a controller that hangs; on its machine: systemctl status fibula-controller; journalctl -e -u fibula-controller",
+            "connections are accepted there, but nothing is sent within {} s, as by a controller that hangs; on its machine: systemctl status fibula-controller; journalctl -e -u fibula-controller",
             PATIENCE.as_secs()
         ),
         Spoken::Tls if !has_tls => {
-            "TLS is spoken there; write https://, and [tls] with the certificate that `fibula pki issue switch NAME` makes".to_owned()
+            "TLS is spoken there; write https://, and [tls] with the certificate from `fibula pki issue switch NAME`".to_owned()
         }
         Spoken::Tls => match why {
             Some(why) => why,
-            None => format!("that is no listener for switches, though a controller's certificate is shown there: its `status`, most likely; {own}"),
+            None => format!("that is not a listener for switches, though it presents a controller's certificate: its `status`, most likely; {own}"),
         },
         Spoken::Grpc if has_tls => {
             "no TLS is spoken there: the controller has no certificate; give it [tls] (`fibula pki issue controller NAME --address ADDRESS`), or write http:// and remove [tls] here".to_owned()
         }
         Spoken::Grpc => "gRPC is spoken there, but not by a controller: `lookup` or `control` of a switch, most likely; write the address of a controller's `listen`, HOST:4600".to_owned(),
         Spoken::Noise => match why {
-            Some(why) => format!("what answers there is no controller ({why}); write the address of a controller's `listen`, HOST:4600"),
-            None => "what answers there is no controller; write the address of a controller's `listen`, HOST:4600".to_owned(),
+            Some(why) => format!("what answers there is not a controller ({why}); write the address of a controller's `listen`, HOST:4600"),
+            None => "what answers there is not a controller; write the address of a controller's `listen`, HOST:4600".to_owned(),
         },
     }
 }
@@ -133,7 +134,7 @@ fn host_and_port(url: &str) -> Option<String> {
     Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(default)))
 }
 
-/// Whether somebody accepts connections.
+/// Checks that a listener accepts connections.
 async fn reach(at: &str) -> Result<(), String> {
     let looked_up = match tokio::time::timeout(PATIENCE, tokio::net::lookup_host(at)).await {
         Ok(found) => found.map_err(|error| error.to_string()),
@@ -149,13 +150,13 @@ async fn reach(at: &str) -> Result<(), String> {
     };
     Err(match error.kind() {
         ErrorKind::ConnectionRefused => format!(
-            "nobody listens at {at}; on its machine: systemctl start fibula-controller, and see that its `listen` is an address that others reach (ss -lnt)"
+            "no process listens at {at}; on its machine: systemctl start fibula-controller, and check that its `listen` is an address that other machines can reach (ss -lnt)"
         ),
         ErrorKind::TimedOut => format!(
             "no answer from {at} within {} s: that machine is off, or a firewall drops what is sent there",
             PATIENCE.as_secs()
         ),
-        _ => format!("{at} cannot be reached: {error}; see to the network (ip route get)"),
+        _ => format!("{at} cannot be reached: {error}; check the network (ip route get)"),
     })
 }
 
@@ -166,20 +167,22 @@ async fn reach_socket(path: &Path) -> Result<(), String> {
     };
     Err(match error.kind() {
         ErrorKind::NotFound => {
-            "there is no such socket; systemctl start fibula-controller, whose `listen` it has to be".to_owned()
+            "there is no such socket; systemctl start fibula-controller, with this socket as its `listen`".to_owned()
         }
-        ErrorKind::ConnectionRefused => "nobody listens there any more; systemctl start fibula-controller".to_owned(),
+        ErrorKind::ConnectionRefused => {
+            "no process listens there any more; systemctl start fibula-controller".to_owned()
+        }
         ErrorKind::PermissionDenied => {
             "this user may not connect; write listen = \"unix:PATH?mode=0660\" in controller.toml".to_owned()
         }
-        _ => format!("it cannot be connected to: {error}; systemctl status fibula-controller"),
+        _ => format!("connecting to it fails: {error}; systemctl status fibula-controller"),
     })
 }
 
-/// Asks as a switch begins.
+/// Contacts the controller as a switch does at its start.
 async fn ask(channel: Channel) -> Answer {
     let mut client = client::southbound(channel);
-    // Who speaks HTTP and no gRPC says so behind its headers.
+    // A peer that speaks HTTP but not gRPC says so after its headers.
     let asked = tokio::time::timeout(PATIENCE, async {
         client.attach(tokio_stream::empty()).await?.into_inner().message().await
     });
@@ -188,7 +191,7 @@ async fn ask(channel: Channel) -> Answer {
     let reason = client::reason(&status);
     match status.code() {
         _ if std::error::Error::source(&status).is_some() => Answer::Broken(reason),
-        // It misses the hello.
+        // The hello is missing.
         Code::InvalidArgument => Answer::AsController,
         Code::Unimplemented => Answer::NoSuchService,
         Code::Internal | Code::Unknown => Answer::Broken(reason),
@@ -196,7 +199,7 @@ async fn ask(channel: Channel) -> Answer {
     }
 }
 
-/// What is spoken by who answers a request for a status page.
+/// Which protocol the peer speaks, by its answer to a request for a status page.
 async fn listen(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> Spoken {
     let mut heard = Vec::new();
     let asked = tokio::time::timeout(PATIENCE, async {
@@ -205,7 +208,7 @@ async fn listen(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> Spoken
     });
     let ended: Result<io::Result<usize>, _> = asked.await;
     match (heard.as_slice(), ended) {
-        // An alert, and a frame of settings or of farewell: types 4 and 7 of HTTP/2.
+        // An alert, and a frame of SETTINGS or GOAWAY: types 4 and 7 of HTTP/2.
         ([0x15, 3, ..], _) => Spoken::Tls,
         ([_, _, _, 4 | 7, ..], _) => Spoken::Grpc,
         (heard, _) if heard.starts_with(b"HTTP/") => {
