@@ -60,42 +60,42 @@ pub(crate) struct Args {
     /// abilene, line, ring, star, mesh, fabric (two spines, the rest leaves), or a TOML file (the format is in docs/how-to/demo.md)
     #[arg(long, default_value = "abilene")]
     topology: String,
-    /// Switches of a line, ring, star, mesh or fabric [default: 4]
+    /// Number of switches of a line, ring, star, mesh or fabric [default: 4]
     #[arg(long, value_name = "N")]
     switches: Option<usize>,
-    /// Hosts at each switch that has hosts
+    /// Number of hosts at each switch that has hosts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=layout::MAX_HOSTS_PER_SWITCH as i64))]
     hosts_per_switch: u8,
-    /// Synthetic names, spread over the switches, beside those of the hosts
+    /// Synthetic names, spread over the switches, in addition to those of the hosts
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=16_000_000))]
     names: u64,
-    /// Seconds of traffic in all
+    /// Total seconds of traffic
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// What a lookup gives: the port to send by, or the switch to leave at
+    /// Result of a lookup: the port to send by, or the switch where the frame leaves the network
     #[arg(long, value_enum, default_value_t = ValueMode::Port)]
     value_mode: ValueMode,
     /// FIB design of all switches
     #[arg(long, default_value = "concise", hide_possible_values = true, value_parser = designs())]
     design: &'static Design,
-    /// FIB design of the switches with hosts [default: that of all]
+    /// FIB design of the switches with hosts [default: that of all switches]
     #[arg(long, value_name = "DESIGN", hide_possible_values = true, value_parser = designs())]
     gateway_design: Option<&'static Design>,
-    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from
-    /// trunks in the kernel, or DPDK over AF_XDP sockets
+    /// Driver of the switches' ports: packet sockets, AF_XDP sockets before the kernel's stack, these plus forwarding of
+    /// frames from trunks in the kernel, or DPDK over AF_XDP sockets
     #[arg(long, value_parser = driver(), default_value_t, conflicts_with = "in_process")]
     driver: Driver,
-    /// Controllers, on one etcd; of several, one that follows and the one that leads are killed while names change
+    /// Number of controllers, on one etcd; if there are several, a follower and the leader are killed while names change
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "in_process", value_parser = clap::value_parser!(u16).range(1..=config::MAX_CONTROLLERS as i64))]
     controllers: u16,
-    /// Declare nothing but the controller and the ports of the switches: switches, links and hosts are found, and hosts get their
-    /// addresses by DHCP (root; dnsmasq and udhcpc)
+    /// Declare only the controller and the ports of the switches: switches, links and hosts are found, and hosts get their
+    /// addresses by DHCP (needs root, dnsmasq and udhcpc)
     #[arg(long, conflicts_with_all = ["names", "controllers", "in_process"])]
     undeclared: bool,
-    /// Run in one process over in-memory ports even where namespaces could be made
+    /// Run in one process over in-memory ports even if namespaces are available
     #[arg(long)]
     in_process: bool,
-    /// Put configuration files, logs and databases there and keep them
+    /// Put configuration files, logs and databases in this directory, and keep them
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Runs the demo and prints its table. Call it outside any tokio runtime: it makes its own inside a namespace.
+    /// Runs the demo and prints its table. Call it outside any tokio runtime: it creates its own inside a namespace.
     pub(crate) fn run(self, out: &Output) -> Result<()> {
         let topology = Topology::choose(&self.topology, self.switches).map_err(|e| {
             let exit = if e.is_in_file() { Exit::BadInput } else { Exit::Usage };
@@ -137,7 +137,7 @@ impl Args {
         if layout.hosts.len() < 2 {
             return Err(Failure::new(
                 Exit::Usage,
-                "one switch with one host: nobody to talk to; raise --hosts-per-switch",
+                "one switch with one host: there is no other host to talk to; raise --hosts-per-switch",
             ));
         }
         if self.driver == Driver::Dpdk {
@@ -173,7 +173,7 @@ impl Args {
         let (driver, seconds, n_controllers) = (self.driver, self.seconds, self.controllers.into());
         let undeclared = self.undeclared;
         let sizes = privileged::Sizes { value_mode, designs, driver, n_names, n_controllers, undeclared, seconds };
-        let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
+        let obstacle = if self.in_process { Err("as requested".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
                 netns::check_neighbours(layout.hosts.len()).map_err(|e| Failure::new(Exit::Refused, e))?;
@@ -194,7 +194,7 @@ impl Args {
                     "several controllers are processes"
                 };
                 let why = format!(
-                    "{what}, and namespaces cannot be made: {reason}; run it as root, or leave that option out"
+                    "{what}, and namespaces cannot be created: {reason}; run it as root, or leave out that option"
                 );
                 return Err(Failure::new(Exit::Refused, why));
             }

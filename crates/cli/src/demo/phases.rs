@@ -144,7 +144,7 @@ impl<C: Control> Run<'_, C> {
 
         let targets = names.targets();
         if let Some(&link) = self.layout.topology.redundant_links().first() {
-            self.begin(Phase::Cut, "a cable is pulled and plugged in again, and nobody says so")?;
+            self.begin(Phase::Cut, "a cable is pulled and plugged in again, without telling the controller")?;
             let rest = Duration::from_secs_f64(seconds * 0.1);
             findings.cut = Some(self.cut(&targets, (link, Fault::Pulled), rest)?);
         }
@@ -196,7 +196,7 @@ impl<C: Control> Run<'_, C> {
         (self.progress)(format!("{} names go to the controller", puts.len()));
         self.control.put(&puts)?;
         self.check_stop()?;
-        (self.progress)(format!("{n} switches start, and get their tables"));
+        (self.progress)(format!("{n} switches start, and receive their tables"));
         self.control.start_switches(self.stop)?;
         self.control.wait_in_step(self.stop)?;
         Ok(Names { live, next_index: self.n_names })

@@ -215,8 +215,8 @@ impl Report {
         let missed = self.missed_by_sniffers;
         (missed.saturating_mul(MOST_UNJUDGED) > seen).then(|| {
             format!(
-                "{missed} frames were not judged, beside {seen} that were: the machine is too slow to watch them all; run it with \
-                 less beside it, or a smaller network"
+                "{missed} frames were not judged, against {seen} that were: the machine is too slow to watch them all; run fewer \
+                 other programs, or a smaller network"
             )
         })
     }
@@ -466,7 +466,7 @@ mod tests {
         (0..2000).for_each(|_| judge.observe(1, [&[6, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 8, 0][..]]));
         let missed = |n| Report { missed_by_sniffers: n, ..report(&judge, &Findings::default()) }.failure();
         assert_eq!(missed(2), None);
-        assert!(missed(3).unwrap().contains("3 frames were not judged, beside 2000"));
+        assert!(missed(3).unwrap().contains("3 frames were not judged, against 2000"));
     }
 
     #[test]

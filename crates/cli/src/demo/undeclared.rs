@@ -222,14 +222,14 @@ impl Run<'_, RemoteControl<'_>> {
         // Four phases; a cut and a move rest twice as long as they are told, a drain three times.
         let rest = Duration::from_secs_f64(self.seconds / 8.0);
         if let [pulled, silent, ..] = self.layout.topology.redundant_links()[..] {
-            self.begin(Phase::Cut, "a cable is pulled and plugged in again, and nobody says so")?;
+            self.begin(Phase::Cut, "a cable is pulled and plugged in again, without telling the controller")?;
             findings.cut = Some(self.cut(&nothing_else, (pulled, Fault::Pulled), rest)?);
 
             self.begin(Phase::Silent, "another drops every frame, and its ends keep their carriers")?;
             findings.silent = Some(self.cut(&nothing_else, (silent, Fault::Silent), rest)?);
         }
 
-        self.begin(Phase::Move, "a host is plugged in at another port, and nobody says so")?;
+        self.begin(Phase::Move, "a host is plugged in at another port, without telling the controller")?;
         findings.moved = Some(self.follow(&nothing_else, rest)?);
 
         self.begin(Phase::Drain, "a switch is drained, and lets paths through again")?;
