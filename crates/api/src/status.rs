@@ -117,8 +117,8 @@ impl MetricsText {
     /// The memory of this process: what is resident, and the parts that count themselves.
     pub fn memory(&mut self, parts: &[(&str, u64)]) {
         if let Some(resident) = crate::memory::resident() {
-            self.gauge("fibula_resident_bytes", "Resident memory.", plain(resident.now));
-            self.gauge("fibula_resident_peak_bytes", "The most resident memory so far.", plain(resident.peak));
+            self.gauge("fibula_resident_bytes", "Bytes of resident memory.", plain(resident.now));
+            self.gauge("fibula_resident_peak_bytes", "Peak of resident memory, in bytes.", plain(resident.peak));
         }
         let parts = parts.iter().map(|(part, bytes)| (format!("part=\"{part}\""), *bytes));
         self.gauge("fibula_memory_bytes", "Bytes of memory, by part.", parts);

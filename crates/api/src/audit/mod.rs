@@ -287,8 +287,12 @@ impl Audit {
     /// Metrics of it.
     pub fn metrics(&self, text: &mut MetricsText) {
         let (lines, failures) = (self.lines.load(Relaxed), self.failures.load(Relaxed));
-        text.counter("fibula_audit_lines_total", "Lines of the audit trail.", plain(lines));
-        text.counter("fibula_audit_failures_total", "Lines of it that could not be written.", plain(failures));
+        text.counter("fibula_audit_lines_total", "Lines written to the audit trail.", plain(lines));
+        text.counter(
+            "fibula_audit_failures_total",
+            "Lines of the audit trail that could not be written.",
+            plain(failures),
+        );
     }
 }
 

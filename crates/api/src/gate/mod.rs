@@ -327,16 +327,19 @@ impl Gate {
         counts
     }
 
-    /// Metrics of all this.
+    /// Adds these counters to a daemon's metrics.
     pub fn metrics(&self, text: &mut MetricsText) {
         let turned = self.turned_away().map(|(name, n)| (format!("reason=\"{name}\""), n));
         text.counter("fibula_turned_away_total", "Connections and requests refused, by reason.", turned);
         self.limits.metrics(text);
         if let Some(tls) = &self.tls {
             let until = u64::try_from(tls.not_after()).unwrap_or_default();
-            text.gauge("fibula_certificate_expires_seconds", "When our certificate expires, since 1970.", plain(until));
-            let help =
-                "Whether the files of our certificate changed to some that cannot be used (1): those before are.";
+            text.gauge(
+                "fibula_certificate_expires_seconds",
+                "Expiry time of this daemon's certificate, in seconds since 1970.",
+                plain(until),
+            );
+            let help = "1: the files of this daemon's certificate changed and cannot be used, so the previous ones stay in use.";
             text.gauge("fibula_certificate_files_refused", help, plain(u64::from(tls.is_refused())));
         }
     }

@@ -198,13 +198,17 @@ impl Guard {
     /// Adds the counters to a daemon's metrics.
     pub fn metrics(&self, text: &mut MetricsText) {
         use crate::status::plain;
-        text.gauge("fibula_connections", "Connections at this moment.", plain(self.connections() as u64));
+        text.gauge("fibula_connections", "Current connections.", plain(self.connections() as u64));
         let bytes = plain(self.request_bytes() as u64);
-        text.gauge("fibula_request_bytes", "Bytes of requests that are not answered yet.", bytes);
+        text.gauge("fibula_request_bytes", "Bytes of requests in progress.", bytes);
         let bytes = plain(self.answer_bytes() as u64);
-        text.gauge("fibula_answer_bytes", "Bytes of answers that are being made, or that nobody has read yet.", bytes);
+        text.gauge("fibula_answer_bytes", "Bytes of answers in preparation or not yet read by the client.", bytes);
         let samples = Limit::ALL.map(|(limit, name)| (format!("limit=\"{name}\""), self.refused(limit)));
-        text.counter("fibula_refused_total", "What the limits refused or closed, by limit.", samples);
+        text.counter(
+            "fibula_refused_total",
+            "Connections and requests refused or closed by a limit, by limit.",
+            samples,
+        );
     }
 
     pub(super) fn new_listener(&self, kind: Kind) -> Arc<Listening> {

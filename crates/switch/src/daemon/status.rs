@@ -307,25 +307,41 @@ impl StatusSource for Page {
         let Served { valid_names, local_names, fib_bytes, parts_received, parts, share, .. } = self.served();
         let mut text = MetricsText::default();
         text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
-        text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));
-        text.counter("fibula_switch_connects_total", "Streams to a controller begun.", plain(link.connects));
-        text.counter("fibula_switch_updates_total", "Messages that changed something.", plain(link.applied));
-        text.counter("fibula_switch_refused_total", "Messages that did not fit.", plain(link.refused));
+        text.gauge(
+            "fibula_switch_version",
+            "The latest change of the network that the switch serves.",
+            plain(link.serving_change),
+        );
+        text.counter("fibula_switch_connects_total", "Streams opened to a controller.", plain(link.connects));
+        text.counter(
+            "fibula_switch_updates_total",
+            "Messages from the controller that were applied.",
+            plain(link.applied),
+        );
+        text.counter(
+            "fibula_switch_refused_total",
+            "Messages from the controller that did not apply.",
+            plain(link.refused),
+        );
         let cannot = plain((!link.cannot_follow.is_empty()).into());
-        text.gauge("fibula_switch_cannot_follow", "1: the controller sends more than may be held.", cannot);
-        text.counter("fibula_switch_resyncs_total", "Reports sent because of them.", plain(link.resyncs));
+        text.gauge("fibula_switch_cannot_follow", "1: the controller's tables exceed this switch's limits.", cannot);
+        text.counter(
+            "fibula_switch_resyncs_total",
+            "Reports sent to resynchronise after messages that did not apply.",
+            plain(link.resyncs),
+        );
         text.counter("fibula_switch_verifications_total", "Verifications of the tables.", plain(link.verifications));
         let damaged = plain(link.damaged_tables);
-        text.counter("fibula_switch_damaged_tables_total", "Tables that were damaged in memory.", damaged);
+        text.counter("fibula_switch_damaged_tables_total", "Tables found damaged in memory.", damaged);
         let saved = self.saver.status();
         text.counter("fibula_switch_saves_total", "Times the image was saved.", plain(saved.saves));
         text.counter("fibula_switch_save_failures_total", "Times the image could not be saved.", plain(saved.failures));
         let behind = plain(saved.failures_in_a_row.into());
-        text.gauge("fibula_switch_saves_failing", "Failed saves in a row; 0: the saved image is good.", behind);
-        text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
-        text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
-        text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
-        let whole = "Parts of the FIB that came whole: made anew, with other values, or asked for.";
+        text.gauge("fibula_switch_saves_failing", "Consecutive failed saves; 0: the last save succeeded.", behind);
+        text.gauge("fibula_switch_valid_names", "Names in the table of the ingress check.", plain(valid_names));
+        text.gauge("fibula_switch_local_names", "Names in the table of the egress check.", plain(local_names));
+        text.gauge("fibula_switch_fib_bytes", "Size of the FIB in bytes.", plain(fib_bytes));
+        let whole = "Parts of the FIB received whole: rebuilt, with new values, or requested.";
         text.counter("fibula_switch_parts_received_total", whole, plain(parts_received));
         if let Some((_, shown)) = share {
             let shown = plain(matches!(shown, Ok(true)).into());
@@ -336,9 +352,9 @@ impl StatusSource for Page {
         self.audit.metrics(&mut text);
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             text.counter("fibula_lookup_requests_total", "Requests of the look-up service.", plain(requests));
-            text.counter("fibula_lookup_refused_total", "Requests refused.", plain(refused));
+            text.counter("fibula_lookup_refused_total", "Requests that the look-up service refused.", plain(refused));
             let answers = answers.map(|(name, n)| (format!("answer=\"{name}\""), n));
-            text.counter("fibula_lookup_names_total", "Names asked for, by answer.", answers);
+            text.counter("fibula_lookup_names_total", "Names looked up through the service, by answer.", answers);
         }
         if let Some(flows) = &self.flows {
             flow_metrics(flows, &mut text);
@@ -347,27 +363,31 @@ impl StatusSource for Page {
         let (workers_running, hellos) = (plane.workers_running() as u64, hellos(&plane));
         let cables = plane.monitor().links().lldp().shown();
         let plane = plane.status();
-        text.gauge("fibula_workers_running", "Workers that have not ended.", plain(workers_running));
+        text.gauge("fibula_workers_running", "Running workers.", plain(workers_running));
         text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
-        text.counter("fibula_frames_sent_total", "Frames sent on or answered.", plain(plane.total.sent));
+        text.counter("fibula_frames_sent_total", "Frames forwarded or answered.", plain(plane.total.sent));
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
         let originated = plain(plane.total.originated);
         text.counter(
             "fibula_frames_originated_total",
-            "Frames that the switch makes itself: copies, hellos, questions and errors of a gateway.",
+            "Frames that the switch itself generates: copies, hellos, and a gateway's queries and errors.",
             originated,
         );
         let lookups = plain(plane.total.lookups);
-        text.counter("fibula_lookups_total", "Names of frames looked up in the FIB by workers.", lookups);
+        text.counter("fibula_lookups_total", "Lookups of frames' names in the FIB by workers.", lookups);
         let aliens = plain(plane.total.aliens);
-        text.counter("fibula_frames_aliens_total", "Frames to unknown names that were sent all the same.", aliens);
+        text.counter("fibula_frames_aliens_total", "Frames to unknown names that were forwarded.", aliens);
         if let Some(KernelStatus { memory, forwarded, .. }) = &plane.kernel {
             let is_on = plain(memory.is_some().into());
-            text.gauge("fibula_kernel_forwarding", "1: the kernel forwards from trunks by the table.", is_on);
+            text.gauge("fibula_kernel_forwarding", "1: the kernel forwards frames from trunks.", is_on);
             text.counter("fibula_kernel_frames_total", "Frames forwarded in the kernel.", plain(*forwarded));
         }
         let drops = plane.drops().map(|(why, n)| (format!("reason=\"{why}\""), n));
-        text.counter("fibula_frames_dropped_total", "Frames dropped, or discarded by devices, by reason.", drops);
+        text.counter(
+            "fibula_frames_dropped_total",
+            "Frames dropped by the switch or discarded by devices, by reason.",
+            drops,
+        );
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
@@ -377,61 +397,73 @@ impl StatusSource for Page {
             .flat_map(|port| lost_at(port).map(move |(why, n)| (format!("{},reason=\"{why}\"", label(port)), n)));
         text.counter(
             "fibula_port_lost_total",
-            "Frames that the port's device or interface discarded, or could not send for their length, by reason.",
+            "Frames that the port's device or interface discarded, or could not send because of their length, by reason.",
             lost,
         );
         let known = || plane.ports.iter().filter(|port| port.mtu > 0);
         let mtus = known().map(|port| (label(port), port.mtu.into()));
-        text.gauge("fibula_port_mtu", "The longest packet that the port's interface takes.", mtus);
+        text.gauge("fibula_port_mtu", "MTU of the port's interface.", mtus);
         let needed = known().filter(|port| port.mtu_needed > 0).map(|port| (label(port), port.mtu_needed.into()));
-        text.gauge("fibula_port_mtu_needed", "The MTU of a trunk that takes the longest packets of hosts.", needed);
+        text.gauge("fibula_port_mtu_needed", "MTU that a trunk needs to carry the longest packets of hosts.", needed);
         let learn::Counts { noted, left_out } = plane.learnt;
         let noted = [("event=\"noted\"".to_owned(), noted), ("event=\"left_out\"".to_owned(), left_out)];
         text.counter(
             "fibula_sources_noted_total",
-            "Sources noted for the controller, and those beyond the rate.",
+            "Frame sources reported to the controller, and those left out because of the rate limit.",
             noted,
         );
         if let Some(subscriptions::Counts { reports, refused, questions, subscriptions }) = plane.subscriptions {
             text.gauge(
                 "fibula_group_subscriptions",
-                "Groups that names here want, counted by name.",
+                "Multicast subscriptions of names at this switch: groups, counted for each name.",
                 plain(subscriptions),
             );
             let events = [("report", reports), ("refused", refused), ("question", questions)];
             let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
-            text.counter("fibula_group_reports_total", "Reports of hosts on groups, and questions to them.", events);
+            text.counter(
+                "fibula_group_reports_total",
+                "Multicast reports of hosts, and queries to them, by event.",
+                events,
+            );
         }
         text.counter(
             "fibula_hellos_total",
-            "Hellos of neighbours at trunks, and LLDP that was heard.",
+            "Hellos received at trunks, and LLDP frames received.",
             plain(plane.total.hellos),
         );
-        text.counter("fibula_group_frames_total", "Frames to everybody that were copied.", plain(plane.total.groups));
-        text.counter("fibula_group_copies_total", "Copies of frames to everybody.", plain(plane.total.copies));
+        text.counter(
+            "fibula_group_frames_total",
+            "Broadcast and multicast frames that were copied.",
+            plain(plane.total.groups),
+        );
+        text.counter(
+            "fibula_group_copies_total",
+            "Copies made of broadcast and multicast frames.",
+            plain(plane.total.copies),
+        );
         let by_trunk = |count: fn(&Tally) -> u64| {
             let trunks = hellos.iter();
             trunks.map(move |(port, device, tally)| (format!("port=\"{port}\",device=\"{device}\""), count(tally)))
         };
-        text.counter("fibula_hellos_heard_total", "Hellos that came at a trunk.", by_trunk(Tally::heard));
+        text.counter("fibula_hellos_heard_total", "Hellos received at a trunk.", by_trunk(Tally::heard));
         text.counter(
             "fibula_hellos_lost_total",
-            "Hellos expected at a trunk that did not come.",
+            "Expected hellos that a trunk did not receive.",
             by_trunk(Tally::lost),
         );
         text.counter(
             "fibula_hellos_unread_total",
-            "Hellos at a trunk beyond what neighbours say.",
+            "Hellos at a trunk discarded because they exceed the rate of neighbours.",
             by_trunk(Tally::unread),
         );
-        text.counter("fibula_link_falls_total", "How often the link of a trunk went down.", by_trunk(Tally::falls));
+        text.counter("fibula_link_falls_total", "Times that the link of a trunk went down.", by_trunk(Tally::falls));
         let trunks = self.shared.trunks();
         let of_trunks = plane.ports.iter().filter(|port| port.role == Role::Trunk);
         let linked = of_trunks.filter_map(|port| {
             let trunk = trunks.iter().find(|trunk| trunk.port == port.id)?;
             Some((format!("{},state=\"{}\"", label(port), trunk.state.name()), (!trunk.is_down).into()))
         });
-        text.gauge("fibula_link_up", "1: the link of the trunk carries frames, as far as is known.", linked);
+        text.gauge("fibula_link_up", "1: the link of the trunk carries frames, as far as the switch knows.", linked);
         bundle_metrics(&plane.ports, &mut text);
         lldp_metrics(&plane.ports, &cables, &mut text);
         let with_acl = || plane.ports.iter().filter_map(|port| Some((label(port), port.acl.as_ref()?)));
@@ -439,7 +471,11 @@ impl StatusSource for Page {
             let rules = with_acl().map(|(label, (list, _))| (label, list.rules as u64));
             text.gauge("fibula_port_acl_rules", "Rules of the port's access list.", rules);
             let failing = with_acl().map(|(label, (list, _))| (label, list.error.is_some().into()));
-            text.gauge("fibula_port_acl_failing", "1: its file was changed and cannot be used.", failing);
+            text.gauge(
+                "fibula_port_acl_failing",
+                "1: the file of the port's access list changed and cannot be used.",
+                failing,
+            );
             for (at, verdict) in ["permitted", "denied"].into_iter().enumerate() {
                 let packets = with_acl().map(|(label, (_, counts))| (label, counts[at]));
                 text.counter(
@@ -452,7 +488,7 @@ impl StatusSource for Page {
         for (index, (name, _)) in netio::DeviceSnapshot::default().fields().enumerate() {
             let samples =
                 plane.ports.iter().filter_map(|port| Some((label(port), port.counters.fields().nth(index)?.1)));
-            text.counter(&format!("fibula_port_{name}_total"), "What the port's device counted.", samples);
+            text.counter(&format!("fibula_port_{name}_total"), "Counter of the port's device.", samples);
         }
         text.finish()
     }
@@ -460,12 +496,12 @@ impl StatusSource for Page {
 
 fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
     let all = flows.occupancy();
-    text.gauge("fibula_flows", "Flows that are tracked.", plain(all.flows));
+    text.gauge("fibula_flows", "Tracked flows.", plain(all.flows));
     text.gauge("fibula_flow_entries", "Entries of the flow tables; a translated flow has two.", plain(all.entries));
-    text.gauge("fibula_flow_slots", "Places for entries as of now.", plain(all.slots));
-    text.gauge("fibula_flow_nat_ports", "Outside ports in use.", plain(all.nat_ports));
+    text.gauge("fibula_flow_slots", "Current slots for entries of the flow tables.", plain(all.slots));
+    text.gauge("fibula_flow_nat_ports", "Outside ports of address translation in use.", plain(all.nat_ports));
     let events = flows.counts().fields().map(|(name, n)| (format!("event=\"{name}\""), n));
-    text.counter("fibula_flow_events_total", "What the flow stage counted.", events);
+    text.counter("fibula_flow_events_total", "Events of the flow stage, by event.", events);
     let servers = flows.servers().into_iter().flat_map(|(service, protocol, members)| {
         let service = format!("service=\"{}\",protocol=\"{}\"", endpoint_text(service), protocol_name(protocol));
         let label = move |member: Member| format!("{service},server=\"{}\"", endpoint_text(member.server.endpoint));
@@ -473,22 +509,22 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
     });
     let servers: Vec<(String, Member)> = servers.collect();
     let of_each = |value: fn(&Member) -> u64| servers.iter().map(move |(label, member)| (label.clone(), value(member)));
-    text.gauge("fibula_flow_server_flows", "Flows of each server.", of_each(|member| member.flows));
+    text.gauge("fibula_flow_server_flows", "Flows of a server.", of_each(|member| member.flows));
     text.gauge(
         "fibula_flow_server_up",
-        "Whether the health check of a server, if it has one, finds that it works.",
+        "1: the server has no health check, or passes it.",
         of_each(|member| u64::from(!member.is_down)),
     );
     let checks = flows.checks().into_iter().map(|(result, n)| (format!("result=\"{result}\""), n));
-    text.counter("fibula_flow_checks_total", "Health checks of servers, by their result.", checks);
+    text.counter("fibula_flow_checks_total", "Health checks of servers, by result.", checks);
 }
 
-/// What a port lost: where no worker sees it, and what its device could not send for its length.
+/// Frames that a port lost: those that no worker sees, and those that its device could not send because of their length.
 fn lost_at(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> {
     port.losses().chain([(DropReason::TxRefused.name(), port.counters.tx_refused)])
 }
 
-/// A port; names are of `kind`, if there are any yet.
+/// A port as JSON; names are of `kind`, once that is known.
 fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, hellos: Option<&Tally>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
@@ -529,7 +565,7 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>, link: Option<&Trunk>, he
     page
 }
 
-/// Puts what is said and heard in LLDP beside a port, or beside its members.
+/// Adds LLDP sent and received to a port, or to its members.
 fn put_cables<'a>(page: &mut Value, cables: impl Iterator<Item = &'a Shown>) {
     for cable in cables {
         let part = match cable.place {
@@ -545,7 +581,7 @@ fn put_cables<'a>(page: &mut Value, cables: impl Iterator<Item = &'a Shown>) {
     }
 }
 
-/// Somebody who was heard in LLDP. All of it is what that one says; texts have no control characters.
+/// A neighbour heard through LLDP, in its own words; texts have no control characters.
 fn neighbour_json(neighbour: &Neighbour) -> Value {
     let Neighbour { said, since, heard } = neighbour;
     let source = said.source.map(|byte| format!("{byte:02x}")).join(":");
@@ -562,7 +598,7 @@ fn neighbour_json(neighbour: &Neighbour) -> Value {
     })
 }
 
-/// Frames of LLDP, and who is heard.
+/// Metrics of LLDP: frames and neighbours.
 fn lldp_metrics(ports: &[PortStatus], cables: &[Shown], text: &mut MetricsText) {
     let of = |cable: &Shown| {
         let port = ports.get(usize::from(cable.index))?;
@@ -571,9 +607,9 @@ fn lldp_metrics(ports: &[PortStatus], cables: &[Shown], text: &mut MetricsText) 
     };
     let frames = cables.iter().filter_map(|cable| Some((of(cable)?, cable.tally.counts())));
     let frames = frames.flat_map(|(label, counts)| counts.map(|(event, n)| (format!("{label},event=\"{event}\""), n)));
-    text.counter("fibula_lldp_frames_total", "Frames of LLDP sent and heard, and those not read.", frames);
+    text.counter("fibula_lldp_frames_total", "LLDP frames sent, received and discarded unread, by event.", frames);
     let neighbours = cables.iter().filter_map(|cable| Some((of(cable)?, cable.neighbours.len() as u64)));
-    text.gauge("fibula_lldp_neighbours", "Who is heard in LLDP at a port.", neighbours);
+    text.gauge("fibula_lldp_neighbours", "Neighbours that a port hears through LLDP.", neighbours);
 }
 
 /// A member of a bundle.
@@ -598,16 +634,16 @@ fn bundle_metrics(ports: &[PortStatus], text: &mut MetricsText) {
     let up = members().map(|(port, member)| {
         (format!("{},state=\"{}\"", label(port, member), member.told.state), member.distributes.into())
     });
-    text.gauge("fibula_member_up", "1: frames leave by this member of a bundle.", up);
+    text.gauge("fibula_member_up", "1: this member of a bundle sends frames.", up);
     type Count = fn(&MemberStatus) -> u64;
     let counts: [(&str, &str, Count); 7] = [
-        ("rx_frames", "Frames that came at a member, PDUs and hellos included.", |member| member.counters.rx_frames),
-        ("tx_frames", "Frames that left by a member, PDUs and hellos included.", |member| member.counters.tx_frames),
-        ("lacp_heard", "PDUs of LACP and markers that came.", |member| member.counts.heard),
-        ("lacp_malformed", "Frames of LACP that were none.", |member| member.counts.malformed),
-        ("lacp_own", "PDUs of this switch itself that came back.", |member| member.counts.own),
-        ("flooded", "PDUs and hellos beyond what a partner says.", |member| member.counts.flooded),
-        ("not_taken", "Frames that came while the member takes none.", |member| member.counts.not_taken),
+        ("rx_frames", "Frames received by a member, including PDUs and hellos.", |member| member.counters.rx_frames),
+        ("tx_frames", "Frames sent by a member, including PDUs and hellos.", |member| member.counters.tx_frames),
+        ("lacp_heard", "LACP PDUs and markers received.", |member| member.counts.heard),
+        ("lacp_malformed", "Malformed LACP frames.", |member| member.counts.malformed),
+        ("lacp_own", "PDUs of this switch that came back to it.", |member| member.counts.own),
+        ("flooded", "PDUs and hellos discarded because they exceed a partner's rate.", |member| member.counts.flooded),
+        ("not_taken", "Frames received while the member accepted none.", |member| member.counts.not_taken),
     ];
     for (name, help, count) in counts {
         let samples = members().map(|(port, member)| (label(port, member), count(member)));
