@@ -78,16 +78,24 @@ impl StatusSource for Page {
         };
         let mut text = MetricsText::default();
         let follows = u64::from(shared.lead.leader().is_some());
-        text.gauge("fibula_follows", "1: another controller leads.", plain(follows));
-        text.counter("fibula_strayed_total", "Times that all rows had to be read again.", read(&shared.lead.strayed));
-        text.gauge("fibula_names", "Names in the table.", read(&shared.sizes.names));
-        text.gauge("fibula_switches", "Switches known.", read(&shared.sizes.switches));
-        text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));
+        text.gauge("fibula_follows", "1: this controller follows another one, which leads.", plain(follows));
+        text.counter(
+            "fibula_strayed_total",
+            "Times that a follower had to read all rows of the store again.",
+            read(&shared.lead.strayed),
+        );
+        text.gauge("fibula_names", "Names in the network.", read(&shared.sizes.names));
+        text.gauge("fibula_switches", "Switches that were added.", read(&shared.sizes.switches));
+        text.gauge(
+            "fibula_switches_connected",
+            "Switches connected to this controller.",
+            plain(connected.len() as u64),
+        );
         text.gauge("fibula_hosts", "Host ports.", read(&shared.sizes.hosts));
-        text.gauge("fibula_names_learnt", "Of the names, those that switches found.", read(&shared.sizes.learnt));
+        text.gauge("fibula_names_learnt", "Learnt names.", read(&shared.sizes.learnt));
         let (Counts { learnt, moved, addresses, forgotten, full, declared, taken, flapping, refused }, n_unknown) =
             shared.known.learning.lock().counts();
-        text.gauge("fibula_hosts_unknown", "Names that switches saw and that are not learnt.", plain(n_unknown as u64));
+        text.gauge("fibula_hosts_unknown", "Names that switches saw but that are not learnt.", plain(n_unknown as u64));
         let events = [
             ("learnt", learnt),
             ("moved", moved),
@@ -100,42 +108,56 @@ impl StatusSource for Page {
             ("refused", refused),
         ];
         let events = events.map(|(event, n)| (format!("event=\"{event}\""), n));
-        text.counter("fibula_learn_events_total", "What became of names that switches saw.", events);
+        text.counter("fibula_learn_events_total", "Outcomes for names that switches saw, by event.", events);
         let wanted = plain(shared.known.subscriptions.lock().count() as u64);
-        text.gauge("fibula_group_subscriptions", "Multicast groups that names want, counted by name.", wanted);
+        text.gauge("fibula_group_subscriptions", "Multicast subscriptions: groups, counted for each name.", wanted);
         text.gauge("fibula_links", "Links.", read(&shared.sizes.links));
-        text.counter("fibula_changes_total", "Objects changed.", read(&shared.totals.changes));
+        text.counter("fibula_changes_total", "Objects that requests changed.", read(&shared.totals.changes));
         text.counter("fibula_transactions_total", "Transactions committed.", read(&shared.totals.transactions));
-        text.counter("fibula_messages_total", "Messages made for switches.", read(&shared.totals.messages));
-        text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.totals.message_bytes));
+        text.counter("fibula_messages_total", "Messages generated for switches.", read(&shared.totals.messages));
+        text.counter(
+            "fibula_message_bytes_total",
+            "Bytes of messages generated for switches.",
+            read(&shared.totals.message_bytes),
+        );
         let rebuilt = shared.sizes.rebuilt.lock().clone();
         let rebuilt = rebuilt.into_iter().map(|(design, n)| (format!("design=\"{design}\""), n));
-        let anew = "Parts of FIBs that changes of names made anew; those of another hash key do not count.";
+        let anew = "Parts of FIBs rebuilt because names changed, not counting rekeys.";
         text.counter("fibula_parts_rebuilt_total", anew, rebuilt);
-        text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.totals.resyncs));
+        text.counter(
+            "fibula_resyncs_total",
+            "Resynchronisations that switches requested.",
+            read(&shared.totals.resyncs),
+        );
         let too_fast = read(&shared.totals.too_fast);
-        text.counter("fibula_changes_too_fast_total", "Changes refused by the rates of a tenant.", too_fast);
+        text.counter("fibula_changes_too_fast_total", "Changes refused by the rate limit of a tenant.", too_fast);
         let delayed = read(&shared.totals.reports_delayed);
-        text.counter("fibula_reports_delayed_total", "Reports of switches that had to wait for their turn.", delayed);
+        text.counter("fibula_reports_delayed_total", "Reports of switches that had to wait.", delayed);
         let is_here = "1: the switch is connected to this controller.";
         text.gauge("fibula_switch_connected", is_here, all(|_| 1, |_| 0));
-        let is_in_step = "1: has everything that is committed; 0 also of one that is not connected here.";
+        let is_in_step = "1: the switch has every committed change; 0 also if it is not connected here.";
         text.gauge("fibula_switch_in_step", is_in_step, all(|c| c.in_step.into(), |_| 0));
-        let cannot = "1: cannot hold what it should, and serves what it has.";
+        let cannot = "1: the switch cannot hold its new table, and serves the one it has.";
         text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));
         let behind =
-            "Seconds since the switch was found in step, or became known, as far as it was looked; 0: it is in step.";
+            "Seconds since the switch was last in step, or became known, as last checked; 0 if it is in step now.";
         text.gauge("fibula_switch_behind_seconds", behind, all(|c| c.behind.as_secs(), |a| a.behind.as_secs()));
-        let waiting = "Messages that the switch has not acknowledged yet: how many versions it is behind. Of one that is not \
-                       connected here, those at its end, and the transactions since.";
+        let waiting = "Messages that the switch has not acknowledged yet: how many versions it is behind. If it is not connected \
+                       here, those when its stream ended, and the transactions since.";
         let unacknowledged = |c: &Connected| c.sent_messages.saturating_sub(c.acked_messages);
         text.gauge("fibula_switch_waiting_messages", waiting, all(unacknowledged, |a| a.lacks));
-        let sharing = "Destinations without a value of their own in its FIB (port mode): they heal and spread less.";
+        let sharing =
+            "Destinations that share a value in its FIB (port mode), so that failures heal and flows spread less well.";
         text.gauge("fibula_switch_sharing_destinations", sharing, each(|c| c.sharing));
-        let times = "From a message to a switch to its acknowledgement, for one message of each switch at a time.";
+        let times =
+            "Time from sending a message to a switch to its acknowledgement, for one message per switch at a time.";
         text.histogram("fibula_update_seconds", times, &shared.totals.update_times);
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
-        text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
+        text.counter(
+            "fibula_switch_acknowledged_total",
+            "Messages that a switch acknowledged.",
+            each(|c| c.acked_messages),
+        );
         self.gate.metrics(&mut text);
         self.audit.metrics(&mut text);
         self.telemetry.iter().for_each(|telemetry| telemetry.metrics(&mut text));

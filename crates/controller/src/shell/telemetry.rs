@@ -108,7 +108,7 @@ impl Telemetry {
         let Counts { sent, lost, left_out } = &*self.counts;
         let outcomes = [("sent", sent), ("lost", lost), ("left_out", left_out)];
         let outcomes = outcomes.map(|(outcome, n)| (format!("outcome=\"{outcome}\""), n.load(Relaxed)));
-        text.counter("fibula_traces_total", "What became of traces of changes.", outcomes);
+        text.counter("fibula_traces_total", "Traces of changes, by outcome.", outcomes);
     }
 }
 
