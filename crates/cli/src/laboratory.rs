@@ -21,7 +21,7 @@ fn commands() -> [Tree; 3] {
     let filter = Tree { commands: vec![Tree::leaf("hash-test", hash_test)], ..Tree::leaf("filter", "") };
     [
         Tree::leaf("bench", "Measure structures side by side"),
-        Tree::leaf("repro", "The tables and figures of the papers, measured again on this machine"),
+        Tree::leaf("repro", "Measure the tables and figures of the papers again on this machine"),
         filter,
     ]
 }

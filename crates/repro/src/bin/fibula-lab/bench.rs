@@ -25,10 +25,10 @@ use fibula_repro::report::{Row, table};
 
 use crate::capture::ipv4_packets;
 
-/// A bench, and in how many processes it runs.
+/// A bench, and the number of processes to run it in.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Run the bench so many times, each in a process of its own: a figure is the median over the processes
+    /// Run the bench this many times, each time in a new process, and report the median over the processes
     #[arg(long, global = true, overrides_with = "processes", default_value_t = 1, value_name = "P",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     processes: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Runs the bench, or this program again, in processes that each run it once.
+    /// Runs the bench, or this program again in processes that each run it once.
     /// # Errors
     /// As [`BenchCommand::run`]; the exit code of a process that failed.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
@@ -64,91 +64,93 @@ impl Bench {
 /// The benches.
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Lookups a second against the floor, hash tables and DPDK's tables
+    /// Lookups per second against the floor, hash tables and DPDK's tables
     Lookup {
         #[command(flatten)]
         args: BenchArgs,
-        /// Bursts in flight: 2 begins a burst before it finishes the last one, as a switch does
+        /// Bursts in flight: 2 begins a burst before finishing the previous one, as a switch does
         #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
         in_flight: Vec<u32>,
-        /// Measure the parts of a lookup instead: digests by each kernel, places, prefetches, reads, and the whole
+        /// Measure the parts of a lookup instead: digests by each kernel, positions, prefetches, reads, and the whole
         #[arg(long, conflicts_with_all = ["contestants", "in_flight", "ask"])]
         parts: bool,
-        /// Which names are looked up: live, aliens (none of them in the table), mixed; structures that answer aliens are
-        /// refused
+        /// Names to look up: live, aliens (none of them in the table), mixed; structures that answer aliens are refused
         #[arg(long, default_value = "live")]
         ask: Asked,
     },
-    /// Time to build a table, and memory while building
+    /// Time and memory to build a table
     Build(BenchArgs),
-    /// Cost of inserts, alters and removes with their messages; lookups beside updates
+    /// Cost of inserts, alters and removes with their messages; lookups during updates
     Update(BenchArgs),
     /// Cost of telling alien names from live ones: Bloom filter, checksum, fingerprint, exact filter
     Aliens(BenchArgs),
-    /// Alien names spread over servers by weight: how evenly, and which of them move when servers or names change
+    /// Spreading of alien names over servers by weight: how evenly, and which names move when servers or names change
     Spread(BenchArgs),
-    /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
+    /// Number and size of the messages for adding, moving or removing one name, for each design
     Message(BenchArgs),
     /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash
     Flow(FlowArgs),
-    /// Bloom filters: the paper's SBF, LHBF and OHBF, and the layouts here; 4- and 13-byte keys
+    /// Bloom filters: the paper's SBF, LHBF and OHBF, and fibula's layouts; 4- and 13-byte keys
     Filter(FilterArgs),
     /// Longest prefix match: the trie against DPDK's rte_lpm and rte_fib, and tables behind Bloom filters
     Lpm(LpmArgs),
     /// Rules over five fields: merged tuples against Tuple Space Search and DPDK's rte_acl, on sets like ClassBench's
     Rules(RulesArgs),
-    /// Frames a second through the switch, against the same loop without lookups
+    /// Frames per second through the switch, against the same loop without lookups
     Forward {
         #[command(flatten)]
         args: BenchArgs,
-        /// Measure connection tracking instead, with so many open connections: 64K,1M
+        /// Measure connection tracking instead, with this many open connections: 64K,1M
         #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
         flow: Vec<u64>,
-        /// Measure captures at all ports instead: none, of drops, of all frames
+        /// Measure captures at all ports instead: none, drops, all frames
         #[arg(long, conflicts_with_all = ["flow", "driver"])]
         capture: bool,
-        /// Measure one switch over wires instead, by each driver, against the same path without a lookup, a BPF hash map
-        /// and a bridge (root): xdp,redirect or all; `dpdk`: between two processes, against dpdk-testpmd
+        /// Measure one switch over wires instead, with each driver, against the same path without a lookup, a BPF hash
+        /// map and a bridge (needs root): xdp,redirect or all; `dpdk`: between two processes, against dpdk-testpmd
         #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with = "flow")]
         driver: Vec<String>,
-        /// With `--driver dpdk`, what is between the processes: vhost (the switch is the host), virtio (it is the guest), memif
+        /// With `--driver dpdk`, the link between the processes: vhost (the switch is the host), virtio (it is the
+        /// guest), memif
         #[arg(long, value_delimiter = ',', default_value = "vhost,memif")]
         wires: Vec<Wires>,
-        /// With `--driver dpdk`, bytes of a frame without the shim
+        /// With `--driver dpdk`, frame size in bytes without the shim
         #[arg(long, value_delimiter = ',', default_value = "64,1500", value_name = "BYTES")]
         frame_bytes: Vec<usize>,
     },
-    /// TCP between two hosts through a switch, beside a Linux bridge, with the hosts' default offloads and without (root)
+    /// TCP between two hosts through a switch, against a Linux bridge, with and without the hosts' default offloads
+    /// (needs root)
     Streams(BenchArgs),
-    /// Frames a second through the Click modular router, whose tree FIBULA_CLICK names, against the same without lookups
+    /// Frames per second through the Click modular router, in the tree that FIBULA_CLICK names, against the same
+    /// without lookups
     Click(BenchArgs),
-    /// Many switches at one controller: what each costs it, and how long changes take to the last of them
+    /// Many switches at one controller: the cost of each, and the time until the last one has a change
     Network {
-        /// Switches, a network for each number
+        /// Numbers of switches, with a network for each
         #[arg(long, value_delimiter = ',', default_value = "10,100", value_name = "N")]
         switches: Vec<u16>,
-        /// Names
+        /// Number of names
         #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "100K", value_name = "N")]
         names: Vec<u64>,
-        /// Switches with a host port, at most
+        /// Maximum number of switches with a host port
         #[arg(long, default_value_t = 8, value_name = "N")]
         gateways: u16,
-        /// What a value means: port, egress
+        /// Value modes: port, egress
         #[arg(long, default_value = "egress")]
         value_mode: ValueMode,
-        /// Single changes
+        /// Number of single changes
         #[arg(long, default_value_t = 9)]
         runs: u32,
     },
-    /// Measure what the documents quote, into a record in docs/benchmarks/records; goes on where it stopped
+    /// Measure all figures that the documents quote, into a record in docs/benchmarks/records; resumes where it stopped
     Record {
-        /// Short name of this machine, such as "Zen 5"; its record is named after it
+        /// Short name of this machine, such as "Zen 5", which names its record
         #[arg(long, value_name = "NAME")]
         machine: String,
-        /// What is measured: quick, long
+        /// Extent of the measurements: quick, long
         #[arg(long, default_value = "quick")]
         set: String,
-        /// What else a reader should know of the machine, such as "a shared virtual machine"
+        /// Anything else that readers should know about the machine, such as "a shared virtual machine"
         #[arg(long, value_name = "TEXT")]
         remark: Option<String>,
         /// Root of the source tree
@@ -157,7 +159,7 @@ enum BenchCommand {
     },
     /// Write the figures of all records into the documents that quote them
     Report {
-        /// Change nothing; exit code 6 if a document quotes another figure than the records
+        /// Change nothing; exit code 6 if a document quotes a figure that differs from the records
         #[arg(long)]
         check: bool,
         /// Root of the source tree
@@ -166,45 +168,45 @@ enum BenchCommand {
     },
 }
 
-/// What the benches of filters, prefixes and rules have in common.
+/// Common options of the benches of filters, prefixes and rules.
 #[derive(Args, Clone, Debug)]
 struct RoundsArgs {
-    /// Contestants; --list tells which there are
+    /// Contestants to measure; --list shows all
     #[arg(long, value_delimiter = ',')]
     contestants: Vec<String>,
-    /// How often each contestant is measured
+    /// Number of measurements of each contestant
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Keys, addresses or flows a call, up to 256
+    /// Keys, addresses or flows per call, up to 256
     #[arg(long, default_value_t = 32)]
     batch: u32,
-    /// What tables, orders and secrets follow from
+    /// Seed of tables, orders and secrets
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Lookups a run, at least
+    /// Minimum number of lookups in a run
     #[arg(long, value_parser = parse_size)]
     operations: Option<u64>,
-    /// List the contestants and end
+    /// List the contestants and exit
     #[arg(long)]
     list: bool,
 }
 
-/// What the bench of Bloom filters takes.
+/// Options of the bench of Bloom filters.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FilterArgs {
     /// Names in a filter
     #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1000,650000")]
     n: Vec<u64>,
-    /// Positions of a name
+    /// Positions per name
     #[arg(short, long, value_delimiter = ',', default_value = "3,10")]
     k: Vec<u32>,
-    /// Bytes of a key: 4, 13
+    /// Bytes per key: 4, 13
     #[arg(long, value_delimiter = ',', default_value = "4,13")]
     key_bytes: Vec<usize>,
     /// Shares of the queries that are members
     #[arg(long, value_delimiter = ',', default_value = "0,0.5,1")]
     members: Vec<f64>,
-    /// Bits of a filter for each name
+    /// Bits of a filter per name
     #[arg(long, default_value_t = 16.0)]
     bits_per_name: f64,
     #[command(flatten)]
@@ -228,10 +230,10 @@ impl From<FilterArgs> for filter::Options {
     }
 }
 
-/// What the bench of flow tables takes.
+/// Options of the bench of flow tables.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FlowArgs {
-    /// Slots of a table, powers of two
+    /// Slots of a table, as powers of two
     #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "512K,4M,32M")]
     capacity: Vec<u64>,
     /// Shares of the slots that are filled
@@ -240,35 +242,35 @@ pub(crate) struct FlowArgs {
     /// Shares of the lookups whose keys are absent
     #[arg(long, value_delimiter = ',', default_value = "0,0.2,0.5,1")]
     absent: Vec<f64>,
-    /// Contestants; --list tells which there are
+    /// Contestants to measure; --list shows all
     #[arg(long, value_delimiter = ',')]
     contestants: Vec<String>,
-    /// Threads that work at once, each with a table of its own
+    /// Concurrent threads, each with its own table
     #[arg(long, value_delimiter = ',', default_value = "1")]
     threads: Vec<u32>,
-    /// Keys and values of 4 bytes instead of 16: with the form whose entries stand in the lines
+    /// Use keys and values of 4 bytes instead of 16, for the form whose entries are stored in the lines
     #[arg(long)]
     small: bool,
-    /// What is measured: lookup, insert, hint (after 30 turnovers too, which takes minutes at 32M), churn (lookups after 3
-    /// turnovers, before and after flows are brought back to their first buckets)
+    /// Operations to measure: lookup, insert, hint (also after 30 turnovers, which takes minutes at 32M), churn
+    /// (lookups after 3 turnovers, before and after flows are moved back to their first buckets)
     #[arg(long, value_delimiter = ',', default_value = "lookup,insert")]
     parts: Vec<Part>,
-    /// How often each contestant is measured
+    /// Number of measurements of each contestant
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Keys a call, up to 64
+    /// Keys per call, up to 64
     #[arg(long, default_value_t = 32)]
     batch: u32,
-    /// Bursts in flight: 2 begins a burst before it finishes the last one, as a switch does
+    /// Bursts in flight: 2 begins a burst before finishing the previous one, as a switch does
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
     in_flight: Vec<u32>,
-    /// What keys, orders and secrets follow from
+    /// Seed of keys, orders and secrets
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Lookups a run and thread, at least
+    /// Minimum number of lookups in a run, per thread
     #[arg(long, value_parser = parse_size)]
     operations: Option<u64>,
-    /// List the contestants and end
+    /// List the contestants and exit
     #[arg(long)]
     list: bool,
 }
@@ -292,19 +294,19 @@ impl From<FlowArgs> for flow::Options {
     }
 }
 
-/// What the bench of longest prefix match takes.
+/// Options of the bench of longest prefix match.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LpmArgs {
-    /// A list of prefixes, packed or not; without one a table is generated that is like a full one
+    /// A list of prefixes, packed or not; without one, a table similar to a full one is generated
     #[arg(long)]
     table: Option<PathBuf>,
-    /// Take so many prefixes at most, evenly from the list: rte_lpm takes minutes to build a full table
+    /// Take at most this many prefixes, evenly from the list: rte_lpm takes minutes to build a full table
     #[arg(long, value_parser = parse_size)]
     prefixes: Option<u64>,
-    /// Which addresses are asked for: random, prefix, zipf, trace
+    /// Addresses to look up: random, prefix, zipf, trace
     #[arg(long, value_delimiter = ',', default_value = "random,prefix,zipf")]
     destinations: Vec<Destinations>,
-    /// A capture whose IPv4 destinations are asked for too, as `trace`
+    /// A capture whose IPv4 destinations are also looked up, as `trace`
     #[arg(long)]
     pcap: Option<PathBuf>,
     #[command(flatten)]
@@ -363,13 +365,13 @@ fn ipv4_destinations(path: &Path) -> anyhow::Result<Vec<u32>> {
     Ok(addresses)
 }
 
-/// What the bench of rules takes.
+/// Options of the bench of rules.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RulesArgs {
-    /// Rules of a set, with K, M for powers of two, or 10000
+    /// Rules per set, with K, M for powers of two, or 10000
     #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1000,10000,100000")]
     n: Vec<u64>,
-    /// What the sets are like: acl, fw, ipc
+    /// Kinds of sets: acl, fw, ipc
     #[arg(long, value_delimiter = ',', default_value = "acl,fw,ipc")]
     kinds: Vec<Kind>,
     #[command(flatten)]
@@ -390,40 +392,40 @@ impl From<RulesArgs> for rules::Options {
     }
 }
 
-/// What all benches take; unset, each bench has its own.
+/// Common options of all benches; each bench has its own defaults.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
     /// Names in the table, with K, M for powers of two: 64K,1M,16M
     #[arg(long, value_delimiter = ',', value_parser = parse_size)]
     n: Vec<u64>,
-    /// Contestants; --list tells which there are
+    /// Contestants to measure; --list shows all
     #[arg(long, value_delimiter = ',')]
     contestants: Vec<String>,
-    /// Threads that work at once
+    /// Concurrent threads
     #[arg(long, value_delimiter = ',', default_value = "1")]
     threads: Vec<u32>,
     /// Bits of a value, 1 to 64
     #[arg(long, default_value_t = 8)]
     value_bits: u8,
-    /// Names: mac, seq, lfsr, uniform, zipf
+    /// Kinds of names: mac, seq, lfsr, uniform, zipf
     #[arg(long, default_value = "mac")]
     names: NameSet,
-    /// How often each contestant is measured
+    /// Number of measurements of each contestant
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Names a call
+    /// Names per call
     #[arg(long, default_value_t = 32)]
     batch: u32,
-    /// What names, orders and keys follow from
+    /// Seed of names, orders and keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Digest family: muladd, wy, siphash13, crc32c
     #[arg(long, default_value = "muladd")]
     hash: Family,
-    /// Operations a run, at least
+    /// Minimum number of operations in a run
     #[arg(long, value_parser = parse_size)]
     operations: Option<u64>,
-    /// List the contestants and end
+    /// List the contestants and exit
     #[arg(long)]
     list: bool,
 }

@@ -15,46 +15,46 @@ use fibula_repro::figures::verdict::Outcome;
 use fibula_repro::figures::{Figure, Paper};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What to do with the figures.
+/// Commands for figures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReproCommand {
-    /// Tell which tables and figures there are
+    /// List all tables and figures
     List {
-        /// Of these papers only
+        /// Only those of these papers
         papers: Vec<String>,
     },
-    /// Run some of them
+    /// Run some figures
     Run {
-        /// Such as concise/figure-3; the name of a paper stands for all of it
+        /// Figures such as concise/figure-3; the name of a paper selects all of its figures
         #[arg(required = true)]
         ids: Vec<String>,
         #[command(flatten)]
         args: RunArgs,
     },
-    /// Run all of them; those that ran before are not run again
+    /// Run all figures, except those that have run before
     All(RunArgs),
-    /// Draw the results and write report.html, beside what the papers say
+    /// Plot the results and write report.html, which compares them with the papers
     Report {
         #[command(flatten)]
         results: ResultsArgs,
-        /// Write README.md of each paper, too, into folders of this one, from the records in DIR/records
+        /// Also write README.md of each paper, into folders of this directory, from the records in DIR/records
         #[arg(long, value_name = "DIR")]
         readme: Option<PathBuf>,
-        /// First keep the complete results in DIR/records, under the name of this kind of machine, such as zen-5
+        /// First store the complete results in DIR/records, under the name of this kind of machine, such as zen-5
         #[arg(long, value_name = "MACHINE", requires = "readme")]
         keep: Option<String>,
     },
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     results: ResultsArgs,
-    /// What names, orders and keys follow from
+    /// Seed of names, orders and keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run finished steps again
+    /// Repeat finished steps
     #[arg(long)]
     again: bool,
 }
@@ -65,13 +65,13 @@ impl RunArgs {
     }
 }
 
-/// Which results.
+/// The results to use.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResultsArgs {
-    /// Small sizes (the default)
+    /// Use small sizes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The papers' sizes, which take many hours
+    /// Use the papers' sizes, which take many hours
     #[arg(long)]
     full: bool,
     /// Folder of results [default: repro-results/quick or repro-results/full]

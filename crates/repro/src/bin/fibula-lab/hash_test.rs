@@ -22,25 +22,25 @@ const MOST_KEYS: u64 = 16 << 20;
 /// Significance at which fibula's own digests must pass.
 const ALPHA_OWN: f64 = 1e-4;
 
-/// Which keys, and which functions.
+/// The keys, and the functions.
 #[derive(Args, Debug)]
 pub(crate) struct HashTestArgs {
     /// Keys from the IPv4 packets of a capture: destination addresses, and 5-tuples
     #[arg(long, conflicts_with_all = ["list", "keys"])]
     pcap: Option<PathBuf>,
-    /// Keys from a list, one a line: IPv4 addresses (with --key-bytes 4) or 5-tuples (with --key-bytes 13)
+    /// Keys from a list, one per line: IPv4 addresses (with --key-bytes 4) or 5-tuples (with --key-bytes 13)
     #[arg(long, conflicts_with = "keys")]
     list: Option<PathBuf>,
     /// Number of generated keys
     #[arg(long, value_parser = parse_size, default_value = "1M")]
     keys: u64,
-    /// Bytes of a key: 4 (address), 13 (5-tuple)
+    /// Bytes per key: 4 (address), 13 (5-tuple)
     #[arg(long, value_delimiter = ',', default_value = "4,13")]
     key_bytes: Vec<usize>,
-    /// Significance for the functions of the papers; fibula's own are held to 0.0001
+    /// Significance level for the papers' functions; fibula's own are held to 0.0001
     #[arg(long, default_value_t = 0.05)]
     alpha: f64,
-    /// What generated keys and secrets follow from
+    /// Seed of generated keys and secrets
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -211,7 +211,7 @@ fn sign(verdict: &Verdict, alpha: f64) -> String {
     if verdict.passes(alpha) { "+" } else { "-" }.to_owned()
 }
 
-/// One line per function, with its number if they are those of Table IV, and its verdict and statistic for each length.
+/// One line per function: its number, if it is in Table IV, and its verdict and statistic for each length.
 fn randomness(sets: &[Keys], tables: &[Table], alpha: f64, numbered: bool) -> String {
     let lengths = sets.iter().map(|keys| format!("{} bytes ({} keys)", keys.key_bytes(), keys.len()));
     let header: Vec<String> = ["".to_owned(), "function".into()].into_iter().chain(lengths).collect();

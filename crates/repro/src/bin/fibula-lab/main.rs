@@ -19,16 +19,16 @@ use command::tree::Tree;
 enum Command {
     /// Measure structures side by side
     Bench(bench::Bench),
-    /// The tables and figures of the papers, measured again on this machine
+    /// Measure the tables and figures of the papers again on this machine
     #[command(subcommand)]
     Repro(figures::ReproCommand),
-    /// Tests of hash functions
+    /// Test hash functions
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// A process of `bench forward --driver dpdk`, as it starts them
+    /// Process of `bench forward --driver dpdk`, which starts it
     #[command(hide = true)]
     Node {
-        /// What it is to be, as JSON
+        /// The role of the process, as JSON
         plan: String,
     },
     /// Print the commands as JSON, for the completions of `fibula`
