@@ -80,10 +80,10 @@ function strip() {
   set(figures.links, `${count(carrying)} / ${count(network.links.length)}`, network.links.some((link) => link.cut) ? "bad" : null);
   set(figures.names, count(network.names), network.max_names && network.names > 0.95 * network.max_names ? "warning" : null, `${network.max_names ? `of at most ${count(network.max_names)}, ` : ""}${count(network.learnt)} learnt, kind ${short(network.name_kind, 20)}`);
   const sum = total.at(-1);
-  set(figures.load, sum ? bits(sum.bytes_s) : "–", null, "what enters all switches, at all their ports");
+  set(figures.load, sum ? bits(sum.bytes_s) : "–", null, "traffic that enters all switches, at all their ports");
   set(figures.frames, sum ? rate(sum.frames_s) : "–");
-  set(figures.drops, sum ? rate(sum.drops_s) : "–", null, `frames dropped a second that somebody may miss, by all switches${sum?.expected_s > 0 ? `; ${rate(sum.expected_s)} more are dropped as they should be` : ""}`);
-  set(figures.waiting, count(network.pending_pushes), null, `changes that switches are about to be sent; ${count(network.changes)} changes so far`);
+  set(figures.drops, sum ? rate(sum.drops_s) : "–", null, `frames per second that all switches dropped and that may be missed${sum?.expected_s > 0 ? `; ${rate(sum.expected_s)} more are dropped as they should be` : ""}`);
+  set(figures.waiting, count(network.pending_pushes), null, `changes still to be sent to switches; ${count(network.changes)} changes so far`);
   set(figures.up, span(network.uptime_seconds), null, `controller ${short(network.version, 30)}`);
   load.update(total.map((each) => (each ? each.bytes_s : null)));
 }
@@ -103,11 +103,11 @@ function phase() {
 
 function banners() {
   const all = [];
-  if (feed.phase === "lost") all.push({ key: "lost", level: "bad", title: "Connection to the controller lost, trying again.", text: `${feed.reason}${feed.network ? ` What you see is ${span((Date.now() - feed.lost_ms) / 1000)} old.` : ""} Switches go on forwarding meanwhile.${UNKNOWN}`, button: true });
-  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in:", text: `${feed.reason}${/[.!?]$/.test(feed.reason) ? "" : "."} Nothing of the network is shown any more. The page asks again every 10 seconds; with another certificate, load it again.`, button: true });
+  if (feed.phase === "lost") all.push({ key: "lost", level: "bad", title: "Connection to the controller lost, trying again.", text: `${feed.reason}${feed.network ? ` What you see is ${span((Date.now() - feed.lost_ms) / 1000)} old.` : ""} Switches keep forwarding meanwhile.${UNKNOWN}`, button: true });
+  if (feed.phase === "refused") all.push({ key: "refused", level: "bad", title: "Your certificate no longer lets you in:", text: `${feed.reason}${/[.!?]$/.test(feed.reason) ? "" : "."} The network is no longer shown. The page asks again every 10 seconds; with another certificate, reload it.`, button: true });
   const network = feed.network;
   if (network?.follows) all.push({ key: "follows", level: "info", title: "This controller follows another one.", text: `${short(network.follows, 120)} leads: changes are made there.` });
-  if (network?.drained) all.push({ key: "drained", level: "info", title: "This controller is drained.", text: "Switches are served by the others. fibula controller resume takes it back into service." });
+  if (network?.drained) all.push({ key: "drained", level: "info", title: "This controller is drained.", text: "The others serve the switches. fibula controller resume puts it back into service." });
   sync($("banners"), all, (each) => each.key, (each) => {
     const text = h("span", { "aria-live": "off" });
     return { node: h("div", { class: `banner ${each.level}`, role: each.level === "bad" ? "alert" : "note" }, h("span", { class: "sign", "aria-hidden": "true" }, each.level === "bad" ? "✕" : "i"), h("p", null, h("strong", null, each.title), " ", text), each.button && h("button", { type: "button", class: "small", on: { click: retry } }, "Try now")), text };

@@ -28,11 +28,11 @@ export function concerns(network, behind, now_ms) {
     const name = short(each.name);
     const state = switchState(each);
     if (state === "stuck") add("bad", "stuck", each.name, `${name} cannot follow`, short(each.cannot_follow, 400), { href });
-    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, with_it.has(each.name) ? "It has stopped, or nothing reaches it. See that it runs, and that its cables are in." : "It goes on with the tables that it has. See that it runs, and reaches this controller.", { href, under: with_it.get(each.name) });
+    else if (state === "away") add("bad", "away", each.name, `${name} is not connected`, with_it.has(each.name) ? "It has stopped, or cannot be reached. Check that it runs, and that its cables are plugged in." : "It keeps forwarding with the tables that it has. Check that it runs, and can reach this controller.", { href, under: with_it.get(each.name) });
     else if (state === "behind" && now_ms - (behind.get(each.name) ?? now_ms) >= BEHIND_MS) {
       add("warning", "behind", each.name, `${name} is not in step`, `${count(each.acknowledged_messages)} of ${count(each.sent_messages)} messages acknowledged.`, { href });
     } else if (state === "drained") {
-      add("info", "drained", each.name, `${name} is drained`, "No path of others leads through it.", { href, button: "Undrain", what: { do: "switch.undrain", name: each.name }, command: `fibula switch undrain ${word(each.name)}` });
+      add("info", "drained", each.name, `${name} is drained`, "No path of other switches leads through it.", { href, button: "Undrain", what: { do: "switch.undrain", name: each.name }, command: `fibula switch undrain ${word(each.name)}` });
     }
   }
   for (const link of network.links) {
@@ -42,18 +42,18 @@ export function concerns(network, behind, now_ms) {
     const more = { href: route("link", { a: link.a.switch, port: link.a.port }) };
     const undrain = { button: "Take back", what: { do: "link.undrain", end: link.a }, command: `fibula link undrain ${word(endOf(link.a))}` };
     const key = `${endOf(link.a)} ${endOf(link.b)}`;
-    if (state === "cut") add("bad", "cut", key, `${ends} is cut`, "It carries nothing. Frames go round it where they can. Check the cable and both ports.", more);
+    if (state === "cut") add("bad", "cut", key, `${ends} is cut`, "It carries no frames. Frames take other paths where possible. Check the cable and both ports.", more);
     else if (state === "draining") add("info", "draining", key, `${ends} is being drained`, "Paths leave it step by step.", { ...more, ...undrain });
     else if (state === "down") add("info", "down", key, `${ends} is taken down`, "An operator took it out of use.", { ...more, ...undrain });
   }
   for (const each of network.pending) {
     add("warning", "pending", each.name, `${short(each.name)} waits to be accepted`, `Version ${short(each.version, 20)}, from ${short(each.address, 60)}`, {
-      since: each.first_ms, ask: "It gets tables, and paths may lead through it once it has links.", button: "Accept", what: { do: "switch.accept", name: each.name }, command: `fibula switch accept ${word(each.name)}`,
+      since: each.first_ms, ask: "It receives tables, and paths may lead through it once it has links.", button: "Accept", what: { do: "switch.accept", name: each.name }, command: `fibula switch accept ${word(each.name)}`,
     });
   }
   if (network.found.length > 0) {
     const shown = network.found.slice(0, 4).map((link) => `${short(endOf(link.a))} – ${short(endOf(link.b))}`).join(", ");
-    add("warning", "found", "", network.found.length === 1 ? "A cable was found that nobody declared" : `${count(network.found.length)} cables were found that nobody declared`,
+    add("warning", "found", "", network.found.length === 1 ? "An undeclared cable was found" : `${count(network.found.length)} undeclared cables were found`,
       network.found.length > 4 ? `${shown} and ${count(network.found.length - 4)} more` : shown, { ask: `They become links, and paths lead over them: ${shown}${network.found.length > 4 ? " and others" : ""}.`, button: "Accept", what: { do: "links.accept" }, command: "fibula link accept" });
   }
   // A port that only reports may be meant to: hosts that wait are told, and not counted as urgent.
@@ -117,7 +117,7 @@ export function control(label, title, detail, what, typed) {
   button.addEventListener("click", async () => {
     if (!(await confirm(title, detail))) return;
     button.disabled = true;
-    try { toast(await act(what)); } catch (error) { toast(error.status ? error.message : "The controller cannot be reached: nothing was changed, as far as is known.", "bad"); }
+    try { toast(await act(what)); } catch (error) { toast(error.status ? error.message : "The controller cannot be reached; as far as is known, nothing was changed.", "bad"); }
     button.disabled = false;
   });
   return button;
@@ -148,7 +148,7 @@ function attentionList() {
     put(tally, "aria-label", urgent > 0 ? `${count(urgent)} urgent` : null);
     calm.hidden = urgent > 0;
     const carrying = network.links.filter((link) => linkState(link) === "up").length;
-    say(calm.lastChild, network.switches.length === 0 ? "Nothing is wrong, and there is nothing yet." : `Nothing is wrong. ${plural(network.switches.length, "switch", "switches")} in step, ${plural(carrying, "link")} carrying frames.`);
+    say(calm.lastChild, network.switches.length === 0 ? "Nothing is wrong, and the network is still empty." : `Nothing is wrong. ${plural(network.switches.length, "switch", "switches")} in step, ${plural(carrying, "link")} carrying frames.`);
     sync(list, grouped(all), (each) => `${each.key} ${network.may_change} ${each.title} ${Boolean(each.under)}`, card, (row, each) => {
       tell(row.detail, each.detail);
       row.detail.hidden = !each.detail;
@@ -169,7 +169,7 @@ export function networkView(panel) {
   const dropSection = h("section", null, h("h2", null, "Most drops"), drops);
   const last = h("ul", { class: "events brief" });
   const none = h("p", { class: "note" }, "Nothing has happened since the controller started.");
-  const traffic = curve("what entered the network", (signal) => ask("/ui/history", {}, signal));
+  const traffic = curve("traffic that entered the network", (signal) => ask("/ui/history", {}, signal));
   const trafficSection = h("section", null, h("h2", null, "Traffic in the last hour"), traffic.node);
   panel.append(h("h1", { class: "hidden" }, "Network"), attention.node, trafficSection, busySection, dropSection, h("section", null, h("div", { class: "head" }, h("h2", null, "Last events"), linkTo("events", {}, "All events")), none, last));
   const bar = (href) => {

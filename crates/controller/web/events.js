@@ -52,7 +52,7 @@ export function eventsView(panel, params) {
     const shown = all.filter((event) => !hidden.has(event.kind)).reverse();
     sync(list, shown, (event) => String(event.key), eventRow);
     none.hidden = shown.length > 0;
-    say(none, all.length > 0 ? "No event of the kinds chosen." : feed.streaming ? "Nothing has happened since the controller started." : "Not connected to the events of the controller.");
+    say(none, all.length > 0 ? "No events of the chosen kinds." : feed.streaming ? "Nothing has happened since the controller started." : "Not connected to the controller's events.");
     say(tally, all.length >= MAX_EVENTS ? `the last ${count(MAX_EVENTS)}` : plural(all.length, "event"));
     const waiting = frozen ? feed.n_events - frozen.at : 0;
     more.hidden = !frozen;

@@ -22,7 +22,7 @@ async function read(response) {
   let body = null;
   try { body = await response.json(); } catch (error) { if (error.name === "AbortError") throw error; }
   if (!response.ok) throw new Refused(response.status, short(body?.error || `The controller answered with status ${response.status}.`, 500));
-  if (body === null || typeof body !== "object") throw new Refused(502, "What answers here is not a controller: its answer is no JSON.");
+  if (body === null || typeof body !== "object") throw new Refused(502, "Something other than a controller answers here: its answer is not JSON.");
   return body;
 }
 
@@ -292,5 +292,5 @@ export function switchState(each) {
   return each.transit === false ? "drained" : "ok";
 }
 export const SWITCH_WORDS = {
-  ok: "in step", away: "not connected", stuck: "cannot follow", behind: "not in step", drained: "drained: carries no paths of others", pending: "waiting to be accepted",
+  ok: "in step", away: "not connected", stuck: "cannot follow", behind: "not in step", drained: "drained: carries no paths of other switches", pending: "waiting to be accepted",
 };

@@ -60,8 +60,8 @@ export class Graph {
     const button = (label, text, does) => h("button", { type: "button", class: "plain", "aria-label": label, title: label, on: { click: does } }, text);
     this.tools = h("div", { class: "tools", role: "group", "aria-label": "Zoom" },
       button("Zoom in", "+", () => this.zoom(1.35)), button("Zoom out", "−", () => this.zoom(1 / 1.35)), button("Show all", "⤢", () => this.fit(true)));
-    this.empty = h("p", { class: "empty", hidden: true }, "No switch is known yet. ", h("code", null, "fibula switch add s1"), " adds one; a switch that attaches by itself is listed here.");
-    this.help = h("p", { class: "hidden", id: "graph-help" }, "Arrow keys move from switch to switch, Enter opens one, plus and minus zoom, zero shows all. The view Switches and links has the same as tables.");
+    this.empty = h("p", { class: "empty", hidden: true }, "There are no switches yet. ", h("code", null, "fibula switch add s1"), " adds one; a switch that attaches by itself is listed here.");
+    this.help = h("p", { class: "hidden", id: "graph-help" }, "Arrow keys move from switch to switch, Enter opens one, plus and minus zoom, zero shows all. The view Switches and links shows the same as tables.");
     put(this.svg, "aria-describedby", "graph-help");
     stage.append(this.svg, this.empty, this.tools, this.waiting, legend(), this.tip, this.help);
     this.stage = stage;

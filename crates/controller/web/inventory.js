@@ -22,7 +22,7 @@ export function inventoryView(panel, params) {
   };
   const switches = part("Switches", [["State"], ["Switch"], ["Hosts", "num off-phone"], ["In", "num"], ["Out", "num"], ["Frames/s in", "num aside"], ["Drops/s", "num"], ["Messages", "num aside"], ["Sent to it", "num aside"]]);
   const links = part("Links", [["State"], ["From"], ["To"], ["There", "num"], ["Back", "num"], ["Cost", "num aside"], ["Weight", "num aside"]]);
-  panel.append(h("div", { class: "head bar" }, h("h1", null, "Switches and links"), h("label", { class: "hidden", for: "filter" }, "Filter by name"), filter, h("label", { for: "only" }, only, "only what is not in order")), switches.node, links.node);
+  panel.append(h("div", { class: "head bar" }, h("h1", null, "Switches and links"), h("label", { class: "hidden", for: "filter" }, "Filter by name"), filter, h("label", { for: "only" }, only, "only problems")), switches.node, links.node);
   for (const [key, each] of [["switches", switches], ["links", links]]) each.more.addEventListener("click", () => { most = { ...most, [key]: most[key] + 500 }; draw(); });
   // In the address, so that one who looks at a switch and comes back finds what he had chosen.
   const choose = () => {

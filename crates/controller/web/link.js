@@ -73,7 +73,7 @@ export function curve(what, past) {
 
 const ABOUT = {
   up: ["good", "✓", "It carries frames."],
-  cut: ["bad", "✕", "Its switches find that it carries nothing: no hello came through, or a carrier is gone. Check the cable and both ports; it comes back by itself."],
+  cut: ["bad", "✕", "Its switches report that it carries no frames: hellos are missing, or a carrier is lost. Check the cable and both ports; the link recovers by itself."],
   down: ["info", "–", "An operator took it out of use."],
   draining: ["info", "↓", "Paths leave it step by step, and no frame is lost."],
 };

@@ -6,7 +6,7 @@ import { exactly, plural, short, time } from "./units.js";
 const LIMIT = 50;
 const PAUSE_MS = 90;
 
-export const sorry = (error) => (error.status ? error.message : "The controller cannot be reached. It is asked again as soon as it is there.");
+export const sorry = (error) => (error.status ? error.message : "The controller cannot be reached. The page asks again as soon as it can.");
 
 /** The results for `q`, or the names of `host`. */
 export function namesView(panel, params) {
@@ -43,7 +43,7 @@ export function namesView(panel, params) {
     const took = Number.isFinite(took_ms) ? `, in ${took_ms < 0.1 ? "under 0.1" : took_ms < 10 ? took_ms.toFixed(1) : Math.round(took_ms)} ms` : "";
     const what = shown.host !== undefined ? `at host ${short(shown.host, 60)}` : shown.q ? `that ${names.length === 1 && !more ? "begins" : "begin"} with ${short(shown.q, 60)}` : "in order";
     if (shown.host === undefined && shown.q) say(title, names.length === 0 ? "No name found" : "Names found");
-    say(status, names.length === 0 ? `No names ${what}.${shown.q ? " A search goes by how a name begins; hosts and addresses that are no names are not searched." : ""}` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
+    say(status, names.length === 0 ? `No names ${what}.${shown.q ? " A search matches the beginning of names; hosts, and addresses that are not names, are not searched." : ""}` : more ? `The first ${names.length} names ${what}; there are more${took}.` : `${plural(names.length, "name")} ${what}${took}.`);
     box.hidden = names.length === 0;
     sync(body, names, (each) => JSON.stringify([each.name, each.tenant]), (each) => {
       const host = h("td"); const at = h("td"); const ip = h("span", { class: "address" }); const learnt = h("td", { class: "aside" });
@@ -88,13 +88,13 @@ export function nameView(panel, params, graph) {
   let busy = false;
   let drawn = "";
   const facts = h("dl", { class: "facts" });
-  const note = h("p", { class: "note", role: "status" }, "Looking for it …");
+  const note = h("p", { class: "note", role: "status" }, "Searching …");
   const select = h("select", { id: "from" });
   const verdict = h("p", { class: "verdict", role: "status" });
   const hops = h("ol", { class: "hops" });
-  const several = h("p", { class: "note" }, "Where a switch has several ways, each flow takes one, and nobody else knows which: the hops after it are those of the first.");
+  const several = h("p", { class: "note" }, "Where a switch has several paths, each flow takes one, and only the switch knows which: the hops after it are those of the first path.");
   several.hidden = true;
-  const way = h("section", null, h("h2", null, "Its way through the network"), h("p", { class: "row" }, h("label", { for: "from" }, "from switch "), select), verdict, hops, several);
+  const way = h("section", null, h("h2", null, "Its path through the network"), h("p", { class: "row" }, h("label", { for: "from" }, "from switch "), select), verdict, hops, several);
   panel.append(h("section", null, h("p", { class: "crumb" }, linkTo("names", {}, "Names")), h("h1", { class: "mono long" }, short(name, 300)), note, facts), way);
   facts.hidden = true;
 
@@ -155,7 +155,7 @@ export function nameView(panel, params, graph) {
       const end = ["delivered", "dropped", "loops"].includes(answer.end) ? answer.end : "dropped";
       verdict.className = `verdict ${end}`;
       verdict.replaceChildren(h("span", { class: "chip" }, { delivered: "✓ delivered", dropped: "✕ dropped", loops: "↻ loops" }[end]), h("span", null, short(answer.sentence, 500)));
-      hops.replaceChildren(...answer.hops.slice(0, 64).map((hop) => h("li", null, linkTo("switch", { name: hop.switch }, short(hop.switch, 60)), h("span", null, short(hop.does, 900)), hop.action ? h("span", { class: "mono", title: "what the switch must have for this name: the value in its FIB, and what that stands for" }, `value ${hop.value}: ${short(hop.action, 200)}`) : null)));
+      hops.replaceChildren(...answer.hops.slice(0, 64).map((hop) => h("li", null, linkTo("switch", { name: hop.switch }, short(hop.switch, 60)), h("span", null, short(hop.does, 900)), hop.action ? h("span", { class: "mono", title: "the expected entry for this name at the switch: the value in its FIB, and its action" }, `value ${hop.value}: ${short(hop.action, 200)}`) : null)));
       several.hidden = !answer.hops.some((hop) => /^ports:/.test(hop.action ?? ""));
       graph.setTrace({ hops: answer.hops.map((hop) => hop.switch), end });
     } catch (error) {

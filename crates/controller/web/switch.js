@@ -20,7 +20,7 @@ export function switchView(panel, params, graph) {
   const acts = h("div", { class: "row" });
   const note = h("p", { class: "note", role: "status" }, "Asking …");
   const figures = h("dl", { class: "facts" });
-  const traffic = curve("what came in at all its ports", (signal) => ask("/ui/history", { name }, signal));
+  const traffic = curve("traffic that entered at all its ports", (signal) => ask("/ui/history", { name }, signal));
   const ports = table("Ports", [["Port", "num"], ["Interface"], ["To"], ["In", "num"], ["Out", "num"], ["Frames/s in", "num aside"], ["Frames/s out", "num aside"]], "rows");
   const portBox = wide("Ports", ports.node);
   const drops = h("ul", { class: "drops" });
@@ -42,7 +42,7 @@ export function switchView(panel, params, graph) {
     if (!each) {
       const pending = feed.network.pending.find((one) => one.name === name);
       states.replaceChildren();
-      say(note, pending ? "It waits to be accepted." : "The controller knows no switch of this name.");
+      say(note, pending ? "It is waiting to be accepted." : "The controller knows no switch with this name.");
       note.hidden = false; body.hidden = true; figures.hidden = true; acts.hidden = true; traffic.node.hidden = true;
       return false;
     }
@@ -55,12 +55,12 @@ export function switchView(panel, params, graph) {
       states.replaceChildren(chip(level, `${SIGN[level]} ${SWITCH_WORDS[state]}`), each.transit === false && state !== "drained" ? chip("info", "drained") : "",
         each.cannot_follow ? h("span", { class: "text" }, short(each.cannot_follow, 400)) : "");
       acts.replaceChildren(each.transit === false
-        ? control("Undrain", `Undrain ${short(name)}`, "Paths of others may lead through it again.", { do: "switch.undrain", name }, `fibula switch undrain ${word(name)}`)
-        : control("Drain", `Drain ${short(name)}`, "Paths of others leave it step by step; no frame is lost. What is at its own ports is still reached.", { do: "switch.drain", name }, `fibula switch drain ${word(name)}`));
+        ? control("Undrain", `Undrain ${short(name)}`, "Paths of other switches may lead through it again.", { do: "switch.undrain", name }, `fibula switch undrain ${word(name)}`)
+        : control("Drain", `Drain ${short(name)}`, "Paths of other switches leave it step by step; no frame is lost. Hosts at its own ports stay reachable.", { do: "switch.drain", name }, `fibula switch drain ${word(name)}`));
     }
     const c = each.counters;
     const facts = [["In", c ? bits(c.bytes_in_s) : "–"], ["Out", c ? bits(c.bytes_out_s) : "–"], ["Drops", c ? `${rate(lost(c))} frames/s` : "–"],
-      ["Messages", `${count(each.acknowledged_messages)} of ${count(each.sent_messages)}`], ["Sent to it", bytes(each.sent_bytes)], ["Counters", c ? `${(c.age_ms / 1000).toFixed(1)} s old` : "not told"]];
+      ["Messages", `${count(each.acknowledged_messages)} of ${count(each.sent_messages)}`], ["Sent to it", bytes(each.sent_bytes)], ["Counters", c ? `${(c.age_ms / 1000).toFixed(1)} s old` : "not reported"]];
     sync(figures, facts, ([term]) => term, ([term]) => { const value = h("dd"); return { node: h("div", null, h("dt", null, term), value), value }; }, (row, [, value]) => say(row.value, value));
     return true;
   }
@@ -99,7 +99,7 @@ export function switchView(panel, params, graph) {
         to.dataset.key = key;
         to.replaceChildren(near ? linkTo("link", { a: name, port: port.port }, short(endOf(near.other), 40)) : host ? linkTo("names", { host: host.name }, short(host.name, 40)) : h("span", { class: "dim" }, short(port.kind ?? "", 20)));
         // What it says itself, in LLDP.
-        put(to, "title", port.device_there ? `says that it is ${short(port.device_there, 60)}` : null);
+        put(to, "title", port.device_there ? `calls itself ${short(port.device_there, 60)}` : null);
         if (near && state !== "up") to.append(" ", chip(state === "cut" ? "bad" : "info", `${state === "cut" ? "✕ " : ""}${LINK_WORDS[state]}`));
       }
       say(inb, bits(port.bytes_in_s)); say(outb, bits(port.bytes_out_s)); say(inf, rate(port.frames_in_s)); say(outf, rate(port.frames_out_s));
@@ -111,7 +111,7 @@ export function switchView(panel, params, graph) {
     const dropped = (c?.drops ?? []).filter((drop) => drop.total > 0).sort((a, b) => b.a_second - a.a_second || b.total - a.total);
     const [real, normal] = [false, true].map((is) => dropped.filter((drop) => Boolean(drop.expected) === is));
     noDrops.hidden = real.length > 0;
-    say(noDrops, c ? "It has dropped no frame that somebody would miss since it started." : "It has not told its counters.");
+    say(noDrops, c ? "Since it started, it has dropped no frames that would be missed." : "It has not reported its counters.");
     for (const [list, some] of [[drops, real], [expected, normal]]) {
       sync(list, some, (drop) => drop.reason, (drop) => {
         const now = h("span", { class: "value" }); const total = h("span", { class: "dim" }); const why = h("p", { class: "why" });
@@ -122,7 +122,7 @@ export function switchView(panel, params, graph) {
     asItShould.hidden = normal.length === 0;
     say(asItShould.firstChild, `${plural(normal.reduce((sum, drop) => sum + drop.total, 0), "frame")} dropped as they should be, for ${plural(normal.length, "reason")}`);
     const memory = answer.memory;
-    say(memoryNote, memory ? `${bytes(memory.resident_bytes)} resident, ${plural(memory.names, "name")}.` : "It has not told what its tables take.");
+    say(memoryNote, memory ? `${bytes(memory.resident_bytes)} resident, ${plural(memory.names, "name")}.` : "It has not reported the memory of its tables.");
     const sized = (memory?.parts ?? []).slice().sort((a, b) => b.bytes - a.bytes);
     sync(parts, sized, (part) => part.part, (part) => {
       const value = h("span", { class: "value" }); const fill = h("span", { class: "fill" });

@@ -294,7 +294,7 @@ test("a way has the entry of each switch, and says that hops behind several ways
         await visit(page, url, route);
         await page.waitForSelector(".hops li");
         assert.match(await page.locator(".hops li").first().innerText(), spreads ? /value 2: ports:\d+\|77/ : /value 2: port:\d+/);
-        assert.equal(await page.getByText("Where a switch has several ways").isVisible(), spreads);
+        assert.equal(await page.getByText("Where a switch has several paths").isVisible(), spreads);
         await fits(page, "a way");
       });
     }
