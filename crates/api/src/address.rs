@@ -1,4 +1,4 @@
-//! Where a daemon listens and where connections come from: TCP, or a Unix socket of this machine.
+//! Addresses that a daemon listens on, and that connections come from: TCP, or a Unix socket of this machine.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What the text of a Unix socket begins with.
+/// The prefix of a Unix socket in text.
 const UNIX: &str = "unix:";
-/// What precedes the permissions of its file.
+/// The separator before the permissions of its file.
 const MODE: &str = "?mode=";
 /// The longest path that a socket can have: `sun_path` has 108 bytes, with a zero at the end.
 const MAX_PATH: usize = 107;
 /// The permissions of a socket's file: its owner may connect.
 const OWNER_ONLY: u32 = 0o600;
 
-/// Where a daemon listens: `127.0.0.1:4600`, `unix:/run/fibula/controller.sock`, or with permissions for others than the
-/// owner of its file `unix:/run/fibula/controller.sock?mode=0660`.
+/// An address to listen on: `127.0.0.1:4600`, `unix:/run/fibula/controller.sock`, or, to admit other users than the
+/// owner of the socket's file, `unix:/run/fibula/controller.sock?mode=0660`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// An address of TCP.
+    /// A TCP address.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix {
@@ -31,7 +31,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address of TCP, if it is one.
+    /// The TCP address, if it is one.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Address::Tcp(address) => Some(*address),
@@ -39,12 +39,12 @@ impl Address {
         }
     }
 
-    /// Whether other machines may reach it.
+    /// Whether other machines may be able to reach it.
     pub fn is_remote(&self) -> bool {
         self.tcp().is_some_and(|address| !address.ip().is_loopback())
     }
 
-    /// Whether two listeners cannot have both addresses. Port 0 is the system's choice, and never the same.
+    /// Whether two listeners on these addresses conflict. Port 0 is chosen by the system, and never conflicts.
     pub fn overlaps(&self, other: &Address) -> bool {
         match (self, other) {
             (Address::Tcp(one), Address::Tcp(other)) => {
@@ -63,7 +63,7 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// As clients write it, so without permissions.
+/// In the notation of clients, without permissions.
 impl Display for Address {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,7 +79,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         if !text.starts_with(UNIX) {
             return text.parse().map(Address::Tcp).map_err(|_| {
-                format!("{text:?} is no address; write it like 127.0.0.1:4600 or unix:/run/fibula/controller.sock")
+                format!("{text:?} is not an address; write it like 127.0.0.1:4600 or unix:/run/fibula/controller.sock")
             });
         }
         let (path, mode) = match text.rsplit_once(MODE) {
@@ -87,10 +87,10 @@ impl FromStr for Address {
             Some((path, mode)) => {
                 let digits = mode.bytes().all(|byte| byte.is_ascii_digit());
                 let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| digits && mode & !0o666 == 0);
-                (path, mode.ok_or_else(|| format!("{text:?} has no permissions of a socket; write ?mode=0660"))?)
+                (path, mode.ok_or_else(|| format!("{text:?} has invalid permissions of a socket; write ?mode=0660"))?)
             }
         };
-        let path = socket_path(path).unwrap_or_else(|| Err(format!("{text:?} is no Unix socket")))?;
+        let path = socket_path(path).unwrap_or_else(|| Err(format!("{text:?} is not a Unix socket")))?;
         Ok(Address::Unix { path, mode })
     }
 }
@@ -122,18 +122,18 @@ pub fn socket_path(text: &str) -> Option<Result<PathBuf, String>> {
     })
 }
 
-/// Where a connection comes from. No two open connections of a listener come from the same.
+/// The origin of a connection. No two open connections of a listener have the same origin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
-    /// An address of TCP.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// A process of this machine, by a Unix socket.
+    /// A process of this machine, through a Unix socket.
     Unix {
-        /// Its user, as the kernel says.
+        /// Its user, according to the kernel.
         uid: u32,
-        /// The process, where it can be told.
+        /// The process, if known.
         pid: Option<i32>,
-        /// Which connection of the listener.
+        /// The number of the connection at its listener.
         number: u64,
     },
 }
@@ -173,10 +173,10 @@ mod tests {
         for (text, part) in [
             ("unix:north.sock", "no absolute path"),
             ("unix:", "no absolute path"),
-            ("north", "no address"),
-            ("unix:/run/a?mode=rw", "no permissions"),
-            ("unix:/run/a?mode=0777", "no permissions"),
-            ("unix:/run/a?mode=+66", "no permissions"),
+            ("north", "not an address"),
+            ("unix:/run/a?mode=rw", "invalid permissions"),
+            ("unix:/run/a?mode=0777", "invalid permissions"),
+            ("unix:/run/a?mode=+66", "invalid permissions"),
             (&long, "more than 107 bytes"),
         ] {
             assert!(text.parse::<Address>().unwrap_err().contains(part), "{text}");

@@ -9,15 +9,15 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
 
-/// What is captured, in words.
+/// Describes a capture in words.
 pub fn describe(request: &CaptureRequest) -> String {
     let what = if request.drops_only { "dropped frames" } else { "frames" };
     let at = if request.port.is_empty() { "all ports" } else { &request.port };
     format!("{what} at {at}")
 }
 
-/// Serves `captures` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
-/// (port 0: the system's choice).
+/// Serves `captures` on `address` to peers that `gate` admits, until the runtime ends, and returns the address it
+/// listens on (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(address: &Address, gate: &Arc<Gate>, captures: impl Captures) -> std::io::Result<Address> {

@@ -32,20 +32,20 @@ pub enum ConnectError {
     Unreachable {
         /// As given.
         url: String,
-        /// The transport's innermost error.
+        /// The innermost error of the transport.
         reason: String,
     },
-    /// Somebody answers, and one of the two does not trust the other.
-    #[error("something answers at {url}, and no connection with TLS comes about: {reason}")]
+    /// A server answers, but one of the two sides does not trust the other.
+    #[error("a server answers at {url}, but the TLS connection fails: {reason}")]
     NotTrusted {
         /// As given.
         url: String,
-        /// What TLS says, with advice.
+        /// The error of TLS, with advice.
         reason: String,
     },
-    /// The URL asks for TLS, and there is no certificate to show.
+    /// The URL requires TLS, and there is no certificate to present.
     #[error(
-        "{url} takes a certificate, and there is none; name the directory of one that `fibula pki issue` made with --tls DIR or FIBULA_TLS"
+        "{url} takes a certificate, and there is none; set --tls DIR or FIBULA_TLS to a directory that `fibula pki issue` made"
     )]
     NoCertificate {
         /// As given.
@@ -53,7 +53,7 @@ pub enum ConnectError {
     },
 }
 
-/// After so long without a sign of life a server is asked for one, and after as long again it is taken for gone.
+/// Time without traffic after which a server is probed; after the same time without an answer, it is considered gone.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Opens a channel without TLS; the connection is up when this returns.
@@ -63,11 +63,11 @@ pub async fn connect(url: &str, timeout: Duration) -> Result<Channel, ConnectErr
     connect_to(Kind::Controller, url, None, timeout).await
 }
 
-/// Opens a channel to a server of a kind; the connection is up when this returns. With `https://` both ends show their
-/// certificates; the server's must name the host of the URL. With `unix:` and a path the connection is by a Unix socket,
-/// without certificates.
+/// Opens a channel to a server of a kind; the connection is up when this returns. With `https://`, both ends present
+/// certificates, and the server's must name the host of the URL. With `unix:` and a path, the connection uses a Unix
+/// socket, without certificates.
 /// # Errors
-/// [`ConnectError`], after `timeout` at the latest. A server that does not accept our certificate says so only with the
+/// [`ConnectError`], after `timeout` at the latest. A server that rejects our certificate reports that only with the
 /// first request.
 pub async fn connect_to(
     kind: Kind,
@@ -78,7 +78,7 @@ pub async fn connect_to(
     connect_watched(kind, url, tls, timeout, KEEPALIVE).await
 }
 
-/// As [`connect_to`]; a server that gives no sign of life for twice `silence` has ended the connection.
+/// As [`connect_to`]; the connection ends when the server is silent for twice `silence`.
 /// # Errors
 /// As [`connect_to`].
 pub async fn connect_watched(
@@ -99,7 +99,7 @@ pub async fn connect_watched(
             let path = path.clone();
             async move { connect_unix(&path).await }
         });
-        // Requests must name some host.
+        // Requests must name a host.
         let endpoint = kept_alive(Endpoint::from_static("http://localhost").connect_timeout(timeout), silence);
         return endpoint.connect_with_connector(connector).await.map_err(unreachable);
     }
@@ -127,7 +127,7 @@ pub async fn connect_watched(
     connected.map_err(unreachable)
 }
 
-/// With our windows and keep-alives.
+/// Applies our windows and keep-alives.
 fn kept_alive(endpoint: Endpoint, silence: Duration) -> Endpoint {
     endpoint
         .initial_stream_window_size(STREAM_WINDOW)
@@ -137,7 +137,7 @@ fn kept_alive(endpoint: Endpoint, silence: Duration) -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-/// What went wrong with a request: the server's words, or the cause of a broken connection with advice.
+/// The reason of a failed request: the server's message, or the cause of a broken connection with advice.
 pub fn reason(status: &Status) -> String {
     match std::error::Error::source(status) {
         None => status.message().to_owned(),

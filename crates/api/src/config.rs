@@ -1,11 +1,11 @@
-//! The configuration file of a daemon: read whole, checked whole; errors start with its name. Which keys of it have changed when it is
-//! read again.
+//! The configuration file of a daemon: read and checked as a whole; errors start with its name. When it is read again,
+//! finds out which keys have changed.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A configuration that cannot be used.
+/// An unusable configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -27,7 +27,7 @@ pub enum ConfigError {
     },
 }
 
-/// Reads the file at `path`; `parse` makes a configuration of its text, or says what is wrong with it.
+/// Reads the file at `path`; `parse` turns its text into a configuration, or says what is wrong with it.
 /// # Errors
 /// [`ConfigError`].
 pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ConfigError> {
@@ -35,40 +35,40 @@ pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Re
     parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
 }
 
-/// The keys whose values a daemon takes while it runs.
+/// The keys whose values a daemon applies while it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
     /// Their paths; a section stands for all its keys.
     pub keys: &'static [&'static str],
-    /// Sections that a daemon has or has not, such as `tls`: it takes a key of one only where it has had the section since its start,
-    /// and still has it.
+    /// Optional sections of a daemon, such as `tls`: a key in one applies only if the section has been present since
+    /// the start, and still is.
     pub parts: &'static [&'static str],
 }
 
-/// A configuration that its daemon reads again when it is told to.
+/// A configuration that its daemon can read again.
 #[derive(Debug)]
 pub struct Watched<C> {
     path: PathBuf,
     parse: fn(&str) -> Result<C, String>,
     keys_of: fn(&str) -> Option<Value>,
     live: Live,
-    /// With which the daemon started.
+    /// The values at the daemon's start.
     started: Value,
-    /// As it was read last.
+    /// The values as last read.
     last: Value,
 }
 
-/// What has changed in a configuration, as paths of keys: `limits.connections`, `port 3.acl`.
+/// The changed keys of a configuration, as paths: `limits.connections`, `port 3.acl`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
-    /// Taken while the daemon runs: since it was read last.
+    /// Keys that apply at once, changed since the last reading.
     pub live: Vec<String>,
-    /// Taken at the next start: since the start.
+    /// Keys that apply at the next start, changed since the start.
     pub at_restart: Vec<String>,
 }
 
 impl<C> Watched<C> {
-    /// Reads the file at `path`. `keys_of` gives what stands in a text by its keys.
+    /// Reads the file at `path`. `keys_of` gives the values in a text by key.
     /// # Errors
     /// [`ConfigError`].
     pub fn open(
@@ -89,7 +89,7 @@ impl<C> Watched<C> {
 
     /// Reads it again.
     /// # Errors
-    /// [`ConfigError`]; then the next time is compared with what was read before.
+    /// [`ConfigError`]; the next comparison is then with what was last read.
     pub fn read_again(&mut self) -> Result<(C, Changes), ConfigError> {
         let (parse, keys_of) = (self.parse, self.keys_of);
         let (config, now) = load(&self.path, |text| Ok((parse(text)?, keys_of(text).unwrap_or_default())))?;
@@ -102,7 +102,7 @@ impl<C> Watched<C> {
     }
 
     fn is_live(&self, key: &str, now: &Value) -> bool {
-        // The number or the name of an element says which one it is.
+        // The number or the name of an element identifies it.
         let plain: Vec<&str> = key.split('.').filter_map(|part| part.split(' ').next()).collect();
         let is_part = |part: &&&str| plain.first() == Some(*part);
         if self
@@ -121,8 +121,9 @@ impl<C> Watched<C> {
     }
 }
 
-/// The keys whose values differ. An element of a list is named by its `id` or its `name`, and is compared with the one of that name;
-/// elements without one are named by their place, and where such a list has another length, it is named as a whole.
+/// The keys whose values differ. List elements are identified by `id` or `name`, and compared with the one of the same
+/// name; elements without either are identified by position, and if the length of such a list changes, it is reported
+/// as a whole.
 fn changed(before: &Value, after: &Value) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     compare("", before, after, &mut keys);
@@ -136,7 +137,7 @@ fn compare(path: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String
         (Value::Object(a), Value::Object(b)) => {
             for name in a.keys().chain(b.keys()) {
                 let (a, b) = (a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null));
-                // A section that is new or gone is its keys.
+                // A section that was added or removed is reported by its keys.
                 let empty = Value::Object(serde_json::Map::new());
                 match (a, b) {
                     (Value::Null, Value::Object(_)) => compare(&below(name), &empty, b, keys),
@@ -166,7 +167,7 @@ fn compare(path: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String
     }
 }
 
-/// The elements of a list by their `id` or `name`, if each has one of its own.
+/// The elements of a list by `id` or `name`, if each has a unique one.
 fn by_name(list: &[Value]) -> Option<BTreeMap<String, &Value>> {
     let name = |element: &Value| {
         ["id", "name"].iter().find_map(|key| element.get(*key)).map(|name| match name {

@@ -1,13 +1,13 @@
-//! Named steps at which a campaign kills a process: every write, sync, rename, send and acknowledgement of a daemon, and of
-//! the commands that write what daemons read.
+//! Named steps at which a test campaign kills a process: every write, sync, rename, send and acknowledgement of a
+//! daemon, and of the commands that write what daemons read.
 //!
-//! Built without the feature `crash-points`, as the product is, a step is the call of its closure and nothing else. With
-//! it, the environment variable `FIBULA_CRASH` may name one moment, `before:image.rename:1`: the process kills itself with
-//! SIGKILL before the first time that it would rename an image. `FIBULA_CRASH_SEEN` names a file to which each step that
-//! is taken appends its name; so a test knows that no name is dead.
+//! Without the feature `crash-points`, as in the product, a step only calls its closure. With it, the environment
+//! variable `FIBULA_CRASH` may name one moment, such as `before:image.rename:1`: the process kills itself with SIGKILL
+//! before the first time that it would rename an image. `FIBULA_CRASH_SEEN` names a file to which each step appends its
+//! name, so that a test can find unused names.
 //!
-//! What SQLite writes is here too, as `sqlite.write` and `sqlite.truncate`: see `controller::store`. It syncs inside a
-//! checkpoint, where nobody can stand between; before and after the checkpoint are steps.
+//! Writes of SQLite are here, too, as `sqlite.write` and `sqlite.truncate`: see `controller::store`. It syncs inside a
+//! checkpoint, where no step is possible; before and after the checkpoint are steps.
 
 /// Every step of a controller.
 pub const CONTROLLER: &[&str] = &[
@@ -51,14 +51,14 @@ pub const SWITCH: &[&str] = &[
     "image.directory.sync",
 ];
 
-/// Every step of `fibula store backup`, `repair` and `restore` besides those of a store.
+/// Every step of `fibula store backup`, `repair` and `restore`, in addition to those of a store.
 pub const COPY: &[&str] =
     &["copy.remove", "copy.complete", "copy.rename", "copy.directory.sync", "restore.rename", "restore.directory.sync"];
 
 /// Every step of `fibula pki`.
 pub const PKI: &[&str] = &["pki.create", "pki.write", "pki.sync", "pki.rename", "pki.directory.sync"];
 
-/// Steps that are taken after something else has failed, after many changes, or once a second.
+/// Steps that happen after another failure, after many changes, or once per second.
 pub const RARE: &[&str] = &[
     "log.void.write",
     "log.void.sync",
@@ -76,7 +76,7 @@ pub fn step<R>(_name: &'static str, take: impl FnOnce() -> R) -> R {
     take()
 }
 
-/// Takes a step, unless the process is killed before it; or it is killed after it.
+/// Takes a step, unless the process is killed before it; it may be killed after it.
 #[cfg(feature = "crash-points")]
 pub fn step<R>(name: &'static str, take: impl FnOnce() -> R) -> R {
     let dies_after = planned::reach(name);
@@ -114,7 +114,7 @@ mod planned {
         })
     }
 
-    /// Whether the process is to die after this step.
+    /// Whether the process is to be killed after this step.
     pub(super) fn reach(name: &'static str) -> bool {
         let (plan, seen) = plan();
         if let Some(seen) = seen {
@@ -131,7 +131,7 @@ mod planned {
 
     pub(super) fn die() -> ! {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        // The signal comes before the call returns.
+        // The signal arrives before the call returns.
         std::process::abort()
     }
 }

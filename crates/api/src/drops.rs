@@ -1,46 +1,41 @@
-//! What the reasons for which switches drop frames mean, and what an operator can do: for the pages and commands that show them.
+//! The reasons for which switches drop frames: what they mean, and what an operator can do, for the pages and commands
+//! that show them.
 
-/// Each reason, by the name of its counter, with a sentence or two. The reasons themselves are those of the switch.
+/// Each reason, by the name of its counter, with its explanation. The switch defines the reasons.
 pub const REASONS: &[(&str, &str)] = &[
-    ("runt", "The frame is shorter than an Ethernet header: look at the card and the cable."),
-    (
-        "truncated",
-        "The frame ends inside a header, or a header claims more bytes than there are: the sender is at fault.",
-    ),
+    ("runt", "The frame is shorter than an Ethernet header: check the network card and the cable."),
+    ("truncated", "The frame ends inside a header, or a header claims more bytes than it has: the sender is at fault."),
     (
         "no_shim",
-        "A frame without our shim came from a trunk: what is at its other end is no switch. Make the port a host port, or join it to a switch.",
+        "A frame without the shim came from a trunk: its other end is not a switch. Make the port a host port, or connect it to a switch.",
     ),
     (
         "kernel_chatter",
-        "The kernel of the machine at the other end of a trunk speaks for itself: it looks for IPv6 routers, or says which multicast groups it wants. Nothing is wrong. `ip link set IF addrgenmode none` there, or `sysctl net.ipv6.conf.IF.disable_ipv6=1`, ends most of it.",
+        "The kernel of the machine at the other end of a trunk sends frames of its own: it solicits IPv6 routers, or reports multicast groups. Nothing is wrong. `ip link set IF addrgenmode none` there, or `sysctl net.ipv6.conf.IF.disable_ipv6=1`, stops most of them.",
     ),
-    (
-        "vlan_tags",
-        "The frame has more than two VLAN tags, behind which nothing is looked for. Send it with two at most.",
-    ),
-    ("no_name", "The frame has no name of the kind that this network forwards by; it is of another protocol."),
+    ("vlan_tags", "The frame has more than two VLAN tags, which are not parsed further. Send it with at most two."),
+    ("no_name", "The frame has no name of the kind that this network forwards by; it belongs to another protocol."),
     (
         "fragment",
-        "A later fragment of a packet has no ports, so it has no name here, and no access list can judge it. Lower the MTU of the sender.",
+        "A later fragment of a packet has no ports, so it has no name here, and access lists cannot check it. Lower the MTU of the sender.",
     ),
     ("alien", "A host sent to a name that no host has. `fibula name list` shows those that exist."),
-    ("acl", "No rule of the port's access list lets the packet in."),
+    ("acl", "No rule of the port's access list permits the packet."),
     (
         "source_mac",
-        "A host sent from a MAC address that is no name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`).",
+        "A host sent from a MAC address that is not a name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`).",
     ),
     (
         "source_arp",
-        "An ARP packet speaks for an address that is not its sender's: a misconfigured host, or one that poses as another.",
+        "An ARP packet claims an address that is not its sender's: the host is misconfigured, or impersonates another.",
     ),
     (
         "source_nd",
-        "Neighbour discovery speaks for an address that is not its sender's, or for a router: a misconfigured host, or one that poses as another. Where a router is, write `ra_trusted = true` at its port in switch.toml.",
+        "A neighbour discovery packet claims an address that is not its sender's, or a router: the host is misconfigured, or impersonates another. If a router is there, write `ra_trusted = true` at its port in switch.toml.",
     ),
     (
         "source_ip",
-        "A host sent from an IP address that belongs to a name elsewhere, or is not its own: a misconfigured host, or one that poses as another.",
+        "A host sent from an IP address that belongs to a name elsewhere, or is not its own: the host is misconfigured, or impersonates another.",
     ),
     (
         "no_route",
@@ -48,94 +43,94 @@ pub const REASONS: &[(&str, &str)] = &[
     ),
     (
         "no_action",
-        "The table gave a value that has no action: frames to unknown names have such values. Many of them for names that exist would be a fault of the tables: `fibula switch verify`.",
+        "The table gave a value without an action, as happens for unknown names. Many of these for names that exist would mean damaged tables: `fibula switch verify`.",
     ),
-    ("no_fib", "The switch has no table yet: it waits for its controller."),
+    ("no_fib", "The switch has no table yet: it is waiting for its controller."),
     (
         "no_field",
         "Names of this kind cannot be read from frames: they are text, or a fixed field without an offset in switch.toml.",
     ),
-    ("unsupported", "The action is one that this data plane does not have."),
+    ("unsupported", "This data plane does not support the action."),
     (
         "no_port",
         "The table names a port that this switch does not have: declare the port in switch.toml, or correct the link or host.",
     ),
     (
         "input_port",
-        "The frame would leave by the port where it came in: its destination is behind the same port, or its sender sees a bridge there.",
+        "The frame would leave by its input port: its destination is behind the same port, or its sender is behind a bridge.",
     ),
     (
         "not_local",
-        "The frame reached the switch of another host than its own: it was sent to an unknown name, or while the name moved.",
+        "The frame reached a switch without its destination: it was sent to an unknown name, or while the name moved.",
     ),
     (
         "hop_limit",
-        "The frame has passed as many switches as a frame may. While paths change that happens; for longer it is a loop: `fibula trace NAME`.",
+        "The frame has passed the maximum number of switches. This happens while paths change; if it lasts, there is a loop: `fibula trace NAME`.",
     ),
     ("no_headroom", "The buffer has no room for the shim."),
-    ("port_down", "The port of exit is down: look at its cable and its device."),
+    ("port_down", "The output port is down: check its cable and its device."),
     (
         "tx_full",
-        "The port of exit takes no more: more is sent to it than it carries, or its device is up and has no carrier. Look at its cable.",
+        "The queue of the output port is full: more is sent to it than it can carry, or its device is up without a carrier. Check its cable.",
     ),
-    ("tx_refused", "The port of exit cannot send so long a frame. Raise the MTU of trunks by the 4 bytes of the shim."),
+    ("tx_refused", "The frame is too long for the output port. Raise the MTU of trunks by the 4 bytes of the shim."),
     (
         "dhcp",
-        "A host asked for an address in the name of another MAC address, or sent DHCP that is malformed. Where a relay or a server is, write `dhcp_trusted = true` at its port in switch.toml.",
+        "A host requested an address for another MAC address, or sent malformed DHCP. If a relay or a server is there, write `dhcp_trusted = true` at its port in switch.toml.",
     ),
     (
         "dhcp_relay",
-        "A host sent a DHCP request that says that a relay passed it on (its address, or option 82): it may ask for an address of another place so. Where a relay is, write `dhcp_trusted = true` at its port in switch.toml.",
+        "A host sent a DHCP request with the marks of a relay (its address, or option 82), with which it could get an address of another subnet. If a relay is there, write `dhcp_trusted = true` at its port in switch.toml.",
     ),
     (
         "dhcp_rate",
-        "A port sent more DHCP requests, to everybody or to the server, than it may (`dhcp_requests_per_second` in switch.toml): somebody takes addresses, or many hosts came at one time and will ask again.",
+        "A port sent more DHCP requests, broadcast or to the server, than allowed (`dhcp_requests_per_second` in switch.toml): a host exhausts addresses, or many hosts started at once and will retry.",
     ),
     (
         "dhcp_server",
-        "A host answered a DHCP client, and no server is to be at its port: find out who it is. If it is a server, name it as `dhcp_server` or write `dhcp_trusted = true` at its port in switch.toml.",
+        "A host answered a DHCP client, but its port is not trusted as one of a server: find out which host it is. If it is a server, set `dhcp_server` to it or write `dhcp_trusted = true` at its port in switch.toml.",
     ),
     (
         "group_rate",
-        "A host sent more to everybody than its port may (`group_frames_per_second` in switch.toml), or its tenant than is copied in a second: look for a storm.",
+        "A host sent more broadcasts than allowed at its port (`group_frames_per_second` in switch.toml), or its tenant more than are copied per second: look for a broadcast storm.",
     ),
     (
         "broadcast",
-        "A broadcast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. ARP requests are answered where they come in.",
+        "A broadcast without receivers: it is carried if its sender's tenant is in `[groups] tenants` in controller.toml. ARP requests are answered where they enter.",
     ),
     (
         "link_local",
-        "A frame for the other end of its cable alone came from a host port: LACP, spanning tree or the like of a device, or a hello, a question or another frame of a switch. If a trunk leads to a host port, `fibula link list` says so.",
+        "A link-local frame came from a host port: LACP, spanning tree or the like of a device, or a hello, a query or another frame of a switch. If a trunk leads to a host port, `fibula link list` says so.",
     ),
     (
         "multicast",
-        "A multicast that nobody is to hear: it is carried if its sender's tenant is among `[groups] tenants` in controller.toml. Neighbour solicitations are answered where they come in.",
+        "A multicast without receivers: it is carried if its sender's tenant is in `[groups] tenants` in controller.toml. Neighbour solicitations are answered where they enter.",
     ),
     (
         "arp_unknown",
-        "A host asked for an IP address that no name has, and its tenant is not among `[groups] tenants` in controller.toml.",
+        "A host asked for an IP address that no name has, and its tenant is not in `[groups] tenants` in controller.toml.",
     ),
     ("arp_own", "A host asked for its own address, which needs no answer."),
     (
         "nd_unknown",
-        "A host asked for an IPv6 address that no name has, and its tenant is not among `[groups] tenants` in controller.toml.",
+        "A host asked for an IPv6 address that no name has, and its tenant is not in `[groups] tenants` in controller.toml.",
     ),
     ("nd_own", "A host asked whether its own IPv6 address is taken, which needs no answer."),
     (
         "router_solicitation",
-        "A host asked for an IPv6 router, and nobody is to hear it: it is carried if its tenant is among `[groups] tenants` in controller.toml.",
+        "A host asked for an IPv6 router, and there are no receivers: such a frame is carried if its tenant is in `[groups] tenants` in controller.toml.",
     ),
     (
         "listener_report",
-        "A host said which multicast groups it wants. The switch keeps that, and nobody else is to hear it; where its tenant is not among `[groups] tenants` in controller.toml, nothing comes of it.",
+        "A host reported its multicast groups. The switch records the report and does not forward it; if the tenant is not in `[groups] tenants` in controller.toml, it has no effect.",
     ),
     (
         "listener_refused",
-        "A host said which multicast groups it wants in a wrong form, more often than its port may, or of more groups than a name or a port may have (`[subscriptions]` in switch.toml): look for a flood.",
+        "A host's report of multicast groups is malformed, or exceeds the rate of its port or the number of groups of a name or a port (`[subscriptions]` in switch.toml): look for a flood.",
     ),
     (
         "listener_query",
-        "A host asked which multicast groups others want, as multicast routers do. Its switch asks itself, and carries no such question to other hosts.",
+        "A host queried the multicast groups of others, as multicast routers do. The switch sends its own queries, and forwards none of hosts.",
     ),
     (
         "no_subscriber",
@@ -146,7 +141,7 @@ pub const REASONS: &[(&str, &str)] = &[
         "flow_invalid",
         "The packet is malformed, of no connection, or impossible in its state: the connection ended, or began elsewhere.",
     ),
-    ("flow_fragment", "The flow stage cannot tell of which connection a fragment is. Lower the MTU of the sender."),
+    ("flow_fragment", "The flow stage cannot match a fragment to a connection. Lower the MTU of the sender."),
     (
         "flow_table",
         "The table of connections is full: raise its size in switch.toml, or look for a flood with `fibula flow list`.",
@@ -154,53 +149,53 @@ pub const REASONS: &[(&str, &str)] = &[
     ("flow_no_server", "The virtual address has no server that takes new connections: `fibula flow servers`."),
     ("flow_no_port", "Source NAT has no free port for the connection: give it more addresses."),
     ("bad_header", "The IP header or its checksum is wrong: the sender, or the way to it, is at fault."),
-    ("ttl_expired", "The packet has passed too many routers: there is a loop outside, or somebody traces the route."),
+    ("ttl_expired", "The packet has passed too many routers: there is a loop outside, or a traceroute."),
     (
         "too_big",
-        "A packet is longer than the link outside takes by which it has to leave. Its sender is told, and sends shorter ones; if it goes on, something keeps ICMP from it.",
+        "A packet is too long for its outside link. Its sender is told, and should send shorter ones; if this continues, ICMP does not reach the sender.",
     ),
     ("not_for_gateway", "A frame from outside is not addressed to the gateway."),
     ("not_routable", "Routers do not forward packets to or from this address."),
     (
         "no_neighbour",
-        "The next hop outside has not yet said its MAC address: the gateway has asked. If it stays so, the next hop is down.",
+        "The MAC address of the outside next hop is not known yet: the gateway has asked for it. If this continues, the next hop is down.",
     ),
-    ("neighbour_learnt", "The answer of a next hop outside, which has no other use: nothing is wrong."),
+    ("neighbour_learnt", "The answer of an outside next hop, which has no further use: nothing is wrong."),
     (
         "rx_oversized",
-        "A frame that came in is longer than the buffers of the switch, so its device discarded it. Lower the MTU of the sender, or turn off what joins or delays frames there (`ethtool -K IF gro off tso off gso off`).",
+        "A received frame is longer than the buffers of the switch, so its device discarded it. Lower the MTU of the sender, or turn off the offloads that merge frames there (`ethtool -K IF gro off tso off gso off`).",
     ),
     (
         "rx_overrun",
-        "Frames came faster than the switch took them from the device, whose ring was full. Raise `ring_frames` or `workers` in switch.toml, or see what else takes the processors.",
+        "Frames came faster than the switch took them from the device, whose ring was full. Raise `ring_frames` or `workers` in switch.toml, or find out what else uses the processors.",
     ),
     (
         "rx_stale",
-        "The frame waited for longer than `restart_wait_ms` while the switch was restarted: it was too old to be sent on.",
+        "The frame waited for longer than `restart_wait_ms` while the switch was restarted: it was too old to be forwarded.",
     ),
     (
         "rx_malformed",
-        "The device delivered a frame that is damaged or not whole. Look at the cable and the card (`ip -s -s link show IF`, `ethtool -S IF`).",
+        "The device delivered a damaged or incomplete frame. Check the cable and the network card (`ip -s -s link show IF`, `ethtool -S IF`).",
     ),
     (
         "bundle_member",
-        "The frame came by a member of a bundle that takes none: LACP has not agreed there. The state of each member is in `/status`.",
+        "The frame arrived at a member of a bundle that accepts none: LACP has not agreed there. The state of each member is in `/status`.",
     ),
     (
         "if_rx_dropped",
-        "The kernel or the card discarded frames at an interface before the switch had them: they were longer than its MTU, or its queues were full. Compare the MTU with that at the other end, and see `ip -s -s link show IF`.",
+        "The kernel or the network card discarded frames at an interface before they reached the switch: they were longer than its MTU, or its queues were full. Compare the MTU with that at the other end, and check `ip -s -s link show IF`.",
     ),
     (
         "if_rx_errors",
-        "The card received damaged frames at an interface: look at the cable and at the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
+        "The network card received damaged frames at an interface: check the cable and the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
     ),
     (
         "if_tx_errors",
-        "The card took frames at an interface and could not send them: look at the cable and at the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
+        "The network card accepted frames at an interface but could not send them: check the cable and the other end (`ip -s -s link show IF`, `ethtool -S IF`).",
     ),
 ];
 
-/// Reasons of which no frame is expected to be dropped in a network that works: when one begins, there is an event.
+/// Reasons that should not occur in a working network: when one starts, there is an event.
 const FAULTS: &[&str] = &[
     "rx_oversized",
     "rx_overrun",
@@ -217,24 +212,24 @@ const FAULTS: &[&str] = &[
     "no_shim",
 ];
 
-/// How many reasons are worth an event.
+/// Number of reasons that cause an event.
 pub const N_EVENTS: usize = FAULTS.len();
 
-/// How many frames in a second have to be dropped for a reason so that it is worth an event; none: it is expected.
+/// The number of frames dropped per second for a reason that causes an event; none: the reason is expected.
 pub fn worth_an_event(reason: &str) -> Option<f64> {
     match reason {
-        // A sender that is faster than its receiver fills queues, and slows down by what is lost.
+        // A sender that is faster than its receiver fills queues, and slows down because of the losses.
         "tx_full" => Some(100.0),
         _ => FAULTS.contains(&reason).then_some(0.0),
     }
 }
 
-/// What a reason means, and what to do; empty for one that is not known here.
+/// The explanation of a reason; empty for an unknown one.
 pub fn why(reason: &str) -> &'static str {
     REASONS.iter().find(|(name, _)| *name == reason).map_or("", |(_, why)| why)
 }
 
-/// Reasons for which a frame is dropped as it should be: nobody misses it, however many there are.
+/// Reasons for which frames are dropped on purpose: these drops are never missed.
 const EXPECTED: [&str; 12] = [
     "kernel_chatter",
     "broadcast",
@@ -250,7 +245,7 @@ const EXPECTED: [&str; 12] = [
     "neighbour_learnt",
 ];
 
-/// Whether a drop for this reason is as it should be.
+/// Whether drops for this reason are expected.
 pub fn is_expected(reason: &str) -> bool {
     EXPECTED.contains(&reason)
 }

@@ -18,9 +18,9 @@ pub mod v3 {
     tonic::include_proto!("etcdserverpb");
 }
 
-/// A channel to the member at `host:port`, which connects when it is first used, and anew after a failure.
+/// A channel to the member at `host:port`, which connects on first use, and reconnects after a failure.
 /// # Errors
-/// The address is none.
+/// The address is invalid.
 pub fn channel(member: &str, tls: Option<&Arc<Foreign>>, timeout: Duration) -> Result<Channel, String> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"));
@@ -37,10 +37,10 @@ pub fn channel(member: &str, tls: Option<&Arc<Foreign>>, timeout: Duration) -> R
     })
 }
 
-/// How long a member may take to refuse a certificate.
+/// Time limit for a member to reject a certificate.
 const REFUSAL: Duration = Duration::from_millis(500);
 
-/// Why the member at `host:port` refuses our certificate, or we its; none if that is not what is wrong.
+/// Why the member at `host:port` rejects our certificate, or we its certificate; none if that is not the problem.
 pub async fn why_refused(member: &str, tls: &Foreign) -> Option<String> {
     refusal(tls, &format!("https://{member}").parse().ok()?, REFUSAL).await
 }

@@ -9,10 +9,10 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
 
-/// About how many flows are in one reply.
+/// Approximate number of flows in one reply.
 pub const PAGE_FLOWS: usize = 1 << 14;
 
-/// Which flows a filter means, in words.
+/// Describes a filter in words.
 pub fn describe(filter: Option<&FlowFilter>) -> String {
     let FlowFilter { protocol, address, port } = filter.cloned().unwrap_or_default();
     let port = port.map(|port| format!("port {port}")).unwrap_or_default();
@@ -21,8 +21,8 @@ pub fn describe(filter: Option<&FlowFilter>) -> String {
     if words.is_empty() { "all".to_owned() } else { words.join(", ") }
 }
 
-/// Serves `flows` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
-/// (port 0: the system's choice).
+/// Serves `flows` on `address` to peers that `gate` admits, until the runtime ends, and returns the address it listens
+/// on (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(address: &Address, gate: &Arc<Gate>, flows: impl Flows) -> std::io::Result<Address> {

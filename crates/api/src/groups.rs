@@ -1,15 +1,15 @@
-//! Multicast groups of IP, as switches and controllers tell each other of them.
+//! Multicast groups of IP in messages between switches and controllers.
 
 use bytes::Bytes;
 use std::net::IpAddr;
 
-/// The most groups that the names of a switch can want, counted for each name.
+/// Maximum number of groups that the names of a switch can join, counted for each name.
 pub const MOST: usize = 8192;
 
 /// Bytes of the largest message with them: a name with one group of IPv6 takes 28.
 pub const MOST_BYTES: usize = 32 * MOST;
 
-/// The bytes of a group.
+/// Encodes a group.
 pub fn bytes_of(group: IpAddr) -> Bytes {
     match group {
         IpAddr::V4(group) => Bytes::copy_from_slice(&group.octets()),
@@ -17,7 +17,7 @@ pub fn bytes_of(group: IpAddr) -> Bytes {
     }
 }
 
-/// The group of these bytes; none if they are of no group.
+/// Decodes a group; none if the bytes are not one.
 pub fn from_bytes(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let group = <[u8; 16]>::try_from(bytes).map(IpAddr::from).or_else(|_| v4()).ok()?;

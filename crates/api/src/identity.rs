@@ -1,9 +1,9 @@
-//! Who a certificate is for: the name and the rights that stand in it.
+//! The holder of a certificate: name and permissions.
 //!
-//! A certificate of fibula has one URI among its subject alternative names (RFC 5280, section 4.2.1.6). Any public key
+//! A certificate of fibula has one URI in its subject alternative names (RFC 5280, section 4.2.1.6). Any public key
 //! infrastructure can make one:
 //!
-//! | URI | whose certificate it is |
+//! | URI | holder of the certificate |
 //! |---|---|
 //! | `fibula://controller/NAME` | a controller |
 //! | `fibula://switch/NAME` | the switch that the controller knows as NAME |
@@ -19,16 +19,16 @@ use x509_parser::prelude::FromDer;
 
 const SCHEME: &str = "fibula://";
 
-/// What is said of somebody without a certificate, in the place of a name: no operator has one of these as a name.
+/// Names of peers without a certificate in messages: no operator can have one of these as a name.
 const NOBODY: [&str; 3] = [UNNAMED, LOOPBACK, ANYONE];
-/// Somebody whose certificate names nobody.
+/// A holder of a certificate without a name.
 pub(crate) const UNNAMED: &str = "unnamed";
-/// A process of this machine, where there are no certificates.
+/// A process of this machine, without certificates.
 pub(crate) const LOOPBACK: &str = "loopback";
-/// Anybody, where there are no certificates.
+/// Anyone, without certificates.
 pub(crate) const ANYONE: &str = "anyone";
 
-/// What an operator may do; each role may also do what the ones before it may.
+/// The permissions of an operator; each role includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// Read names, hosts, links, switches, flows, status and metrics.
@@ -63,7 +63,7 @@ impl FromStr for Role {
     }
 }
 
-/// What a certificate is for.
+/// Kinds of holders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// A controller.
@@ -93,14 +93,14 @@ impl Kind {
     }
 }
 
-/// Whom a certificate names.
+/// The identity in a certificate.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Identity {
     kind: Kind,
     name: String,
 }
 
-/// Why a certificate names nobody.
+/// Reasons why a certificate has no identity.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -123,26 +123,28 @@ pub enum IdentityError {
     },
     /// A URI of another form.
     #[error(
-        "`{uri}` names nobody; write fibula://controller/NAME, fibula://switch/NAME or fibula://operator/NAME?role=ROLE"
+        "`{uri}` has the wrong form; write fibula://controller/NAME, fibula://switch/NAME or fibula://operator/NAME?role=ROLE"
     )]
     BadUri {
         /// As it is in the certificate.
         uri: String,
     },
-    /// No such role.
-    #[error("`{got}` is no role; the roles are reader, writer and admin")]
+    /// An unknown role.
+    #[error("`{got}` is not a role; the roles are reader, writer and admin")]
     Role {
         /// As given.
         got: String,
     },
-    /// A name that no switch could have.
-    #[error("`{got}` is no name: 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first")]
+    /// An invalid name of a switch.
+    #[error(
+        "`{got}` is not a valid name: use 1 to 63 letters, digits, `-`, `_` and `.`, without `-` or `.` at the beginning"
+    )]
     Name {
         /// As given.
         got: String,
     },
-    /// The audit trail says this of those without a certificate.
-    #[error("`{got}` is what the audit trail calls somebody without a name; choose another name")]
+    /// The audit trail uses this word for peers without a certificate.
+    #[error("`{got}` is what the audit trail calls peers without a name; choose another name")]
     Nobody {
         /// As given.
         got: String,
@@ -206,10 +208,10 @@ impl FromStr for Identity {
     }
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// Whom it names.
+    /// Its holder.
     pub identity: Identity,
     /// Its serial number, in hexadecimal.
     pub serial: String,
@@ -222,7 +224,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a certificate in DER. It does not check who signed it.
+    /// Parses a certificate in DER. It does not verify the signature.
     /// # Errors
     /// [`IdentityError`].
     pub fn parse(der: &[u8]) -> Result<Self, IdentityError> {

@@ -1,63 +1,62 @@
-//! The filter of a daemon's log, shown and changed while it runs.
+//! The filter of a daemon's log, which can be shown and changed while the daemon runs.
 //!
-//! The log belongs to the process, which has one: the command that runs a daemon [installs](install) what changes it, and whoever
-//! serves a request to change it calls [`state`] and [`set`]. A process without one, such as a test, refuses.
+//! The log belongs to the process, which has one: the command that runs a daemon [installs](install) the means to
+//! change it, and services that handle requests for changes call [`state`] and [`set`]. A process without one, such as
+//! a test, refuses.
 
 use crate::v1::LogState;
 use std::sync::OnceLock;
 
-/// Bytes of a filter: less than what a line of the audit trail keeps, so that it has all of it.
+/// Maximum bytes of a filter: less than a line of the audit trail holds, so the trail records it in full.
 pub const MAX_FILTER: usize = 200;
 
 /// The log of a process.
 pub trait Log: Send + Sync {
-    /// Its filter, and that with which it began.
+    /// The current filter, and the one at the start.
     fn filter(&self) -> (String, String);
 
-    /// Whether a filter could be taken.
+    /// Checks that a filter is valid.
     /// # Errors
     /// [`LogError`].
     fn check(&self, filter: &str) -> Result<(), LogError>;
 
-    /// Changes it, and returns what it was before.
+    /// Changes the filter, and returns the previous one.
     /// # Errors
-    /// [`LogError`]; the one before stays.
+    /// [`LogError`]; the previous one stays.
     fn set_filter(&self, filter: &str) -> Result<String, LogError>;
 }
 
 static LOG: OnceLock<Box<dyn Log>> = OnceLock::new();
 
-/// Why a filter is not shown or changed.
+/// Reasons why a filter is not shown or changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// Nothing is installed.
-    #[error(
-        "there is no log whose filter could be changed; start the program as `fibula controller` or `fibula switch`"
-    )]
+    /// No log is installed.
+    #[error("there is no log with a filter to change; start the program as `fibula controller` or `fibula switch`")]
     NoLog,
-    /// It is longer than any that makes sense.
-    #[error("the filter has {got} bytes; give at most {max}: a level, and the parts of the program that matter")]
+    /// The filter is too long.
+    #[error("the filter has {got} bytes; use at most {max}: a level, and the parts of the program that matter")]
     TooLong {
         /// As given.
         got: usize,
         /// At most.
         max: usize,
     },
-    /// It is no filter.
+    /// The filter is invalid.
     #[error("{why}")]
     Bad {
-        /// What is wrong with it, and how one is written.
+        /// What is wrong with it, and how to write one.
         why: String,
     },
 }
 
-/// Says what the log of this process is; the first one counts.
+/// Sets the log of this process; the first one counts.
 pub fn install(log: Box<dyn Log>) {
     let _ = LOG.set(log);
 }
 
-/// The filter, and that with which the process began.
+/// The current filter, and the one at the start of the process.
 /// # Errors
 /// [`LogError::NoLog`].
 pub fn state() -> Result<LogState, LogError> {
@@ -65,7 +64,8 @@ pub fn state() -> Result<LogState, LogError> {
     Ok(LogState { filter, at_start, before: String::new() })
 }
 
-/// Whether a filter could be taken here: for another process, before it is asked. A process without a log knows its length alone.
+/// Checks that a filter would be valid here, before another process is asked. A process without a log checks only the
+/// length.
 /// # Errors
 /// [`LogError`].
 pub fn check(filter: &str) -> Result<(), LogError> {
@@ -75,14 +75,15 @@ pub fn check(filter: &str) -> Result<(), LogError> {
     LOG.get().map_or(Ok(()), |log| log.check(filter))
 }
 
-/// Changes the filter; the answer says what it was before. The log says so before it changes: afterwards it may say nothing.
+/// Changes the filter; the answer contains the previous one. The change is logged beforehand: afterwards it might be
+/// filtered out.
 /// # Errors
-/// [`LogError`]; the filter is as it was.
+/// [`LogError`]; the filter is unchanged.
 pub fn set(filter: &str) -> Result<LogState, LogError> {
     let log = LOG.get().ok_or(LogError::NoLog)?;
     check(filter)?;
     let (_, at_start) = log.filter();
-    tracing::info!(filter, "what is logged changes now");
+    tracing::info!(filter, "the log filter changes");
     let before = log.set_filter(filter)?;
     Ok(LogState { filter: filter.to_owned(), at_start, before })
 }

@@ -41,7 +41,7 @@ pub const MAX_LOOKUP_BYTES: usize = 16 << 20;
 pub trait LookupSource: Send + Sync + 'static {
     /// The answers to these names, in their order. There are at most [`MAX_LOOKUP_NAMES`].
     /// # Errors
-    /// A status that says what to do about it.
+    /// A status that says what to do.
     fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status>;
 
     /// The dialect of a list of names of the switch's kind.
@@ -53,8 +53,8 @@ pub trait LookupSource: Send + Sync + 'static {
     fn refused(&self) {}
 }
 
-/// Serves `source` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
-/// (port 0: the system's choice).
+/// Serves `source` on `address` to peers that `gate` admits, until the runtime ends, and returns the address it listens
+/// on (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(address: &Address, gate: &Arc<Gate>, source: Arc<dyn LookupSource>) -> std::io::Result<Address> {
@@ -90,7 +90,7 @@ impl Service {
         self.0.lookup(names)
     }
 
-    /// `lines`: those that the names are from, if they are.
+    /// `lines`: the line numbers of the names, if they came as lines.
     fn json(&self, names: &[&str], lines: &[u64]) -> Response {
         let answers = match self.answers(names) {
             Ok(answers) => answers,
@@ -110,7 +110,7 @@ impl Service {
     }
 }
 
-/// Which of the names of a request was refused, counted from 0.
+/// The index of the refused name in a request, from 0.
 pub fn refused_item(status: &Status) -> Option<usize> {
     status.metadata().get(REFUSED_ITEM)?.to_str().ok()?.parse().ok()
 }
@@ -130,7 +130,8 @@ async fn by_query(State(service): State<Service>, RawQuery(query): RawQuery) -> 
     let encoded = query.split('&').filter_map(|pair| pair.strip_prefix("name="));
     let Some(names) = encoded.map(percent_decoded).collect::<Option<Vec<String>>>().filter(|names| !names.is_empty())
     else {
-        let how = "ask with GET /lookup?name=NAME (percent-encoded, repeatable), or POST /lookup with a name a line";
+        let how =
+            "ask with GET /lookup?name=NAME (percent-encoded, repeatable), or POST /lookup with one name per line";
         return service.refuse(how);
     };
     service.json(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])
@@ -180,17 +181,17 @@ async fn by_lines(State(service): State<Service>, body: Result<Bytes, BytesRejec
     service.json(&names.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
 }
 
-/// The lines of a request that have names. A packed one is not followed beyond what a request may have.
+/// The lines of a request that contain names. A packed request is unpacked only up to the limits of a request.
 fn questions(body: &[u8], dialect: Dialect) -> impl Iterator<Item = Result<Line, LineError>> {
     let names: Box<dyn Read + '_> = match unpacked(body) {
         Ok(names) => Box::new(bounded(names, MAX_LOOKUP_BYTES as u64)),
-        // Says again what is wrong, with the line.
+        // Reports the error again, with the line.
         Err(_) => Box::new(body),
     };
     text::names(Lines::new(names), dialect)
 }
 
-/// A word for an outcome, as JSON and tables have it.
+/// The word for an outcome in JSON and tables.
 pub fn word(outcome: LookupOutcome) -> &'static str {
     match outcome {
         LookupOutcome::Unknown => "unknown",

@@ -1,8 +1,8 @@
-//! The memory of a daemon: how much is resident, what holds it, and giving back what is free.
+//! The memory of a daemon: how much is resident, which parts hold it, and returning free memory.
 //!
-//! The parts are counted by the structures themselves. The rest is what is resident without them: the program, its
-//! stacks and buffers, messages on their way, and memory that is free but not given back. Memory that a structure
-//! has reserved and never written is not resident, so the rest may be negative.
+//! The structures count their own parts. The rest is everything else that is resident: the program, its stacks and
+//! buffers, messages in transit, and memory that is free but not returned to the system. Memory that a structure has
+//! reserved but never written is not resident, so the rest may be negative.
 
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
@@ -14,29 +14,29 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Most parts that are kept of another process, and the longest name of one.
+/// Maximum number of parts kept of another process, and maximum length of their names.
 const MAX_PARTS: usize = 16;
 const MAX_PART_BYTES: usize = 32;
-/// The last row.
+/// The name of the last row.
 const TOTAL: &str = "total";
 
-/// How often [`keep_small`] looks.
+/// Interval at which [`keep_small`] checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// After this many bytes of traffic what is free is given back, when there is a pause,
+/// Traffic after which free memory is returned when there is a pause,
 const TRIM_AFTER_BYTES: u64 = 8 << 20;
-/// and after this many without a pause: an import of millions of names has none.
+/// and without a pause: an import of millions of names has none.
 const TRIM_BUSY_AFTER_BYTES: u64 = 32 << 20;
 
-/// What the operating system says of this process, in bytes.
+/// The operating system's figures for this process, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resident {
     /// Resident now.
     pub now: u64,
-    /// The most that was resident at a time.
+    /// The peak so far.
     pub peak: u64,
 }
 
-/// The memory of this process; none where `/proc` does not say.
+/// The memory of this process; none if `/proc` does not show it.
 pub fn resident() -> Option<Resident> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let bytes = |field| {
@@ -46,14 +46,14 @@ pub fn resident() -> Option<Resident> {
     Some(Resident { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }
 
-/// What holds the memory of this process, which has so many names. `parts` are in bytes.
+/// The memory of this process, with this number of names. `parts` are in bytes.
 pub fn usage(n_names: u64, parts: &[(&str, u64)]) -> MemoryUse {
     let part = |(part, bytes): &(&str, u64)| MemoryPart { part: (*part).to_owned(), bytes: *bytes };
     let (resident_bytes, peak_bytes) = resident().map_or((0, 0), |Resident { now, peak }| (now, peak));
     MemoryUse { names: n_names, resident_bytes, peak_bytes, parts: parts.iter().map(part).collect() }
 }
 
-/// The same of another process, without what a daemon never says: what is kept of it is bounded.
+/// The same for another process, bounded to what a daemon can plausibly report.
 pub fn bounded(mut memory: MemoryUse) -> MemoryUse {
     let is_part =
         |part: &str| part.len() <= MAX_PART_BYTES && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -89,11 +89,11 @@ pub fn json(memory: &MemoryUse) -> Value {
 /// One part of the memory of a daemon.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Which; `rest` is what is resident besides, `total` is all.
+    /// The name; `rest` is what is resident otherwise, `total` is everything.
     pub part: String,
     /// Its bytes.
     pub bytes: i64,
-    /// The same for each name, to a tenth; none without names.
+    /// Bytes per name, to a tenth; none without names.
     pub bytes_per_name: Option<f64>,
 }
 
@@ -112,7 +112,8 @@ pub fn rows(memory: &MemoryUse) -> Vec<Row> {
     bytes.into_iter().map(|(part, bytes)| Row { part, bytes, bytes_per_name: a_name(bytes) }).collect()
 }
 
-/// Makes the allocator give large blocks back at once, and from then on, after much traffic, what else is free. `traffic` counts the bytes that the daemon has handled. Never returns.
+/// Makes the allocator return large blocks at once, and, from then on, other free memory after much traffic. `traffic`
+/// counts the bytes that the daemon has handled. Never returns.
 pub async fn keep_small(traffic: impl Fn() -> u64) {
     allocator::map_large_blocks();
     let (mut trimmed_at, mut before) = (0, 0);
@@ -130,15 +131,16 @@ pub async fn keep_small(traffic: impl Fn() -> u64) {
     }
 }
 
-/// Gives back what is free: for who has just freed much that [`keep_small`] does not know of. Some milliseconds per 100 MB.
+/// Returns free memory to the system, for callers that have just freed much that [`keep_small`] does not know of. Takes
+/// some milliseconds per 100 MB.
 pub fn give_back() {
     allocator::trim();
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator {
-    /// From this size on a block is a mapping of its own. glibc would raise this, up to 32 MiB, with the blocks that are
-    /// freed, and keep all smaller ones.
+    /// Blocks of at least this size are mappings of their own. By default, glibc raises this, up to 32 MiB, with the
+    /// blocks that are freed, and keeps all smaller ones.
     const LARGE_BYTES: libc::c_int = 256 << 10;
 
     pub(super) fn map_large_blocks() {

@@ -1,4 +1,4 @@
-//! What a collector of OpenTelemetry takes: OTLP over gRPC, as far as traces of changes need it.
+//! The client side of an OpenTelemetry collector: OTLP over gRPC, as far as traces of changes need it.
 
 /// The generated messages, client and server.
 pub mod v1 {

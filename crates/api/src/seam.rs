@@ -1,9 +1,10 @@
-//! Seams at which a simulation takes hold of the daemons: what time it is, and mistakes on purpose.
+//! Hooks for simulations of the daemons: the time, and deliberate mistakes.
 //!
-//! Only with the feature `kit`, and mistakes also with `crash-points`: the environment variable `FIBULA_MISTAKE` names the
-//! one that a process makes. The product is built without: then the time is the system's, and no mistake is made.
+//! Only with the feature `kit`, and mistakes also with `crash-points`: the environment variable `FIBULA_MISTAKE` names
+//! the one that a process makes. The product is built without these: it uses the system's time, and makes no deliberate
+//! mistakes.
 
-/// A wrong decision of a daemon or a command, which a simulation or a campaign of kills must notice.
+/// A wrong decision of a daemon or a command that a simulation or a kill campaign must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is described where a simulation lists it")]
 pub enum Mistake {
@@ -49,22 +50,22 @@ pub enum Mistake {
     UntoldIsNothing,
 }
 
-/// Where the writer of a controller is in its turn.
+/// The position of a controller's writer in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
     /// A change has been carried out in memory, or refused.
     Changed,
     /// The rows of the group are about to be committed.
     Committing,
-    /// They are.
+    /// The rows were committed.
     Committed,
     /// A requester of the group is answered.
     Answered,
-    /// The messages of the group are with the pusher.
+    /// The pusher has the messages of the group.
     Made,
-    /// What a switch lacks is known, and not yet sent.
+    /// The missing messages of a switch are known, but not yet sent.
     Attached,
-    /// What a switch lacks is sent.
+    /// The missing messages of a switch were sent.
     Sent,
 }
 
@@ -77,12 +78,12 @@ mod kit {
         static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
     }
 
-    /// The mistake that daemons make in this thread, from now on.
+    /// Sets the mistake that daemons make in this thread from now on.
     pub fn set_mistake(mistake: Option<Mistake>) {
         MISTAKE.set(mistake);
     }
 
-    /// Whether this thread is to make this mistake.
+    /// Whether this thread makes this mistake.
     pub(super) fn mistaken(mistake: Mistake) -> bool {
         MISTAKE.get() == Some(mistake)
     }
@@ -94,7 +95,7 @@ pub use ::clock::{now, simulated};
 #[cfg(feature = "kit")]
 pub use kit::set_mistake;
 
-/// Whether this process is to make this mistake.
+/// Whether this process makes this mistake.
 #[cfg(feature = "crash-points")]
 fn is_of_process(mistake: Mistake) -> bool {
     static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();

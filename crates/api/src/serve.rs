@@ -1,4 +1,4 @@
-//! Serving a router at a listener, under the limits of its connections.
+//! Serves a router at a listener, under the limits of its connections.
 
 use crate::gate::{Listener, Peer};
 use crate::limits::Limits;
@@ -18,10 +18,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::Service;
 
-/// How often an idle connection of HTTP/2 is probed, and how long the answer may take.
+/// Interval between probes of an idle HTTP/2 connection, and time limit for the answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// A router that knows whose requests it gets.
+/// A router that knows the peer of its requests.
 #[derive(Clone)]
 struct OfConnection {
     router: Router,
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Answers what comes by `listener` until the runtime ends, in HTTP/1.1 or HTTP/2. Handlers find the [`Peer`] as connect info.
+/// Serves HTTP/1.1 and HTTP/2 at `listener` until the runtime ends. Handlers find the [`Peer`] as connect info.
 pub(crate) fn serve(mut listener: Listener, router: Router, limits: &Limits) {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
@@ -66,7 +66,7 @@ pub(crate) fn serve(mut listener: Listener, router: Router, limits: &Limits) {
             let (peer, router, builder) = (connection.peer().clone(), router.clone(), Arc::clone(&builder));
             tokio::spawn(async move {
                 let service = OfConnection { router, peer };
-                // However it ends, the peer knows, or has gone.
+                // However the connection ends, the peer knows, or has gone.
                 let _ = builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service)).await;
             });
         }

@@ -1,8 +1,10 @@
-//! Sockets of either kind: TCP, and Unix sockets whose files only their owners may use unless the address says otherwise.
+//! Sockets of either kind: TCP, and Unix sockets whose files only their owners may use unless the address says
+//! otherwise.
 //!
-//! A Unix socket's file has its owner's permissions from the moment when it exists; others are added afterwards. The file
-//! that a killed process left is replaced, and a listener that lives is left alone. The kernel's lock on a second file, `FILE.lock`,
-//! tells them apart, so that of daemons that start together none takes another's file for one that was left. That file stays.
+//! A Unix socket's file has only its owner's permissions when it is created; others are added afterwards. A file that a
+//! killed process left behind is replaced, but a live listener keeps its file. The kernel's lock on a second file,
+//! `FILE.lock`, distinguishes the two, so that daemons that start together do not mistake each other's files for
+//! leftovers. The lock file stays.
 
 use crate::address::{Address, Origin};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -25,7 +27,7 @@ pub(crate) enum Bound {
     Unix(UnixBound),
 }
 
-/// A Unix socket that listens. Its file goes with it, before the lock does.
+/// A listening Unix socket. Its file is removed before its lock is released.
 #[derive(Debug)]
 pub(crate) struct UnixBound {
     listener: UnixListener,
@@ -79,7 +81,7 @@ impl Drop for UnixBound {
     }
 }
 
-/// Who is at the other end.
+/// Identifies the other end.
 fn origin_of(stream: &UnixStream, number: u64) -> io::Result<Origin> {
     let credentials = stream.peer_cred()?;
     Ok(Origin::Unix { uid: credentials.uid(), pid: credentials.pid(), number })
@@ -89,8 +91,8 @@ fn origin_of(stream: &UnixStream, number: u64) -> io::Result<Origin> {
 pub(crate) async fn connect_unix(path: &Path) -> io::Result<(Socket, Origin)> {
     let stream = UnixStream::connect(path).await.map_err(|error| {
         let advice = match error.kind() {
-            ErrorKind::PermissionDenied => "its file lets its owner in; run this as that user, or as root",
-            ErrorKind::ConnectionRefused => "whoever listened there has ended",
+            ErrorKind::PermissionDenied => "its file admits only its owner; run this command as that user, or as root",
+            ErrorKind::ConnectionRefused => "the process that listened there has ended",
             _ => return error,
         };
         io::Error::new(error.kind(), format!("{error}; {advice}"))
@@ -103,7 +105,7 @@ fn in_use() -> io::Error {
     io::Error::new(ErrorKind::AddrInUse, "another process listens there")
 }
 
-/// Takes the lock of whoever listens at a path.
+/// Takes the listener's lock for a path.
 fn lock(path: &Path) -> io::Result<File> {
     let mut of_lock = path.as_os_str().to_owned();
     of_lock.push(".lock");
@@ -118,15 +120,15 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Listens at a path whose lock we hold.
+/// Listens at a path whose lock this process holds.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
         Ok(file) if !file.file_type().is_socket() => {
-            return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there"));
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is not a socket is there"));
         }
-        // A process that takes no lock may listen there nevertheless.
+        // A process that takes no lock may still listen there.
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)?,
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
@@ -246,7 +248,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
 
         fs::write(&path, "text").unwrap();
-        assert!(refused(&address).await.contains("no socket"));
+        assert!(refused(&address).await.contains("not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
         assert!(
             refused(&at(Path::new("/nowhere/north.sock"), 0o600))

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What a daemon reports about itself, computed on request.
+/// A daemon's report about itself, computed on request.
 pub trait StatusSource: Send + Sync + 'static {
     /// One JSON object.
     fn status_json(&self) -> String;
@@ -21,7 +21,7 @@ pub trait StatusSource: Send + Sync + 'static {
 }
 
 /// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
-/// choice). `gate` wants a certificate of readers, unless other machines cannot reach the address, or `open`.
+/// choice). `gate` requires a reader's certificate, unless other machines cannot reach the address, or `open`.
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(
@@ -55,13 +55,13 @@ pub async fn serve_with(
         .route("/status", get(status))
         .merge(pages)
         .layer(listener.limits())
-        // What is not there is not found, whoever asks.
+        // Unknown pages are not found, for any peer.
         .route_layer(from_fn_with_state(Arc::clone(gate), admit_web));
     crate::serve::serve(listener, router, &gate.limits().limits());
     Ok(bound)
 }
 
-/// Times, counted by bound. Anybody may add to it at any time.
+/// Durations, counted by bound. It can be updated concurrently.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; Histogram::BOUNDS_US.len()],
@@ -76,7 +76,7 @@ impl Histogram {
         20_000_000,
     ];
 
-    /// Counts a time.
+    /// Counts a duration.
     pub fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = Self::BOUNDS_US.iter().position(|bound| us <= *bound);
@@ -100,7 +100,7 @@ impl MetricsText {
         self.metric("gauge", name, help, samples);
     }
 
-    /// How many of some values were at most so large, by bound, in seconds: see [`Histogram`].
+    /// Cumulative counts of values by upper bound, in seconds: see [`Histogram`].
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         let text = &mut self.0;
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
@@ -114,7 +114,7 @@ impl MetricsText {
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {below}\n{name}_sum {sum}\n{name}_count {below}");
     }
 
-    /// The memory of this process: what is resident, and the parts that count themselves.
+    /// The memory of this process: the resident size, and the parts that count themselves.
     pub fn memory(&mut self, parts: &[(&str, u64)]) {
         if let Some(resident) = crate::memory::resident() {
             self.gauge("fibula_resident_bytes", "Bytes of resident memory.", plain(resident.now));

@@ -1,14 +1,14 @@
-//! A bound on lines of the log: so many in a time, and a count of the others.
+//! A rate limit for log lines: a number of lines per time, and a count of the others.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines a second, of what is said to this program.
+/// Lines per second about requests to this program.
 const LINES_A_SECOND: u32 = 10;
-/// Lines a minute, of what somebody can cause by frames.
+/// Lines per minute about events that frames can cause.
 const LINES_A_MINUTE: u32 = 10;
 
-/// Says of each line whether it is one too many. [`Default`]: ten a second.
+/// Decides for each line whether it exceeds the limit. [`Default`]: ten per second.
 #[derive(Debug)]
 pub struct Throttle {
     most: u32,
@@ -30,18 +30,18 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// So many lines within a time.
+    /// This number of lines within a time.
     fn new(most: u32, within: Duration) -> Self {
         Self { most, within, lines: Mutex::new(Lines { since: Instant::now(), said: 0, unsaid: 0 }) }
     }
 
-    /// Ten lines a minute, for what hosts and neighbours can cause by frames as often as they like. What is left out is to be seen
-    /// elsewhere: in a status, or a metric.
+    /// Ten lines per minute, for events that hosts and neighbours can cause by frames at any rate. Omitted lines are
+    /// visible elsewhere: in a status, or a metric.
     pub fn of_frames() -> Self {
         Self::new(LINES_A_MINUTE, Duration::from_secs(60))
     }
 
-    /// None if the line is one too many; otherwise how many were before it.
+    /// None if the line exceeds the limit; otherwise the number of lines omitted before it.
     pub fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }

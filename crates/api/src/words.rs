@@ -1,4 +1,4 @@
-//! Words of sentences that several programs say.
+//! Parts of sentences that several programs use.
 
 /// A number of things: `1 switch`, `3 switches`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {

@@ -209,7 +209,7 @@ fn frames_are_captured_as_lines_and_as_pcapng_with_why_they_were_dropped() {
         if let Some(mut lines) = read_by_tshark(&path) {
             // Frames of two ports come in any order.
             lines.sort();
-            let source = "dropped: source_mac (A host sent from a MAC address that is no name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`))";
+            let source = "dropped: source_mac (A host sent from a MAC address that is not a name at its port. Declare the name there, or let the port learn (`learn = \"accept\"`))";
             let mut expected = vec![
                 "sw-host;0x00000001;60;".to_owned(),
                 "sw-trunk;0x00000002;64;".to_owned(),

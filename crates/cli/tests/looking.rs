@@ -335,10 +335,10 @@ async fn a_frame_is_traced_from_who_sends_it_and_ends_where_its_switch_drops_it(
 
     for (reason, frame, says) in [
         ("source_mac", frame(3, 2, &ip), "is at s2:100, not at a port of s1"),
-        ("source_mac", frame(3, 9, &ip), "is no name"),
-        ("source_arp", frame(3, 1, &arp(1, "0a000002")), "poses as another"),
-        ("source_arp", frame(3, 1, &arp(2, "0a000009")), "poses as another"),
-        ("source_arp", format!("ffffffffffff{}{}", hex(1), arp(1, "0a000002")), "poses as another"),
+        ("source_mac", frame(3, 9, &ip), "is not a name"),
+        ("source_arp", frame(3, 1, &arp(1, "0a000002")), "impersonates another"),
+        ("source_arp", frame(3, 1, &arp(2, "0a000009")), "impersonates another"),
+        ("source_arp", format!("ffffffffffff{}{}", hex(1), arp(1, "0a000002")), "impersonates another"),
         ("vlan_tags", frame(3, 1, "810000028100000381000004 0806"), "more than two VLAN tags"),
         ("input_port", frame(4, 1, &ip), "behind the same port"),
         ("input_port", frame(1, 1, &ip), "behind the same port"),

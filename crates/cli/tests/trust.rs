@@ -470,7 +470,7 @@ async fn an_admin_changes_what_daemons_log_while_they_run() {
     // One that ends the log is its last line.
     let said_before = |file: &Path| {
         let text = std::fs::read_to_string(file).unwrap();
-        text.lines().filter(|line| line.contains("what is logged changes now") && line.contains("\"off\"")).count()
+        text.lines().filter(|line| line.contains("the log filter changes") && line.contains("\"off\"")).count()
     };
     done("operator/admin", &["switch", "log", "s1", "off"]);
     assert_eq!(said_before(&of_switch), 1);
@@ -582,7 +582,7 @@ async fn an_expired_certificate_is_refused() {
     let _controller = trust.site.start();
     let identity = Identity::new(Kind::Operator(Role::Admin), "late").unwrap();
     trust.authority.make_until(&identity, &[], -60).unwrap();
-    trust.refused("operator/late", &["name", "count"], 4, &["our certificate expired", "fibula pki renew"]);
+    trust.refused("operator/late", &["name", "count"], 4, &["our certificate has expired", "fibula pki renew"]);
 }
 
 #[test]
@@ -617,9 +617,9 @@ fn two_machines_are_set_up_in_five_commands() {
         let output = run(arguments);
         assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
     };
-    refused(&["init"], 5, "is there already");
+    refused(&["init"], 5, "exists already");
     refused(&["issue", "switch", "s1"], 5, "fibula pki renew");
-    refused(&["issue", "switch", "s3", "a b"], 2, "is no name");
+    refused(&["issue", "switch", "s3", "a b"], 2, "is not a valid name");
     refused(&["issue", "operator", "bob"], 2, "--role");
     refused(&["issue", "operator", "bob", "--role", "root"], 2, "reader, writer and admin");
     refused(&["issue", "controller", "c2", "--address", "10.0.0.1/24"], 2, "neither a host name");

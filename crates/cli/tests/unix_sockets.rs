@@ -179,7 +179,8 @@ fn addresses_that_no_socket_can_have_are_told() {
         assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{}", stderr(&output));
     }
     let text = std::fs::read_to_string(local.path("controller.toml")).unwrap();
-    for (socket, exit, part) in [("nowhere/a.sock", 5, "a.sock.lock cannot be opened"), ("rib.sqlite", 5, "no socket")]
+    for (socket, exit, part) in
+        [("nowhere/a.sock", 5, "a.sock.lock cannot be opened"), ("rib.sqlite", 5, "not a socket")]
     {
         local.write("wrong.toml", &text.replace("controller.sock", socket));
         let output = local.fibula(&["controller", "--config", local.path("wrong.toml").to_str().unwrap()]);

@@ -1,4 +1,5 @@
-//! The date: for people, files and certificates. A clock may be set at any time, so nothing waits or decides who leads by it.
+//! The date, for people, files and certificates. A clock may be set at any time, so no waiting and no election depends
+//! on it.
 
 use std::time::SystemTime;
 

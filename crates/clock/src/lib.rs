@@ -1,7 +1,8 @@
-//! The time that daemons and the data plane go by, which a simulation may set; the [`date`]; when a file was written ([`Stamp`]).
+//! The clock of the daemons and the data plane, which a simulation may set; the [`date`]; when a file was written
+//! ([`Stamp`]).
 //!
-//! Nothing here is more than a few lines around the standard library. It is a crate because the data plane, the interface and the
-//! daemons need the same clock, and neither of the first two may depend on the other.
+//! All of it is a thin layer over the standard library. It is a crate because the data plane, the API and the daemons
+//! need the same clock, and neither of the first two may depend on the other.
 
 pub mod date;
 mod stamp;
@@ -20,17 +21,17 @@ mod kit {
         static TIME: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 
-    /// The time in this thread, from now on: so long after the beginning. `None`: the system's.
+    /// Sets the time of this thread, as the time since the beginning. `None`: the system's time.
     pub fn set_time(since_begin: Option<Duration>) {
         TIME.set(since_begin.map(|since| *BEGIN + since));
     }
 
-    /// The time of a simulation, since the beginning; none if the time is the system's.
+    /// The simulated time since the beginning; none if the time is the system's.
     pub fn simulated() -> Option<Duration> {
         TIME.get().map(|time| time - *BEGIN)
     }
 
-    /// The time.
+    /// The current time.
     pub fn now() -> Instant {
         TIME.get().unwrap_or_else(Instant::now)
     }
@@ -39,13 +40,13 @@ mod kit {
 #[cfg(feature = "kit")]
 pub use kit::{now, set_time, simulated};
 
-/// The time.
+/// The current time.
 #[cfg(not(feature = "kit"))]
 pub fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// The time of a simulation: there is none.
+/// The simulated time: always none here.
 #[cfg(not(feature = "kit"))]
 #[inline(always)]
 pub const fn simulated() -> Option<std::time::Duration> {

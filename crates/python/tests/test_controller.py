@@ -250,7 +250,7 @@ class Secure(unittest.IsolatedAsyncioTestCase):
         pki = ["--pki", self.site.directory / "pki"]
         switch, operator = ("switch", "s1"), ("operator", "mallory", "--role", "admin")
         # A switch is a server as well; the certificate of an operator is for none.
-        for said, (kind, name, *more) in (("somebody else answers", switch), ("unsuitable certificate purpose", operator)):
+        for said, (kind, name, *more) in (("another server answers", switch), ("unsuitable certificate purpose", operator)):
             run("pki", *pki, "issue", kind, name, *more)
             with self.subTest(kind), impostor(self.site.directory / "pki" / kind / name) as (address, asked):
                 admin = Credentials.load(self.site.credentials("admin"))

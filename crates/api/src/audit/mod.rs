@@ -1,15 +1,16 @@
-//! The audit trail of a daemon: every change and every refused attempt, one JSON object a line.
+//! The audit trail of a daemon: every change and every refused attempt, as one JSON object per line.
 //!
-//! Changes are in one file, and what was refused or turned away in another, `FILE.refused`: so anyone who is refused as often as they like
-//! pushes no change out. Of each source the first ten in a minute have lines; the others are summed up in one.
-//! A line is appended with one write before the change is answered, so it survives a crash of the process. It is on the
-//! disk a second later at most: a power cut may lose the lines of the last second, of changes that are in the store.
-//! The log says changes too, at most ten a second; `unsaid` counts the others.
+//! Changes go to one file, and refused attempts to another, `FILE.refused`, so that a flood of refusals cannot push out
+//! changes. For each source, the first ten attempts in a minute get their own lines; the others are summed up in one.
+//! A line is appended with one write before the change is answered, so it survives a crash of the process. It is synced
+//! to disk within a second: a power cut may lose the lines of the last second, for changes that are in the store. The
+//! log reports changes, too, at most ten per second; `unsaid` counts the others.
 //! When a file has reached its size it is renamed to `FILE.1`, that one to `FILE.2`, and so on; the oldest is removed.
-//! A line has a bounded length, as one that is read has.
-//! A line ends with a checksum of what is before it, so that nobody is shown what was not written. It does not keep who may
-//! write the file from changing it.
-//! If a line cannot be written, the daemon goes on; the log says so, and the metric `fibula_audit_failures_total` counts.
+//! Lines have a bounded length, both when written and when read.
+//! A line ends with a checksum of its contents, so that damage is detected. It does not prevent tampering by someone
+//! who may write the file.
+//! If a line cannot be written, the daemon continues; the log says so, and the metric `fibula_audit_failures_total`
+//! counts it.
 
 mod read;
 mod sums;
@@ -33,9 +34,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use trail::Trail;
 
-/// Written lines are on the disk after this.
+/// Maximum time until a written line is synced to disk.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// Longest text of a field, in characters.
+/// Maximum length of a text field, in characters.
 const MAX_TEXT: usize = 300;
 
 /// The section `[audit]` of a daemon's configuration.
@@ -44,9 +45,9 @@ const MAX_TEXT: usize = 300;
 pub struct Settings {
     /// The file; beside the daemon's state if absent.
     pub file: Option<PathBuf>,
-    /// Bytes after which another file is begun, of changes as of refusals.
+    /// Size in bytes after which a new file is started, for changes and for refusals.
     pub max_bytes: u64,
-    /// Full files of each that are kept.
+    /// Number of full files to keep of each.
     pub keep: u32,
 }
 
@@ -58,7 +59,7 @@ impl Default for Settings {
 
 impl Settings {
     /// # Errors
-    /// Which number is out of range.
+    /// Checks the ranges; the error names the number that is out of range.
     pub fn check(&self) -> Result<(), String> {
         let in_range = (4096..=1 << 40).contains(&self.max_bytes) && (1..=1000).contains(&self.keep);
         if in_range {
@@ -68,44 +69,44 @@ impl Settings {
     }
 }
 
-/// How something ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The change is made.
+    /// The change was made.
     Done,
-    /// Whoever asked may do so, but the change is not possible.
+    /// The caller has permission, but the change is not possible.
     Refused,
-    /// Somebody else was asked to make the change, and has not said whether it did.
+    /// The change was passed on to another process, which has not answered.
     Unanswered,
-    /// Whoever asked may not.
+    /// The caller lacks permission.
     TurnedAway,
 }
 
-/// One line.
+/// One line of the trail.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// When, by RFC 3339, in UTC.
+    /// The time, in RFC 3339 format and UTC.
     pub time: String,
     /// The name in the certificate; `uid:NUMBER`, `loopback`, `anyone` or `-`.
     pub who: String,
-    /// The role in it.
+    /// The role in the certificate.
     pub role: String,
-    /// Address and port; `unix:pid=NUMBER`, the process at the other end of a Unix socket.
+    /// Address and port; `unix:pid=NUMBER` is the process at the other end of a Unix socket.
     pub from: String,
-    /// What was asked for.
+    /// The request.
     pub what: String,
-    /// With what, in short.
+    /// Its arguments, abbreviated.
     pub detail: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Objects changed, and those that were as asked for already.
+    /// Number of objects changed.
     pub changed: u64,
-    /// See there.
+    /// Number of objects that needed no change.
     pub unchanged: u64,
-    /// Why not, if so.
+    /// The reason, unless the outcome is `done`.
     pub reason: String,
-    /// How often: more than once in a sum of what one source was refused, of which this is the last.
+    /// The number of attempts: more than one in a summary of refusals to one source, of which this is the last.
     #[serde(default = "once")]
     pub times: u64,
 }
@@ -115,14 +116,14 @@ fn once() -> u64 {
 }
 
 impl Record {
-    /// When, in milliseconds since 1970; none if that cannot be read.
+    /// The time in milliseconds since 1970; none if it cannot be parsed.
     pub fn at_ms(&self) -> Option<u64> {
         let at = OffsetDateTime::parse(&self.time, &Rfc3339).ok()?;
         u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
     }
 }
 
-/// The files that lines go to.
+/// The files of the trail.
 #[derive(Debug)]
 pub struct Audit {
     changes: Trail,
@@ -134,7 +135,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens the file of `settings`, or else `default`, to append to it.
+    /// Opens the file of `settings`, or else `default`, for appending.
     /// # Errors
     /// When it cannot be opened or created.
     pub fn open(settings: &Settings, default: &Path) -> io::Result<Arc<Self>> {
@@ -146,7 +147,7 @@ impl Audit {
         Ok(Arc::new(Self { changes, refusals, sums, lines, failures, throttle }))
     }
 
-    /// Keeps what is written synced as long as somebody holds `audit`. Needs a runtime.
+    /// Syncs written lines for as long as `audit` is in use. Needs a runtime.
     pub fn keep_synced(audit: &Arc<Self>) {
         let audit = Arc::downgrade(audit);
         tokio::spawn(async move {
@@ -163,24 +164,25 @@ impl Audit {
         });
     }
 
-    /// Goes on in the files that have their names now: others, if they were renamed. Those before are synced and let go.
+    /// Continues in the files that now have these names, which are new if the old ones were renamed. The old ones are
+    /// synced and closed.
     /// # Errors
-    /// When a file cannot be opened or created; then it goes on in the one before.
+    /// A file cannot be opened or created; the trail then continues in the old one.
     pub fn reopen(&self) -> io::Result<()> {
         self.sync();
         self.changes.reopen()?;
         self.refusals.reopen()
     }
 
-    /// Takes `max_bytes` and `keep` of changed settings; the file stays. Full files beyond `keep` are removed.
+    /// Applies `max_bytes` and `keep` of changed settings; the file stays. Full files beyond `keep` are removed.
     /// # Errors
-    /// When one cannot be removed; the sizes are taken nevertheless.
+    /// A file cannot be removed; the sizes apply nevertheless.
     pub fn set_sizes(&self, settings: &Settings) -> io::Result<()> {
         let changes = self.changes.set_sizes(settings);
         self.refusals.set_sizes(settings).and(changes)
     }
 
-    /// Where changes are.
+    /// The path of the file of changes.
     pub fn path(&self) -> &Path {
         self.changes.path()
     }
@@ -196,21 +198,21 @@ impl Audit {
 
     fn fail(&self, trail: &Trail, error: &io::Error) {
         self.failures.fetch_add(1, Relaxed);
-        // Once, until a line is written again.
+        // Only once, until a line is written again.
         if trail.fails() {
             let path = trail.path().display();
             tracing::error!(%path, %error, "the audit trail cannot be written; changes are not recorded until it can");
         }
     }
 
-    /// Writes the sums that are complete: a minute old, or without a time all.
+    /// Writes the summaries that are complete: those a minute old, or all if no time is given.
     fn sum_up(&self, now: Option<Instant>) {
         for record in self.sums.take(now) {
             self.append(&self.refusals, &Record { time: time(), ..record });
         }
     }
 
-    /// Appends the end of a change: objects changed and unchanged, or why it was refused.
+    /// Appends the outcome of a change: objects changed and unchanged, or the reason of a refusal.
     pub fn change(&self, peer: &Peer, what: &str, detail: &str, end: Result<(u64, u64), &str>) {
         match end {
             Ok(counts) => self.end(peer, what, detail, Outcome::Done, counts, ""),
@@ -218,7 +220,7 @@ impl Audit {
         }
     }
 
-    /// Appends a change that somebody else was asked to make, who has not answered.
+    /// Appends a change that was passed on to another process, which has not answered.
     pub fn unanswered(&self, peer: &Peer, what: &str, detail: &str, reason: &str) {
         self.end(peer, what, detail, Outcome::Unanswered, (0, 0), reason);
     }
@@ -247,7 +249,7 @@ impl Audit {
         }
     }
 
-    /// Appends an attempt that was turned away.
+    /// Appends a rejected attempt.
     pub fn attempt(&self, attempt: &Attempt<'_>) {
         self.attempt_at(attempt, seam::now());
     }
@@ -269,7 +271,7 @@ impl Audit {
         self.refuse(Source::new(&record.who, attempt.from), record, now);
     }
 
-    /// Appends a refusal, or adds it to the sum of its source.
+    /// Appends a refusal, or adds it to the summary of its source.
     fn refuse(&self, source: Source, record: Record, now: Instant) {
         self.sum_up(Some(now));
         if let Some(record) = self.sums.add(source, record, now) {
@@ -303,7 +305,7 @@ impl Drop for Audit {
     }
 }
 
-/// This moment, as a record has it.
+/// The current time, in the format of a record.
 fn time() -> String {
     let now = OffsetDateTime::from(clock::now());
     // To a microsecond: enough to tell changes apart.

@@ -1,4 +1,4 @@
-//! Reading the lines of a trail again.
+//! Reads the lines of a trail.
 
 use super::Record;
 use super::trail::{numbered, of_refusals, unsealed};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// More bytes than any line has: texts of 300 characters, of which each may be written as six.
+/// Upper bound on the length of a line: texts of 300 characters, of which each may be escaped as six.
 pub(super) const MAX_LINE: usize = 16 << 10;
 
-/// The end of a line that is longer is looked for in so many bytes: a file without ends of lines is no trail.
+/// The end of an overlong line is searched for within this many bytes: a file without line ends is not a trail.
 const MAX_SKIPPED: u64 = 1 << 20;
 
 /// Why a line is not shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It is not what was written, or not all of it.
+    /// It is damaged or incomplete.
     #[error("line {line} of {path} is damaged, or a crash cut it short")]
     Damaged {
         /// The file.
@@ -35,9 +35,9 @@ pub enum LineError {
         /// Why.
         error: io::Error,
     },
-    /// It has no end.
+    /// The line does not end.
     #[error(
-        "line {line} of {path} has no end within {} bytes: this is no audit trail, and is read no further",
+        "line {line} of {path} has no end within {} bytes: this is not an audit trail, so reading stops here",
         MAX_SKIPPED
     )]
     Endless {
@@ -48,9 +48,9 @@ pub enum LineError {
     },
 }
 
-/// The records of changes at `path` and of refusals beside it, and in the full files of both, the oldest first.
+/// The records of changes at `path`, of refusals beside it, and of the full files of both, oldest first.
 /// # Errors
-/// When a file is there and cannot be opened, or there is none at `path`.
+/// An existing file cannot be opened, or there is none at `path`.
 pub fn records(path: &Path) -> io::Result<impl Iterator<Item = Result<Record, LineError>>> {
     let changes = files(path, File::open(path)?)?;
     let refusals = of_refusals(path);
@@ -64,7 +64,7 @@ pub fn records(path: &Path) -> io::Result<impl Iterator<Item = Result<Record, Li
     Ok(Merged(of(changes), of(refusals)))
 }
 
-/// The lines of a file, and of the full ones beside it, the oldest first.
+/// The lines of a file, and of the full files beside it, oldest first.
 fn files(path: &Path, file: File) -> io::Result<Vec<Lines>> {
     let mut files = vec![Lines::new(path.to_owned(), file)];
     for n in 1.. {
@@ -79,7 +79,7 @@ fn files(path: &Path, file: File) -> io::Result<Vec<Lines>> {
     Ok(files)
 }
 
-/// Two trails in the order of their times. What is no record is told where it stands.
+/// Two trails merged by time. A damaged line is reported at its position.
 struct Merged<I: Iterator<Item = Result<Record, LineError>>>(Peekable<I>, Peekable<I>);
 
 impl<I: Iterator<Item = Result<Record, LineError>>> Iterator for Merged<I> {

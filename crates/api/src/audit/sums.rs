@@ -1,4 +1,4 @@
-//! What a source was refused, summed up: so many lines in a time, and then a count.
+//! Summaries of refusals to one source: a limited number of lines in a time, and then a count.
 
 use super::Record;
 use crate::address::Origin;
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines of one source within [`WITHIN`], besides their sum.
+/// Lines for one source within [`WITHIN`], in addition to the summary.
 const LINES: u64 = 10;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Sources that are told apart within [`WITHIN`].
+/// Maximum number of sources to distinguish within [`WITHIN`].
 const MAX_SOURCES: usize = 256;
 
-/// Whose refusals are summed up: a name, and an address as the limits tell peers apart.
+/// The source of refusals: a name, and an address in the classes of the limits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Source(String, String);
 
@@ -23,7 +23,7 @@ impl Source {
         Self(who.to_owned(), peer_text(from))
     }
 
-    /// All that come when there are too many.
+    /// The source for all refusals beyond the maximum.
     fn others() -> Self {
         Self("-".to_owned(), "others".to_owned())
     }
@@ -33,16 +33,16 @@ impl Source {
 struct Sum {
     since: Instant,
     lines: u64,
-    /// The last one, and how many had no line.
+    /// The last refusal, and the number of those without a line.
     last: Option<Record>,
 }
 
-/// See the module.
+/// The summaries; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Sums(Mutex<HashMap<Source, Sum>>);
 
 impl Sums {
-    /// One more refusal: returned if it has a line of its own.
+    /// Adds a refusal; returns it if it gets its own line.
     pub(super) fn add(&self, source: Source, record: Record, now: Instant) -> Option<Record> {
         let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_crowd = sums.len() >= MAX_SOURCES && !sums.contains_key(&source);
@@ -58,7 +58,7 @@ impl Sums {
         None
     }
 
-    /// Takes the sums that are complete at a moment, or all.
+    /// Takes the summaries that are complete at a time, or all.
     pub(super) fn take(&self, now: Option<Instant>) -> Vec<Record> {
         let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_complete = |sum: &Sum| now.is_none_or(|now| now.saturating_duration_since(sum.since) >= WITHIN);

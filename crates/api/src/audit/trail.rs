@@ -1,4 +1,4 @@
-//! A file of lines, those that are full, and the line of a record.
+//! A file of lines, its full predecessors, and the format of a line.
 
 use super::{Record, Settings};
 use crate::crash::step;
@@ -32,9 +32,9 @@ impl Trail {
         Ok(Self { path, file })
     }
 
-    /// From now on another file is begun after so many bytes, and so many full ones are kept. Those beyond are removed.
+    /// Sets the size at which a new file is started, and the number of full files to keep. Those beyond are removed.
     /// # Errors
-    /// One cannot be removed; the sizes are taken nevertheless.
+    /// One cannot be removed; the sizes apply nevertheless.
     pub(super) fn set_sizes(&self, settings: &Settings) -> io::Result<()> {
         let mut open = self.lock();
         let before = std::mem::replace(&mut open.keep, settings.keep);
@@ -68,14 +68,14 @@ impl Trail {
         file.and_then(|file| step("audit.sync", || file.sync_data()))
     }
 
-    /// Goes on in the file that has its name now.
+    /// Continues in the file that now has this name.
     pub(super) fn reopen(&self) -> io::Result<()> {
         let mut open = self.lock();
         *open = Open::new(&self.path, open.max_bytes, open.keep)?;
         Ok(())
     }
 
-    /// It cannot be written. Whether that is new.
+    /// Records that it cannot be written. Returns whether that is new.
     pub(super) fn fails(&self) -> bool {
         !std::mem::replace(&mut self.lock().failing, true)
     }
@@ -123,10 +123,10 @@ impl Open {
     }
 }
 
-/// What stands between a record and its checksum.
+/// The separator between a record and its checksum.
 const SUM: &[u8] = b",\"sum\":\"";
 
-/// The line of a record.
+/// Formats the line of a record.
 pub(super) fn sealed(record: &Record) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(record)?;
     let sum = sum_of(&line);
@@ -137,7 +137,7 @@ pub(super) fn sealed(record: &Record) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The record of a line without its end; none if that is not what was written.
+/// Parses a line without its end; none if it is damaged.
 pub(super) fn unsealed(line: &[u8]) -> Option<Record> {
     let rest = line.strip_suffix(b"\"}")?;
     let (rest, sum) = rest.split_at_checked(rest.len().checked_sub(16)?)?;
@@ -154,14 +154,14 @@ fn sum_of(record: &[u8]) -> String {
     checksum.finish().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The full files beside a file.
+/// The name of the n-th full file beside a file.
 pub(super) fn numbered(path: &Path, n: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{n}"));
     name.into()
 }
 
-/// The file of what was refused, beside that of changes; the same one, if that is a device or a pipe.
+/// The file of refusals, beside that of changes; the same one if that is a device or a pipe.
 pub(super) fn of_refusals(path: &Path) -> PathBuf {
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return path.to_owned();

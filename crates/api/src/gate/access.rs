@@ -1,4 +1,4 @@
-//! What each request needs, and the layer in front of the services that asks for it.
+//! The permissions that each request needs, and the layer in front of the services that checks them.
 
 use super::{Attempt, Gate, Peer, Turned, host, refusal};
 use crate::identity::Role;
@@ -15,16 +15,16 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tower::{Layer, Service};
 
-/// What a request takes.
+/// The permission that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
-    /// An operator with this role at least.
+    /// An operator with at least this role.
     Role(Role),
-    /// A switch; that it is the right one is checked with its hello.
+    /// A switch; its hello is checked for the right one.
     Switch,
 }
 
-/// The requests that take less than the role `admin`, by path.
+/// Requests that need less than the role `admin`, by path.
 const ACCESS: [(&str, Needs); 45] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
@@ -73,9 +73,9 @@ const ACCESS: [(&str, Needs); 45] = [
     ("/fibula.v1.Flows/ChangeServer", Needs::Role(Role::Admin)),
 ];
 
-/// What the request with this path needs. Whatever is not listed needs the role `admin`.
+/// The permission for the request with this path. Unlisted requests need the role `admin`.
 pub fn needs(path: &str) -> Needs {
-    // The files of the dashboard, and what it asks. What it changes needs what the request in its place needs.
+    // The files of the dashboard, and its read requests. Its changes need the permission of the equivalent request.
     if path == "/" || path.starts_with("/ui/") {
         return Needs::Role(Role::Reader);
     }
@@ -83,14 +83,14 @@ pub fn needs(path: &str) -> Needs {
 }
 
 impl Gate {
-    /// Whether somebody has what a request takes.
+    /// Whether a peer has the permission.
     pub fn may(peer: &Peer, needs: Needs) -> bool {
         refusal(peer, needs).is_none()
     }
 
-    /// Lets a request in, or counts it and says why not.
+    /// Admits a request, or counts it and explains the rejection.
     /// # Errors
-    /// What would help.
+    /// The error says how to get the permission.
     pub fn admit(&self, peer: Option<&Peer>, path: &str) -> Result<(), Status> {
         let Some(peer) = peer else { return Err(Status::internal("the connection has no peer")) };
         let Some(status) = refusal(peer, needs(path)) else { return Ok(()) };
@@ -102,7 +102,7 @@ impl Gate {
 }
 
 impl Gate {
-    /// Lets a request in that no page of elsewhere can have made, or counts it and says why not.
+    /// Admits a request that no foreign page can have made, or counts it and explains the rejection.
     fn admit_host<B>(&self, peer: &Peer, request: &http::Request<B>) -> Result<(), Status> {
         if !host::is_foreign(peer, request.uri(), request.headers()) {
             return Ok(());
@@ -125,7 +125,7 @@ impl<S> Layer<S> for GateLayer {
     }
 }
 
-/// Passes on the requests that the peer of their connection may make.
+/// Passes on the requests that the peer of their connection is allowed to make.
 #[derive(Clone, Debug)]
 pub struct Gated<S> {
     gate: Arc<Gate>,

@@ -1,20 +1,20 @@
-//! Which host a request asks for, where it needs no certificate.
+//! Checks the host that a request names, if it needs no certificate.
 //!
-//! A page of elsewhere can have a browser look its own name up again and find the address of this daemon (DNS rebinding). What it asks
-//! for then comes without a certificate at a plain listener, and names the page's host. So such a request has to name its host by an
-//! address, as `localhost` or by a name without a dot, which nobody outside can own. gRPC is not for browsers: of it this holds only if a
-//! browser says that a page asks.
+//! A foreign page can make a browser resolve the page's own name to the address of this daemon (DNS rebinding). Its
+//! requests then arrive without a certificate at a plain listener, and name the page's host. So such a request must
+//! name its host by an address, as `localhost` or by a name without a dot, which no outsider can own. Browsers do not
+//! use gRPC, so for gRPC this applies only if a browser's headers say that a page makes the request.
 
 use super::{Peer, Who};
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// What anyone who is refused is told.
-pub(super) const WHY: &str = "ask by an address, as localhost or by a name without a dot: under another name it may be a page of elsewhere \
-                              that asks. With certificates every name will do";
+/// The message to those who are rejected.
+pub(super) const WHY: &str = "use an address, localhost or a name without a dot: a request for another name may come from a foreign web \
+                              page. With certificates, any name works";
 
-/// Whether a request may come from a page of elsewhere.
+/// Whether a request may come from a foreign page.
 pub(super) fn is_foreign(peer: &Peer, uri: &Uri, headers: &HeaderMap) -> bool {
     if !matches!(peer.who(), Who::Loopback | Who::Anyone) {
         return false;
@@ -24,7 +24,7 @@ pub(super) fn is_foreign(peer: &Peer, uri: &Uri, headers: &HeaderMap) -> bool {
         return false;
     }
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
-    // Every browser names one.
+    // Every browser sends one.
     host.or(uri.authority().map(|authority| authority.as_str())).is_some_and(|host| !is_ours(host))
 }
 

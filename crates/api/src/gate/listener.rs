@@ -1,4 +1,4 @@
-//! Connections that have passed the handshake, one after another.
+//! Connections that have completed the handshake.
 
 use super::{Attempt, Gate, Peer, Turned, Who};
 use crate::address::{Address, Origin};
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 
-/// A handshake may take this long.
+/// Time limit for a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that wait for the server to take them.
+/// Connections that wait until the server takes them.
 const READY: usize = 64;
 
-/// What is spoken at a listener.
+/// The protocol of a listener.
 #[derive(Clone, Debug)]
 pub(super) enum Wire {
     Plain(Who),
-    /// A Unix socket: the kernel says who is at the other end.
+    /// A Unix socket: the kernel identifies the other end.
     Local,
     Tls {
         tls: Arc<Tls>,
@@ -30,7 +30,7 @@ pub(super) enum Wire {
     },
 }
 
-/// A listener. Handshakes are made aside, so that a slow one holds up no other; whoever fails is counted at the gate.
+/// A listener. Handshakes run concurrently, so that a slow one delays no other; failures are counted at the gate.
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
@@ -54,7 +54,7 @@ impl Listener {
         &self.address
     }
 
-    /// The layer that puts the requests of its connections under the limits.
+    /// The layer that applies the limits to the requests of its connections.
     pub fn limits(&self) -> RequestLayer {
         self.layer.clone()
     }
@@ -80,7 +80,7 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
                 }
             }
             Wire::Tls { tls, spoken } => {
-                // As many as the limits admit: anyone who only connects is closed for others, and none waits to be accepted.
+                // As many as the limits admit: idle connections are closed for others, and none waits to be accepted.
                 let (tls, spoken, gate, ready) = (Arc::clone(tls), *spoken, gate.clone(), ready.clone());
                 tokio::spawn(async move {
                     if let Some(connection) = shake_hands(&tls, stream, from, spoken, &gate).await {

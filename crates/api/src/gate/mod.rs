@@ -1,9 +1,9 @@
-//! Who may reach a daemon, and what each may ask.
+//! Who may reach a daemon, and what each peer may request.
 //!
-//! With certificates ([`Tls`]) a listener answers nobody without one, and [`access`] says what the identity in it may
-//! do. Without certificates a daemon listens on loopback addresses only, where every process of the machine may do
-//! everything, and on Unix sockets, where those may whom the permissions of the file let in; `insecure = true` opens other
-//! addresses to everybody, and the log says so again and again.
+//! With certificates ([`Tls`]), a listener answers only peers that present one, and [`access`] defines what the
+//! identity in it may do. Without certificates, a daemon listens only on loopback addresses, where every process of the
+//! machine may do everything, and on Unix sockets, where the permissions of the file decide; `insecure = true` opens
+//! other addresses to anyone, and the log repeats that regularly.
 
 mod access;
 mod host;
@@ -27,32 +27,32 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// How often the log repeats that a listener is open to everybody.
+/// Interval at which the log repeats that a listener is open to anyone.
 const REMIND: Duration = Duration::from_secs(600);
 
-/// Who is at the other end of a connection.
+/// The identity at the other end of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// Somebody with a valid certificate that names them.
+    /// The holder of a valid certificate that names them.
     Certificate {
-        /// Whom it names.
+        /// The named identity.
         identity: Identity,
         /// Its serial number.
         serial: String,
     },
-    /// Somebody with a valid certificate that names nobody.
+    /// The holder of a valid certificate without a name.
     Unnamed {
         /// What is wrong with it.
         reason: String,
     },
-    /// A user of this machine whom the file of a Unix socket lets in.
+    /// A user of this machine whom the file of a Unix socket admits.
     User {
         /// `uid:` and the number, which no certificate can have as a name.
         name: String,
     },
     /// A process of this machine, without a certificate, at a listener on a loopback address.
     Loopback,
-    /// Anybody, at a listener that `insecure = true` opened.
+    /// Anyone, at a listener that `insecure = true` opened.
     Anyone,
 }
 
@@ -70,12 +70,12 @@ pub struct Peer(Arc<End>);
 struct End {
     who: Who,
     from: Origin,
-    /// Why its certificate is no longer valid.
+    /// The reason why its certificate is no longer valid.
     withdrawn: watch::Sender<Option<String>>,
 }
 
 impl PartialEq for Peer {
-    /// The same one from the same place.
+    /// Compares identity and origin.
     fn eq(&self, other: &Self) -> bool {
         (self.who(), self.address()) == (other.who(), other.address())
     }
@@ -84,40 +84,40 @@ impl PartialEq for Peer {
 impl Eq for Peer {}
 
 impl Peer {
-    /// Who, and from where.
+    /// A peer with its origin.
     pub fn new(who: Who, from: Origin) -> Self {
         Self(Arc::new(End { who, from, withdrawn: watch::Sender::new(None) }))
     }
 
-    /// Its certificate is no longer valid: from now on it is refused everything.
+    /// Marks its certificate as no longer valid: from now on every request is refused.
     pub(crate) fn withdraw(&self, reason: &str) {
         self.0.withdrawn.send_replace(Some(reason.to_owned()));
     }
 
-    /// Why its certificate is no longer valid; `None`: it is, or there is none.
+    /// The reason why its certificate is no longer valid; `None` if it is valid, or there is none.
     pub fn withdrawn(&self) -> Option<String> {
         self.0.withdrawn.borrow().clone()
     }
 
-    /// Returns when its certificate is no longer valid: what it is told all the time ends then.
+    /// Returns when its certificate becomes invalid, which ends streams to it.
     pub async fn until_withdrawn(&self) {
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = self.0.withdrawn.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Who made a request.
+    /// The peer of a request.
     /// # Errors
-    /// When it came by no listener of ours.
+    /// The request did not come through one of our listeners.
     pub fn of<T>(request: &tonic::Request<T>) -> Result<Self, Status> {
         request.extensions().get().cloned().ok_or_else(|| Status::internal("the connection has no peer"))
     }
 
-    /// Who it is.
+    /// Its identity.
     pub fn who(&self) -> &Who {
         &self.0.who
     }
 
-    /// Where it connects from.
+    /// Its origin.
     pub fn address(&self) -> Origin {
         self.0.from
     }
@@ -145,22 +145,22 @@ impl Peer {
 
     /// Whether it may say hello as this switch: with the certificate of that switch, or without certificates.
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn may_attach_as(&self, switch: &str) -> Result<(), String> {
         match self.who() {
             Who::User { .. } | Who::Loopback | Who::Anyone => Ok(()),
             Who::Certificate { identity, .. } if identity.kind() == Kind::Switch && identity.name() == switch => Ok(()),
             _ => {
                 let help = match is_label(switch) {
-                    true => format!("it takes a certificate of that name (`fibula pki issue switch {switch}`)"),
-                    false => "no switch may have such a name".to_owned(),
+                    true => format!("it needs a certificate with that name (`fibula pki issue switch {switch}`)"),
+                    false => "this is not a valid name of a switch".to_owned(),
                 };
                 Err(format!("{} may not attach as switch `{}`: {help}", self.title(), clip(switch)))
             }
         }
     }
 
-    /// Who it is, for a message.
+    /// A description for messages.
     pub fn title(&self) -> String {
         match self.who() {
             Who::Certificate { identity, .. } => identity.to_string(),
@@ -178,16 +178,16 @@ impl Display for Peer {
     }
 }
 
-/// Why somebody is turned away.
+/// Reasons for rejecting a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turned {
     /// No valid certificate, no TLS, or no handshake in time.
     Handshake,
-    /// Not the role that the request needs.
+    /// The role is insufficient for the request.
     Role,
-    /// A switch under another name than that of its certificate.
+    /// A switch under another name than that in its certificate.
     Name,
-    /// Without a certificate, under the name of a host that may be anybody's.
+    /// Without a certificate, for a host name that may belong to an outsider.
     Host,
 }
 
@@ -200,25 +200,25 @@ impl Turned {
     ];
 }
 
-/// An attempt that was refused.
+/// A rejected attempt.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    /// Why.
+    /// The reason.
     pub turned: Turned,
-    /// Who it was, if that is known.
+    /// The peer, if known.
     pub peer: Option<&'a Peer>,
-    /// From where.
+    /// Its origin.
     pub from: Origin,
-    /// What was asked for.
+    /// The request.
     pub what: &'a str,
-    /// What the peer was told.
+    /// The message to the peer.
     pub reason: &'a str,
 }
 
-/// Gets the refused attempts.
+/// A consumer of rejected attempts.
 pub type Witness = Box<dyn Fn(&Attempt<'_>) + Send + Sync>;
 
-/// What all listeners of a daemon have in common: its certificates, and what becomes of those who are turned away.
+/// The common state of all listeners of a daemon: its certificates, limits and counters of rejected peers.
 pub struct Gate {
     tls: Option<Arc<Tls>>,
     insecure: bool,
@@ -235,7 +235,7 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate with these certificates, or without, under these limits. `witness` gets the refused attempts.
+    /// A gate with these certificates, or without, and these limits. `witness` receives rejected attempts.
     pub fn new(tls: Option<Arc<Tls>>, insecure: bool, limits: Arc<Guard>, witness: Option<Witness>) -> Arc<Self> {
         if let Some(tls) = &tls {
             Tls::watch(tls);
@@ -253,7 +253,7 @@ impl Gate {
         self.tls.as_ref()
     }
 
-    /// A listener for gRPC (`web`: and HTTP/1.1), with TLS if there are certificates and it is no Unix socket.
+    /// A listener for gRPC (`web`: also HTTP/1.1), with TLS if there are certificates and it is not a Unix socket.
     /// # Errors
     /// When the address cannot be bound.
     pub async fn listen(self: &Arc<Self>, address: &Address, web: bool) -> std::io::Result<Listener> {
@@ -266,8 +266,8 @@ impl Gate {
         Listener::bind(address, wire, self, false).await
     }
 
-    /// A listener for pages. With certificates it asks for one, unless other machines cannot reach the address, or `open`. One
-    /// whose certificate is withdrawn is told so for some seconds before the connection ends.
+    /// A listener for pages. With certificates, it requires one, unless other machines cannot reach the address, or
+    /// `open`. A peer whose certificate is withdrawn is told so for some seconds before its connection ends.
     /// # Errors
     /// When the address cannot be bound.
     pub async fn listen_for_pages(self: &Arc<Self>, address: &Address, open: bool) -> std::io::Result<Listener> {
@@ -294,14 +294,14 @@ impl Gate {
                 tick.tick().await;
                 tracing::warn!(
                     %address,
-                    "insecure = true: whoever reaches this address may do everything, and read what passes; make certificates with `fibula pki init` and name them in [tls]"
+                    "insecure = true: anyone who can reach this address may do everything, and read the traffic; make certificates with `fibula pki init` and name them in [tls]"
                 );
             }
         });
         listener::Wire::Plain(Who::Anyone)
     }
 
-    /// Counts a refused attempt, and logs it unless there are too many.
+    /// Counts a rejected attempt, and logs it unless there are too many.
     pub fn turn_away(&self, attempt: &Attempt<'_>) {
         let Attempt { turned, peer, from, what, reason } = attempt;
         if let Some(count) = self.turned.get(*turned as usize) {
@@ -311,14 +311,14 @@ impl Gate {
             witness(attempt);
         }
         let Some(unsaid) = self.throttle.pass() else { return };
-        let who = peer.map_or_else(|| "somebody".to_owned(), Peer::title);
+        let who = peer.map_or_else(|| "a peer".to_owned(), Peer::title);
         tracing::warn!(who, %from, what, reason, "turned away");
         if unsaid > 0 {
-            tracing::warn!(unsaid, "others were turned away without a line each");
+            tracing::warn!(unsaid, "further peers were turned away without log lines");
         }
     }
 
-    /// How many were turned away so far, by reason.
+    /// The number of rejected attempts so far, by reason.
     pub fn turned_away(&self) -> [(&'static str, u64); 4] {
         let mut counts = Turned::ALL.map(|(_, name)| (name, 0));
         for (count, turned) in counts.iter_mut().zip(&self.turned) {
@@ -345,30 +345,31 @@ impl Gate {
     }
 }
 
-/// Whether a daemon may listen at an address: one that other machines reach takes certificates, or `insecure = true`.
+/// Checks that a daemon may listen at an address: one that other machines can reach requires certificates, or `insecure
+/// = true`.
 /// # Errors
-/// What to do, with the commands.
+/// The steps to take, with commands.
 pub fn check_address(key: &str, address: &Address, has_tls: bool, insecure: bool) -> Result<(), String> {
     let Some(port) = address.tcp().filter(|_| address.is_remote() && !has_tls && !insecure).map(|at| at.port()) else {
         return Ok(());
     };
     Err(format!(
-        "{key} = \"{address}\" can be reached from other machines, and there is no [tls], so that anyone there could read \
+        "{key} = \"{address}\" can be reached from other machines, but there is no [tls], so anyone there could read \
          and change everything. Make certificates:\n  \
          fibula pki init\n  \
          fibula pki issue controller c1 --address ADDRESS\n  \
          fibula pki issue switch NAME\n  \
          fibula pki issue operator NAME --role admin\n\
          and name their directory here: [tls] dir = \"DIRECTORY\". Or listen on this machine only ({key} = \
-         \"127.0.0.1:{port}\"), or accept the danger with insecure = true"
+         \"127.0.0.1:{port}\"), or accept the risk with insecure = true"
     ))
 }
 
-/// What is refused to somebody, and what would help.
+/// The reason for refusing a request of a peer, and how to get permission.
 fn refusal(peer: &Peer, needs: Needs) -> Option<Status> {
     if let Some(reason) = peer.withdrawn() {
         return Some(Status::permission_denied(format!(
-            "the certificate of {} is no longer valid: {reason}; `fibula pki issue` issues another one",
+            "the certificate of {} is no longer valid: {reason}; `fibula pki issue` issues a new one",
             peer.title()
         )));
     }
@@ -391,5 +392,5 @@ fn refusal(peer: &Peer, needs: Needs) -> Option<Status> {
         Needs::Role(role) => format!("`fibula pki issue operator NAME --role {role}` issues one"),
         Needs::Switch => "`fibula pki issue switch NAME` issues one".to_owned(),
     };
-    Some(Status::permission_denied(format!("{} may not do this; it takes {role}: {help}", peer.title())))
+    Some(Status::permission_denied(format!("{} may not do this; it needs {role}: {help}", peer.title())))
 }

@@ -2,11 +2,11 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Descriptors that a daemon needs besides its connections: files, devices, timers of the runtime.
+/// Descriptors that a daemon needs in addition to its connections: files, devices, timers of the runtime.
 const OTHERS: u64 = 64;
 
-/// Raises the limit of this process to what the system allows, and returns how many connections of each of so many listeners fit into
-/// it.
+/// Raises the limit of this process to the maximum that the system allows, and returns how many connections each of
+/// this many listeners can have.
 pub fn raise_descriptors(connections: usize, n_listeners: usize) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

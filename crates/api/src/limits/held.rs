@@ -10,9 +10,9 @@ use tonic::{Request, Status};
 /// What bytes are of: each has the limits for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
-    /// Requests that are not answered yet.
+    /// Requests without an answer.
     Request,
-    /// Answers that are being made, or that nobody has read yet.
+    /// Answers in preparation, or not yet read.
     Answer,
 }
 
@@ -33,7 +33,8 @@ impl InUse {
         self.counter(of).load(Relaxed)
     }
 
-    /// Adds bytes if there are at most `max` then. One answer alone may be larger: it grows with the network, and not with what is sent.
+    /// Adds bytes if the sum is at most `max` then. A single answer may be larger: its size depends on the network, not
+    /// on the request.
     fn add_up_to(&self, of: Use, n: usize, max: usize) -> Result<(), usize> {
         let fits = |now: usize, sum: usize| sum <= max || of == Use::Answer && now == 0;
         let add = |now: usize| now.checked_add(n).filter(|&sum| fits(now, sum));
@@ -99,7 +100,7 @@ impl Held {
         Ok(())
     }
 
-    /// Counts bytes that are there already.
+    /// Counts bytes that are already there.
     pub(super) fn add(&self, of: Use, n: usize) {
         self.connection.in_use().for_each(|(_, in_use)| in_use.add(of, n));
         self.own.add(of, n);
@@ -117,7 +118,7 @@ impl Held {
         self.own.bytes(of)
     }
 
-    /// Whether the peer may make a request now: a bucket of twice the requests of a second.
+    /// Whether the peer may make a request now: a bucket with twice the requests per second.
     pub(super) fn takes_turn(&self) -> bool {
         let rate = f64::from(self.limits().requests_per_second);
         if rate == 0.0 {

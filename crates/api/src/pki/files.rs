@@ -15,7 +15,7 @@ pub(super) fn read(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(|e| io_error(path, e))
 }
 
-/// Replaces a file whole, synced: what was answered is there after a power cut.
+/// Replaces a whole file and syncs it: acknowledged contents survive a power cut.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), PkiError> {
     let partial = path.with_extension("partial");
     let written = match fs::remove_file(&partial) {

@@ -31,25 +31,25 @@ use time::{Duration, OffsetDateTime};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-/// How long the authority's certificate and its revocation lists are valid.
+/// Validity of the authority's certificate and its revocation lists.
 const AUTHORITY_DAYS: i64 = 3650;
-/// Clocks of machines may differ by this.
+/// Maximum difference between the clocks of machines.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// A name and addresses that every controller and switch has on its own machine.
+/// The name and addresses that every controller and switch has on its own machine.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What goes wrong with an authority.
+/// Errors of an authority.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
-    /// There is one already.
-    #[error("{path} is there already; name another directory with --pki, or issue from this one")]
+    /// An authority exists already.
+    #[error("{path} exists already; name another directory with --pki, or issue from this one")]
     Exists {
         /// Its certificate.
         path: PathBuf,
     },
-    /// There is none.
+    /// No authority exists.
     #[error(
         "there is no certificate authority in {path}; make one with `fibula pki init`, or name its directory with --pki"
     )]
@@ -65,7 +65,7 @@ pub enum PkiError {
         /// Why.
         source: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file has unexpected contents.
     #[error("{path} is damaged: {reason}; restore it from a backup")]
     Damaged {
         /// The file.
@@ -73,21 +73,21 @@ pub enum PkiError {
         /// What is wrong.
         reason: String,
     },
-    /// A name or an address that no certificate can have.
+    /// An invalid name or address for a certificate.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// An address that no certificate can have.
+    /// An invalid address for a certificate.
     #[error("`{address}` is neither a host name nor an IP address; write it without a port")]
     BadAddress {
         /// As given.
         address: String,
     },
-    /// There is a valid certificate for this name.
+    /// A valid certificate for this name exists.
     #[error("{identity} has a certificate until {until}; renew it with `fibula pki renew`, or revoke it first")]
     Issued {
         /// The name.
         identity: Identity,
-        /// Its end.
+        /// The end of its validity.
         until: String,
     },
     /// No certificate was issued for this name.
@@ -99,7 +99,7 @@ pub enum PkiError {
         name: String,
     },
     /// The library refuses.
-    #[error("the certificate cannot be made: {0}")]
+    #[error("the certificate cannot be created: {0}")]
     Making(#[from] rcgen::Error),
 }
 
@@ -110,7 +110,7 @@ pub struct Authority {
     pem: String,
     /// Its certificate.
     der: CertificateDer<'static>,
-    /// Until when its own certificate is valid, in seconds since 1970.
+    /// The end of validity of its own certificate, in seconds since 1970.
     not_after: i64,
 }
 
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Makes a new authority, with an empty revocation list.
+    /// Creates a new authority with an empty revocation list.
     /// # Errors
     /// [`PkiError::Exists`], [`PkiError::Io`].
     pub fn create(directory: &Path) -> Result<Self, PkiError> {
@@ -130,7 +130,7 @@ impl Authority {
             return Err(PkiError::Exists { path });
         }
         make_directory(directory)?;
-        // Of an `init` that was killed, or somebody else's: nothing is thrown away.
+        // Left by a killed `init`, or someone else's: do not delete it.
         if key_path.exists() {
             let aside = (1..).map(|n| directory.join(format!("ca.key.replaced.{n}"))).find(|aside| !aside.exists());
             aside.map_or(Ok(()), |aside| fs::rename(&key_path, aside)).map_err(|e| io_error(&key_path, e))?;
@@ -140,7 +140,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let serial = serial(&key)?;
-        // Two authorities must not have the same subject: verifiers find the issuer by it.
+        // Two authorities must not have the same subject, by which verifiers find the issuer.
         params.distinguished_name.push(DnType::CommonName, format!("fibula CA {}", &hex(&serial.to_bytes())[..8]));
         params.serial_number = Some(serial);
         let now = OffsetDateTime::from(clock::now());
@@ -154,7 +154,7 @@ impl Authority {
         write(&key_path, &key.serialize_pem(), 0o600)?;
         let authority = Self::open(directory, pem, key)?;
         authority.write_crl(&[])?;
-        // The last file: with it, there is an authority.
+        // The last file: its existence makes the directory an authority.
         write(&path, &authority.pem, 0o644)?;
         Ok(authority)
     }
@@ -186,7 +186,7 @@ impl Authority {
         Ok(Self { directory: directory.to_owned(), issuer, pem, der, not_after })
     }
 
-    /// Until when the authority's own certificate is valid, in seconds since 1970.
+    /// The end of validity of the authority's own certificate, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
         self.not_after
     }
@@ -196,8 +196,8 @@ impl Authority {
         self.directory.join(identity.kind().word()).join(identity.name())
     }
 
-    /// Issues the first certificate of `identity`, valid for `days`, for these host names and IP addresses; controllers
-    /// and switches also for those of their own machine. Returns the directory with its files.
+    /// Issues the first certificate of `identity`, valid for `days`, for these host names and IP addresses; for
+    /// controllers and switches also for those of their own machine. Returns the directory with its files.
     /// # Errors
     /// [`PkiError`]; [`PkiError::Issued`] if it has one.
     pub fn issue(&self, identity: &Identity, addresses: &[String], days: u32) -> Result<PathBuf, PkiError> {
@@ -213,14 +213,14 @@ impl Authority {
         self.make(identity, addresses, days)
     }
 
-    /// As [`Authority::issue`], without a look at what was issued before: for many at once.
+    /// As [`Authority::issue`], without checking for earlier certificates: for many at once.
     /// # Errors
     /// [`PkiError`].
     pub fn make(&self, identity: &Identity, addresses: &[String], days: u32) -> Result<PathBuf, PkiError> {
         self.make_until(identity, addresses, i64::from(days) * 86_400)
     }
 
-    /// As [`Authority::make`], valid for so many seconds from now.
+    /// As [`Authority::make`], valid for this number of seconds from now.
     /// # Errors
     /// [`PkiError`].
     pub fn make_until(&self, identity: &Identity, addresses: &[String], seconds: i64) -> Result<PathBuf, PkiError> {
@@ -255,7 +255,7 @@ impl Authority {
         if mistaken(Mistake::HeldBeforeRecord) {
             write(&files.join("cert.pem"), &pem, 0o644)?;
         }
-        // First what is needed to revoke it.
+        // First the file that is needed to revoke it.
         write(&self.directory.join("issued").join(format!("{}.pem", hex(&serial.to_bytes()))), &pem, 0o644)?;
         write(&files.join("key.pem"), &key.serialize_pem(), 0o600)?;
         write(&files.join("cert.pem"), &pem, 0o644)?;
@@ -265,9 +265,9 @@ impl Authority {
         Ok(files)
     }
 
-    /// Issues another certificate, with another key, to the holder of one. The one before stays valid until it expires
-    /// or is revoked, so that the files can be copied without haste. It is for these addresses, or without any for those of the one
-    /// before.
+    /// Issues another certificate, with another key, to an existing holder. The previous one stays valid until it
+    /// expires or is revoked, so that there is time to copy the files. It is for these addresses, or, if none are
+    /// given, for those of the previous one.
     /// # Errors
     /// [`PkiError::Unknown`].
     pub fn renew(&self, kind: &'static str, name: &str, addresses: &[String], days: u32) -> Result<PathBuf, PkiError> {
@@ -282,7 +282,7 @@ impl Authority {
 
 /// A random serial number of 127 bits: positive, and the same length for all.
 fn serial(key: &KeyPair) -> Result<SerialNumber, PkiError> {
-    // The public key is random, and a verifier wants no secret here.
+    // The public key is random, and a verifier needs no secret here.
     let raw = key.public_key_raw();
     let mut bytes = raw[raw.len() - 16..].to_vec();
     bytes[0] = bytes[0] & 0x3f | 0x40;

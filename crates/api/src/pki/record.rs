@@ -1,4 +1,4 @@
-//! What an authority has issued, and what of it is revoked.
+//! The certificates that an authority has issued and revoked.
 
 use super::files::{damaged, io_error, write};
 use super::{AUTHORITY_DAYS, Authority, CLOCK_SKEW, PkiError};
@@ -11,10 +11,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
-/// A certificate that was issued.
+/// An issued certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Issued {
-    /// What it says.
+    /// Its contents.
     pub certificate: Certificate,
     /// When it was revoked, in seconds since 1970.
     pub revoked: Option<i64>,
@@ -28,8 +28,8 @@ impl Issued {
 }
 
 impl Authority {
-    /// Revokes the certificates of a holder, or the one with this serial number alone, and writes the revocation list
-    /// to all directories. Returns how many are revoked that were not.
+    /// Revokes the certificates of a holder, or only the one with this serial number, and writes the revocation list to
+    /// all directories. Returns how many were newly revoked.
     /// # Errors
     /// [`PkiError::Unknown`].
     pub fn revoke(&self, kind: &'static str, name: &str, serial: Option<&str>) -> Result<usize, PkiError> {
@@ -59,7 +59,7 @@ impl Authority {
         Ok(issued)
     }
 
-    /// Every certificate that was issued, by kind and name, then by the end of its time.
+    /// Every issued certificate, sorted by kind and name, then by expiry.
     /// # Errors
     /// [`PkiError::Io`], [`PkiError::Damaged`].
     pub fn issued(&self) -> Result<Vec<Issued>, PkiError> {
@@ -92,7 +92,7 @@ impl Authority {
         parsed.map(|(_, parsed)| parsed).map_err(|e| damaged(&self.directory.join("ca.pem"), &e))
     }
 
-    /// Serial numbers and times of what is revoked.
+    /// Serial numbers and times of revoked certificates.
     fn revoked(&self) -> Result<Vec<(String, i64)>, PkiError> {
         let path = self.directory.join("crl.pem");
         let der = CertificateRevocationListDer::from_pem_file(&path).map_err(|e| damaged(&path, &e))?;

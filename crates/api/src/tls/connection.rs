@@ -1,4 +1,4 @@
-//! One connection, plain or with TLS, and the list of those that a reload may have to end.
+//! A connection, plain or with TLS, and the list of connections that a reload may have to end.
 
 use super::{FAREWELL, Foreign, Loaded, Tls, advice::advise};
 use crate::address::Origin;
@@ -26,29 +26,29 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tonic::transport::Uri;
 use tonic::transport::server::Connected;
 
-/// A peer that we refuse gets this long to read why.
+/// Time that a rejected peer gets to read the reason.
 const LINGER: Duration = Duration::from_millis(500);
-/// Bytes of it that are read and thrown away meanwhile.
+/// Bytes of it that are read and discarded meanwhile.
 const LINGER_BYTES: u64 = 64 << 10;
 
-/// The first byte of an alert of TLS, which is none of HTTP/2: its first frame is shorter than 2^20 bytes.
+/// The first byte of a TLS alert. It cannot begin HTTP/2, whose first frame is shorter than 2^20 bytes.
 const TLS_ALERT: u8 = 0x15;
 
-/// What is spoken at a listener with TLS.
+/// The protocol of a listener with TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spoken {
-    /// gRPC alone.
+    /// gRPC only.
     Grpc,
     /// HTTP/1.1 as well.
     Web,
-    /// The same, and whoever is withdrawn is told so.
+    /// The same, and a withdrawn peer is told so.
     Pages,
 }
 
-/// A connection with TLS that is open.
+/// An open connection with TLS.
 pub(crate) struct Live {
     chain: Vec<CertificateDer<'static>>,
-    /// The name that a server's certificate must be for; none of a client.
+    /// The name that a server's certificate must be for; none for a client.
     server: Option<ServerName<'static>>,
     peer: Peer,
     end: oneshot::Sender<()>,
@@ -86,7 +86,7 @@ impl Tls {
         }
     }
 
-    /// Takes a connection into the list; what comes ends it.
+    /// Adds a connection to the list; the receiver ends it.
     fn enlist(&self, loaded: &Arc<Loaded>, live: impl FnOnce(oneshot::Sender<()>) -> Live) -> oneshot::Receiver<()> {
         let (end, ended) = oneshot::channel();
         {
@@ -96,7 +96,7 @@ impl Tls {
             }
             list.push(live(end));
         }
-        // What was read during the handshake was not applied to this connection.
+        // A reload during the handshake did not apply to this connection.
         if !Arc::ptr_eq(loaded, &self.current()) {
             self.check_connections();
         }
@@ -119,7 +119,7 @@ impl Tls {
         let who = match chain.first().map(|first| Certificate::parse(first)) {
             Some(Ok(Certificate { identity, serial, .. })) => Who::Certificate { identity, serial },
             Some(Err(error)) => Who::Unnamed { reason: error.to_string() },
-            None => Who::Unnamed { reason: "it showed no certificate".to_owned() },
+            None => Who::Unnamed { reason: "it presented no certificate".to_owned() },
         };
         if let Who::Certificate { identity, .. } = &who {
             stream.get_ref().0.prove(identity)?;
@@ -144,7 +144,7 @@ impl Tls {
         let certificate = first.map_err(|e| refused(format!("its certificate: {e}")))?;
         let Some(Certificate { identity, serial, .. }) = certificate.filter(|c| c.identity.kind() == kind) else {
             return Err(refused(format!(
-                "its certificate is not that of a {}; somebody else answers there, or the address is wrong",
+                "its certificate is not that of a {}; another server answers there, or the address is wrong",
                 kind.word()
             )));
         };
@@ -161,7 +161,7 @@ pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
     Ok(TokioIo::new(Connection { stream: Stream::Bare(Socket::Tcp(stream), false), peer, ended: Ended::Never }))
 }
 
-/// Connects to the host of `uri`, which is none of ours, with TLS.
+/// Connects with TLS to the host of `uri`, which is not ours.
 pub(crate) async fn connect_foreign(tls: &Foreign, uri: &Uri) -> io::Result<client::TlsStream<TcpStream>> {
     let refused = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
     let stream = dial(uri, 443).await?;
@@ -169,8 +169,8 @@ pub(crate) async fn connect_foreign(tls: &Foreign, uri: &Uri) -> io::Result<clie
     TlsConnector::from(tls.current()).connect(name, stream).await.map_err(|e| refused(e.to_string()))
 }
 
-/// Why the host of `uri` refuses us, if that is for a certificate. It says so after the handshake, and whoever writes meanwhile
-/// sees a broken pipe instead: so this connects, and listens for as long as it may take.
+/// Why the host of `uri` refuses us, if a certificate is the reason. It says so after the handshake, and a client that
+/// writes meanwhile sees a broken pipe instead: so this connects, and waits for the reason for a limited time.
 pub(crate) async fn refusal(tls: &Foreign, uri: &Uri, within: Duration) -> Option<String> {
     let mut stream = match connect_foreign(tls, uri).await {
         Ok(stream) => stream,
@@ -201,7 +201,8 @@ fn host_of(uri: &Uri) -> &str {
     uri.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
-/// Lets the peer read the alert that says why it is refused: closing at once, with bytes of it unread, would destroy it.
+/// Lets the peer read the alert with the reason of its rejection: closing at once, with bytes of it unread, would
+/// destroy the alert.
 async fn linger(mut stream: Guarded<Socket>) {
     let _ = tokio::time::timeout(LINGER, async {
         stream.shutdown().await?;
@@ -213,13 +214,13 @@ async fn linger(mut stream: Guarded<Socket>) {
 enum Stream {
     Plain(Guarded<Socket>),
     Tls(Box<server::TlsStream<Guarded<Socket>>>),
-    /// One that we began, and whether something came by it.
+    /// A connection that we opened, and whether it has received anything.
     Bare(Socket, bool),
-    /// One that we began with TLS.
+    /// A connection with TLS that we opened.
     Ours(Box<client::TlsStream<TcpStream>>),
 }
 
-/// A connection, and who is at the other end.
+/// A connection, and the peer at the other end.
 pub struct Connection {
     stream: Stream,
     peer: Peer,
@@ -228,9 +229,9 @@ pub struct Connection {
 
 /// Whether a reload ends a connection.
 enum Ended {
-    /// Nobody reads files again for it: it has none, or a command let go of them once it was connected.
+    /// No reload does: it has no certificate, or a command stopped watching the files once it was connected.
     Never,
-    /// And how long it stays for those who ask why.
+    /// The receiver ends it; the duration is how long it stays for those who ask why.
     By(oneshot::Receiver<()>, Option<Duration>),
     Soon(Pin<Box<Sleep>>),
     Already,
@@ -247,13 +248,13 @@ impl Connection {
         Self { stream: Stream::Plain(stream), peer, ended: Ended::Never }
     }
 
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// An error once the connection is ended by a reload. Whoever only writes is to find out, too: a peer that sends the next
-    /// request early has the server read nothing until a stream has ended.
+    /// Returns an error once a reload has ended the connection. A side that only writes must notice, too: if a peer
+    /// sends its next request early, the server reads nothing until a stream has ended.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if let Ended::By(ended, farewell) = &mut self.ended {
             match pin!(ended).poll(cx) {
@@ -307,7 +308,7 @@ impl AsyncRead for Connection {
     }
 }
 
-/// Why a certificate is not valid, as one says it.
+/// The reason why a certificate is not valid, in words.
 fn why_invalid(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(why) = error else { return error.to_string() };
     match why {
@@ -318,7 +319,7 @@ fn why_invalid(error: &rustls::Error) -> String {
     }
 }
 
-/// The errors of TLS with advice: behind gRPC only their text is left.
+/// Adds advice to TLS errors: behind gRPC, only their text is left.
 fn advised(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), advise(error.to_string()))
 }

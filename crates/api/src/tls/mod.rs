@@ -1,13 +1,14 @@
-//! Mutual TLS: both ends of every connection show a certificate of the same certificate authority.
+//! Mutual TLS: both ends of every connection present a certificate of the same certificate authority.
 //!
 //! Protocol: TLS 1.3 (RFC 8446) only, without tickets and early data, so that every connection checks the certificate
-//! anew. A certificate is checked for its signatures, its time, its purpose and, where there is a revocation list, its
-//! revocation (RFC 5280); then for the [`Identity`] that stands in it. A client also checks that the server's
-//! certificate names the address that it connected to.
+//! again. A certificate is checked for its signatures, its time, its purpose and, if there is a revocation list, its
+//! revocation (RFC 5280); then for the [`Identity`] in it. A client also checks that the server's certificate names the
+//! address that it connected to.
 //!
-//! The files are read again when one of them changes, and used if a start would use them. Then, and once a minute, every open
-//! connection is checked against what is valid by now, and ended if its certificate no longer is. A browser cannot tell a page
-//! why a connection ended: so one of a listener for pages stays for [`FAREWELL`], in which every request is refused with the reason.
+//! When one of the files changes, they are read again, and used if they would be usable at a start. Then, and once a
+//! minute, every open connection is checked against what is valid now, and ended if its certificate is not. A browser
+//! cannot tell a page why a connection ended: so a connection of a listener for pages stays open for [`FAREWELL`], in
+//! which every request is refused with the reason.
 
 mod advice;
 mod connection;
@@ -44,42 +45,42 @@ use tokio_rustls::rustls::{
     self, CertRevocationListError, CertificateError, ClientConfig, RootCertStore, ServerConfig,
 };
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often open connections are checked even if no file changes: a certificate may have expired.
+/// Interval between checks of open connections when no file changes: a certificate may have expired.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
-/// How long a page can still ask why it is refused: it asks every 2 s.
+/// Time in which a page can still ask why it is refused: it asks every 2 s.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// A certificate that expires within this is a reason for a warning, once a day.
+/// Time before a certificate expires in which a warning is logged once a day.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The section `[tls]` of a daemon's configuration: a directory with the files that `fibula pki issue` writes, or each
-/// file by itself.
+/// The section `[tls]` of a daemon's configuration: a directory with the files that `fibula pki issue` writes, or the
+/// files one by one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
     /// A directory with `cert.pem`, `key.pem`, `ca.pem` and, if there is one, `crl.pem`.
     pub dir: Option<PathBuf>,
-    /// The certificate, with those between it and the authority's, in PEM.
+    /// The certificate, with any between it and the authority's, in PEM.
     pub cert: Option<PathBuf>,
     /// Its private key in PEM (PKCS#8, SEC1 or PKCS#1).
     pub key: Option<PathBuf>,
-    /// The certificates of the authorities that sign those of others, in PEM.
+    /// The certificates of the authorities that sign those of peers, in PEM.
     pub ca: Option<PathBuf>,
-    /// What these authorities have revoked, in PEM; nothing is revoked without it. Once there was one, it stays in use until a newer one
-    /// comes.
+    /// The certificates that these authorities have revoked, in PEM; without it, nothing is revoked. A list stays in
+    /// use until a newer one replaces it.
     pub crl: Option<PathBuf>,
 }
 
-/// The files of [`Files`], all named.
+/// All files of [`Files`], resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paths {
     cert: PathBuf,
     key: PathBuf,
     ca: PathBuf,
     crl: Option<PathBuf>,
-    /// Whether it is no error if the revocation list is not there.
+    /// Whether a missing revocation list is no error.
     crl_is_optional: bool,
 }
 
@@ -89,9 +90,9 @@ impl Files {
         Files { dir: Some(dir.into()), ..Files::default() }
     }
 
-    /// The paths of all files. A file that is named wins over that of the directory.
+    /// The paths of all files. A file that is named takes precedence over that of the directory.
     /// # Errors
-    /// Which one is not named.
+    /// The file that is not named.
     pub fn paths(&self) -> Result<Paths, String> {
         let path = |own: &Option<PathBuf>, name: &str| {
             own.clone().or_else(|| self.dir.as_ref().map(|dir| dir.join(format!("{name}.pem"))))
@@ -111,7 +112,7 @@ impl Files {
     }
 }
 
-/// Why certificates cannot be used.
+/// Reasons why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -123,14 +124,14 @@ pub enum TlsError {
         "cannot read the {what} {path}: {reason}; `fibula pki issue` writes it, or name another file in the configuration"
     )]
     File {
-        /// What it should hold.
+        /// The expected contents.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// Why not.
         reason: String,
     },
-    /// The certificate names nobody.
+    /// The certificate has no identity.
     #[error("the certificate {path}: {source}")]
     Identity {
         /// The file.
@@ -138,26 +139,26 @@ pub enum TlsError {
         /// What is wrong.
         source: IdentityError,
     },
-    /// Certificate, key or authorities do not fit.
+    /// Certificate, key or authorities do not match.
     #[error("the certificate {path} cannot be used: {reason}{}", advice(.reason))]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What rustls says.
+        /// The error of rustls.
         reason: String,
     },
-    /// It is somebody else's.
+    /// It belongs to another holder.
     #[error(
         "the certificate {path} is that of {got}, and not of {expected}; issue one with `fibula pki issue {command}`"
     )]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The holder.
         got: Identity,
-        /// Whose it should be.
+        /// The expected holder.
         expected: String,
-        /// What issues it.
+        /// The command that issues it.
         command: String,
     },
 }
@@ -170,10 +171,10 @@ fn advice(reason: &str) -> &'static str {
     }
 }
 
-/// What the files held when they were read.
+/// The contents of the files when they were read.
 pub(crate) struct Loaded {
     pub(crate) certificate: Certificate,
-    /// For listeners of gRPC alone, and for those that answer HTTP/1.1 as well.
+    /// For listeners with gRPC only, and for those that also answer HTTP/1.1.
     pub(crate) grpc: Arc<ServerConfig>,
     pub(crate) web: Arc<ServerConfig>,
     pub(crate) client: Arc<ClientConfig>,
@@ -182,7 +183,7 @@ pub(crate) struct Loaded {
     lists: Lists,
 }
 
-/// Whom the certificate of this process has to name.
+/// The identity that the certificate of this process must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Holder {
     Anybody,
@@ -191,7 +192,7 @@ enum Holder {
 }
 
 impl Holder {
-    /// Reads files that this holder can use. Lists of revoked certificates that are in use stay so as long as none is newer.
+    /// Reads files that this holder can use. Revocation lists in use stay in use unless there are newer ones.
     fn read(&self, paths: &Paths, lists: &Lists) -> Result<Loaded, TlsError> {
         let loaded = Loaded::read(paths, lists)?;
         let got = &loaded.certificate.identity;
@@ -215,13 +216,13 @@ impl Holder {
 /// The stamps of all files.
 type Stamps = Vec<Option<Stamp>>;
 
-/// The certificate of this process, whom it trusts, and the connections that it has.
+/// The certificate of this process, the authorities that it trusts, and its connections.
 pub struct Tls {
     paths: ArcSwap<Paths>,
     holder: Holder,
     current: ArcSwap<Loaded>,
     seen: Mutex<Stamps>,
-    /// Whether the files that are there now cannot be used.
+    /// Whether the current files cannot be used.
     is_refused: AtomicBool,
     pub(crate) live: Mutex<Vec<Live>>,
 }
@@ -240,8 +241,8 @@ impl Tls {
         Self::load_as(files, Holder::Anybody)
     }
 
-    /// As [`Tls::load`], for the daemon that the certificate must name, now and whenever the files change: a controller, or the
-    /// switch `switch`.
+    /// As [`Tls::load`], for the daemon that the certificate must name, now and whenever the files change: a
+    /// controller, or the switch `switch`.
     /// # Errors
     /// [`TlsError`].
     pub fn load_for(files: &Files, switch: Option<&str>) -> Result<Arc<Self>, TlsError> {
@@ -262,17 +263,17 @@ impl Tls {
         }))
     }
 
-    /// Whom our certificate names.
+    /// The identity in our certificate.
     pub fn identity(&self) -> Identity {
         self.current.load().certificate.identity.clone()
     }
 
-    /// Until when our certificate is valid, in seconds since 1970.
+    /// The end of validity of our certificate, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
         self.current.load().certificate.not_after
     }
 
-    /// Whether the files have changed to some that cannot be used, so that those before are.
+    /// Whether the files have changed and cannot be used, so that the previous ones stay in use.
     pub fn is_refused(&self) -> bool {
         self.is_refused.load(Relaxed)
     }
@@ -293,11 +294,11 @@ impl Tls {
         self.read_again().map(|()| true)
     }
 
-    /// As [`Tls::reload`], whether a file has changed or not.
+    /// As [`Tls::reload`], even if no file has changed.
     /// # Errors
     /// As there.
     pub fn read_again(&self) -> Result<(), TlsError> {
-        // Held until what was read is in use: whoever reads at the same time comes after.
+        // Held until the new contents are in use, so that concurrent reloads wait.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let paths = self.paths.load_full();
         *seen = paths.stamps();
@@ -307,9 +308,9 @@ impl Tls {
         Ok(())
     }
 
-    /// As [`Tls::read_again`], from other files from now on, if they can be used.
+    /// As [`Tls::read_again`], and from now on from other files, if they are usable.
     /// # Errors
-    /// As there; then those before stay in use, by their paths.
+    /// As there; the previous files and paths then stay in use.
     pub fn read_from(&self, files: &Files) -> Result<(), TlsError> {
         let paths = files.paths().map_err(TlsError::Unnamed)?;
         if paths == **self.paths.load() {
@@ -331,7 +332,7 @@ impl Tls {
         self.check_connections();
     }
 
-    /// Keeps the files read and the connections checked as long as somebody holds `tls`.
+    /// Reloads the files and checks the connections for as long as `tls` is in use.
     pub fn watch(tls: &Arc<Self>) {
         let tls = Arc::downgrade(tls);
         tokio::spawn(async move {
@@ -350,7 +351,9 @@ impl Tls {
                         (unchecked, unwarned) = (Duration::ZERO, DAY);
                     }
                     Ok(false) => unchecked += LOOK_EVERY,
-                    Err(error) => tracing::error!(%error, "the changed certificates are not used; those before are"),
+                    Err(error) => {
+                        tracing::error!(%error, "the changed certificates are not used; the previous ones stay in use")
+                    }
                 }
                 if unchecked >= CHECK_EVERY {
                     unchecked = Duration::ZERO;
@@ -365,14 +368,15 @@ impl Tls {
         });
     }
 
-    /// Says at the start what is revoked: an older list than before the start lets in what was revoked since.
+    /// Logs the revocation lists at the start: a list older than the one before the start readmits what was revoked
+    /// since.
     fn say_lists(&self) {
         let lists = &self.current().lists;
         if lists.is_empty() {
             let path = self.paths.load().crl.as_ref().map(|path| path.display().to_string());
             tracing::warn!(
                 path,
-                "there is no revocation list: certificates that were revoked are let in; copy the crl.pem of the authority there"
+                "there is no revocation list: revoked certificates are accepted; copy the crl.pem of the authority there"
             );
         }
         lists.titles().for_each(|title| tracing::info!("certificates are checked against {title}"));
@@ -387,7 +391,7 @@ impl Tls {
             tracing::warn!(
                 %identity, until,
                 "the certificate {}; renew it with `fibula pki renew {kind} {name}` and copy the files here",
-                if left < 0 { "has expired, so others refuse it" } else { "expires soon" }
+                if left < 0 { "has expired, so peers reject it" } else { "expires soon" }
             );
         }
     }
@@ -412,7 +416,7 @@ impl Loaded {
             roots.add(root).map_err(|e| file("authority's certificate", &paths.ca, &e))?;
         }
         let found = match &paths.crl {
-            // One that was there before is in use still.
+            // A previous one is still in use.
             Some(path) if !paths.crl_is_optional && before.is_empty() || path.exists() => {
                 all::<CertificateRevocationListDer<'static>>("revocation list", path)?
             }
@@ -423,8 +427,8 @@ impl Loaded {
         let clients = lists.clients(&roots, &provider).map_err(|e| unusable(&e))?;
         let servers = lists.servers(&roots, &provider).map_err(|e| unusable(&e))?;
 
-        // Nobody would accept one with a wrong signature, and it may name somebody else. One that has expired can be renewed
-        // while we run: so this is asked of the time when it began.
+        // No peer would accept one with a wrong signature, and it may name another holder. An expired one can be
+        // renewed while we run, so the signature is checked as of its first day.
         let began = UnixTime::since_unix_epoch(Duration::from_secs(certificate.not_before.try_into().unwrap_or(0)));
         match clients.verify_client_cert(&chain[0], &chain[1..], began) {
             Err(rustls::Error::InvalidCertificate(CertificateError::BadSignature)) => {
@@ -463,8 +467,9 @@ impl Loaded {
     }
 }
 
-/// What a client shows to a server that is none of ours, and whom it trusts: any certificate that the authority signed for
-/// the host. The files are read again for a new connection if one of them has changed.
+/// The certificate that a client presents to foreign servers, and the authority that it trusts for them: it accepts any
+/// certificate that the authority signed for the host. The files are read again for a new connection if one of them has
+/// changed.
 pub struct Foreign {
     ca: PathBuf,
     cert: Option<(PathBuf, PathBuf)>,
@@ -478,18 +483,18 @@ impl Debug for Foreign {
 }
 
 impl Foreign {
-    /// Reads the files. Without `cert` and `key` the client shows no certificate.
+    /// Reads the files. Without `cert` and `key`, the client presents no certificate.
     /// # Errors
     /// [`TlsError`] with the file.
     pub fn load(ca: &Path, cert: Option<(&Path, &Path)>) -> Result<Arc<Self>, TlsError> {
         let cert = cert.map(|(cert, key)| (cert.to_owned(), key.to_owned()));
-        // Changed between the two, they are read once more.
+        // If a file changes in between, they are read once more.
         let seen = foreign_stamps(ca, cert.as_ref());
         let current = Mutex::new((seen, foreign_config(ca, cert.as_ref())?));
         Ok(Arc::new(Self { ca: ca.to_owned(), cert, current }))
     }
 
-    /// By the files as they are now; files that cannot be used change nothing.
+    /// The configuration from the current files; unusable files change nothing.
     pub(crate) fn current(&self) -> Arc<ClientConfig> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, config) = &mut *current;
@@ -497,7 +502,9 @@ impl Foreign {
         if std::mem::replace(seen, now.clone()) != now {
             match foreign_config(&self.ca, self.cert.as_ref()) {
                 Ok(changed) => *config = changed,
-                Err(error) => tracing::error!(%error, "the changed certificates are not used; those before are"),
+                Err(error) => {
+                    tracing::error!(%error, "the changed certificates are not used; the previous ones stay in use")
+                }
             }
         }
         Arc::clone(config)
@@ -534,11 +541,11 @@ fn foreign_config(ca: &Path, cert: Option<&(PathBuf, PathBuf)>) -> Result<Arc<Cl
     Ok(Arc::new(config))
 }
 
-/// Everything of a kind in a PEM file; at least one.
+/// All items of a kind in a PEM file; at least one.
 fn all<T: PemObject>(what: &'static str, path: &Path) -> Result<Vec<T>, TlsError> {
     let items = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, pem::Error>>);
     let items = items.map_err(|e| file(what, path, &e))?;
-    if items.is_empty() { Err(file(what, path, &"the file has none in PEM")) } else { Ok(items) }
+    if items.is_empty() { Err(file(what, path, &"the file contains none in PEM")) } else { Ok(items) }
 }
 
 fn file(what: &'static str, path: &Path, reason: &dyn fmt::Display) -> TlsError {

@@ -1,10 +1,12 @@
-//! What authorities have revoked: the newest list of each, of all that were there since the start, and checks of whole chains.
+//! Certificates that authorities have revoked: the newest list of each authority since the start, and checks of whole
+//! chains.
 //!
-//! A list that is older than one in use, or is not there any more, would let revoked certificates in again. So the newer one stays in
-//! use, and the log says which file to mend. What was in use before a start is not known then: the log says how old each list is.
+//! A list that is older than the one in use, or that disappears, would readmit revoked certificates. So the newer one
+//! stays in use, and the log says which file to fix. The lists from before a start are unknown: the log says how old
+//! each list is.
 //!
-//! Of a holder's certificate there has to be a list, if there is any. Of the authorities between it and the root, a list counts if it is
-//! there.
+//! If there are any lists, there must be one that covers the holder's certificate. For the authorities between it and
+//! the root, a list counts if it is there.
 
 use super::{TlsError, date, file};
 use crate::identity::hex;
@@ -21,15 +23,15 @@ use x509_parser::oid_registry::OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-/// What one authority has revoked.
+/// The revocations of one authority.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct List {
-    /// The authority, and which of its keys.
+    /// The authority, and the key that it signed with.
     issuer: (Vec<u8>, Vec<u8>),
     name: String,
-    /// Whether it was that of a root: one that is no longer trusted needs none.
+    /// Whether the authority is a root: one that is no longer trusted needs no list.
     is_of_root: bool,
-    /// The number of the list, in bytes of which the first is not 0, and when it was made.
+    /// The number of the list, in bytes without leading zeros, and its time.
     number: Vec<u8>,
     made: i64,
     der: CertificateRevocationListDer<'static>,
@@ -56,14 +58,14 @@ impl List {
         }
     }
 
-    /// Which one it is, for a message.
+    /// A description for messages.
     fn title(&self) -> String {
         let number = if self.number.is_empty() { String::new() } else { format!(", number 0x{}", hex(&self.number)) };
         format!("the list of {} of {}{number}", self.name, date(self.made))
     }
 }
 
-/// Whether a name is that of a root, which has it without its outer tag.
+/// Whether a name is that of a root; roots store it without its outer tag.
 fn is_root(name: &[u8], roots: &RootCertStore) -> bool {
     roots.roots.iter().any(|root| name.ends_with(root.subject.as_ref()))
 }
@@ -72,12 +74,12 @@ fn is_root(name: &[u8], roots: &RootCertStore) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     all: Vec<List>,
-    /// What is wrong with the file: a list in use is newer, or has gone from it.
+    /// Problems of the file: a list in use is newer, or is missing in it.
     pub(super) refused: Vec<String>,
 }
 
 impl Lists {
-    /// The newest of what a file holds, if there is one, and of what was in use before.
+    /// The newest lists of those in the file, if there is one, and those in use before.
     pub(super) fn read(
         path: Option<&Path>,
         found: Vec<CertificateRevocationListDer<'static>>,
@@ -100,17 +102,17 @@ impl Lists {
                 Some(list) if list.is_older_than(kept) => {
                     let (old, new) = (list.title(), kept.title());
                     refused.push(format!(
-                        "{place} has {old}, and {new} is in use and newer: it stays in use; copy the newest crl.pem of the authority there"
+                        "{place} has {old}, but {new} is in use and newer: it stays in use; copy the newest crl.pem of the authority there"
                     ));
                     *list = kept.clone();
                 }
                 Some(_) => {}
                 None => {
-                    // One of a root that is not trusted any more is no loss.
+                    // A list of a root that is no longer trusted is not needed.
                     if !kept.is_of_root || is_root(&kept.issuer.0, roots) {
                         let title = kept.title();
                         refused.push(format!(
-                            "{place} has gone, or {title} from it: it stays in use; copy the newest crl.pem of the authority there"
+                            "{place} is missing, or {title} is missing in it: the list stays in use; copy the newest crl.pem of the authority there"
                         ));
                     }
                     all.push(kept.clone());
@@ -133,7 +135,7 @@ impl Lists {
         self.all.iter().map(|list| list.der.clone())
     }
 
-    /// What checks the certificates of clients.
+    /// The verifier for certificates of clients.
     pub(super) fn clients(
         &self,
         roots: &Arc<RootCertStore>,
@@ -148,7 +150,7 @@ impl Lists {
         Ok(Arc::new(Clients { holder, chain }))
     }
 
-    /// What checks those of servers.
+    /// The verifier for certificates of servers.
     pub(super) fn servers(
         &self,
         roots: &Arc<RootCertStore>,
@@ -209,7 +211,7 @@ impl ClientCertVerifier for Clients {
     }
 }
 
-/// The same of servers.
+/// The same check for servers.
 #[derive(Debug)]
 struct Servers {
     holder: Arc<dyn ServerCertVerifier>,

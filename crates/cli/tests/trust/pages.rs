@@ -116,7 +116,7 @@ fn a_reader_who_tries_to_change_something_from_the_page_is_counted_and_recorded_
     let Some(answer) = ask("operator/reader", &act) else {
         return netio::testkit::missing("openssl, which opens a page");
     };
-    assert!(answer.contains("HTTP/1.1 403") && answer.contains("it takes the role writer"), "{answer}");
+    assert!(answer.contains("HTTP/1.1 403") && answer.contains("it needs the role writer"), "{answer}");
     // A writer may, if there is such a link.
     let answer = ask("operator/writer", &act).unwrap();
     assert!(answer.contains("HTTP/1.1 404"), "{answer}");

@@ -41,7 +41,7 @@ async def certificate_of(url: str, target: str, credentials: Credentials, timeou
     await asyncio.sleep(0)
     ours = [name for kind, name in names if kind == "URI" and name.startswith(_SCHEME)]
     if len(ours) != 1 or not ours[0].startswith(_CONTROLLER):
-        reason = "its certificate is not that of a controller; somebody else answers there, or the address is wrong"
+        reason = "its certificate is not that of a controller; another server answers there, or the address is wrong"
         raise Unreachable(no_answer(url, reason), "UNAVAILABLE")
     return ssl.DER_cert_to_PEM_cert(certificate).encode()
 
