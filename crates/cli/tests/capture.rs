@@ -352,7 +352,10 @@ fn the_controller_asks_a_switch_for_frames_and_flows() {
                     break child;
                 }
                 let said = stderr(&child.wait_with_output().unwrap());
-                assert!(said.contains("captures run at this switch") && std::time::Instant::now() < until, "{said}");
+                assert!(
+                    said.contains("captures are running at this switch") && std::time::Instant::now() < until,
+                    "{said}"
+                );
             };
             leaver.kill().unwrap();
             leaver.wait().unwrap();

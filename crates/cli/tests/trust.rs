@@ -462,7 +462,7 @@ async fn an_admin_changes_what_daemons_log_while_they_run() {
     let filter = "info,fibula_switch=debug";
     let said = done("operator/admin", &["switch", "log", "s1", filter]);
     assert_eq!(said, format!("s1 logs by `{filter}`; it was `warn`, and `warn` at the start\n"));
-    assert!(logged(&of_switch, "the controller changed what is logged"));
+    assert!(logged(&of_switch, "the controller changed the log filter"));
     assert_eq!(shown(&["switch", "log", "s1"]), both(filter, "warn"));
     assert!(!logged(&of_switch, "DEBUG"));
     done("operator/admin", &["switch", "log", "s1", "info,h2=debug"]);

@@ -1,25 +1,28 @@
-//! What peers may take of a daemon: connections, streams, bytes of requests, time.
+//! Limits for the peers of a daemon: connections, streams, bytes of requests, time.
 //!
 //! ```text
 //!  listener ── accepts ──► Guarded ── HTTP ──► Layer ── counts bytes of requests ──► service
 //!      └──────────────── Guard: connections, peers, bytes in all, counters ─────────────┘
 //! ```
-//! A [`Guard`] is shared by the listeners of a daemon, each of which has the limits for itself: anyone who floods one does not keep others
-//! from another. [`Listener`] accepts connections within the limits, and closes those that do nothing. [`RequestLayer`] counts the bytes
-//! of requests that are not answered yet, and of answers that nobody has read yet. A message is counted whole when it begins, so messages
-//! never wait for each other's bytes, and none that is refused is read. A service reserves room for a large answer before it makes it.
+//! A [`Guard`] is shared by the listeners of a daemon, each of which has its own limits, so that flooding one does not
+//! block the others. [`Listener`] accepts connections within the limits, and closes idle ones. [`RequestLayer`] counts
+//! the bytes of unanswered requests and of unread answers. A message is counted as a whole when it begins, so messages
+//! never wait for each other's bytes, and none that is refused is read. A service reserves room for a large answer
+//! before it creates it.
 //!
-//! **Peers.** What one peer may have holds for an address at a listener, and for the holder of a certificate wherever it connects from.
+//! **Peers.** The limits of a peer apply to an address at a listener, and to the holder of a certificate wherever it
+//! connects from.
 //!
-//! **Newcomers.** When all connections of a listener are taken, one is closed for the new one. First come those of strangers, of the
-//! address that has most of them, then those that have had no request in progress for the longest time, and at a listener for pages those
-//! with the oldest requests, since streams of events go on as long as somebody wants them. So peers that only hold connections lock
-//! nobody out. Clients of gRPC connect again by themselves. If every connection has a request in progress, the newcomer is closed. Where
-//! certificates are shown, half of the connections are for those that have shown one.
+//! **Newcomers.** When all connections of a listener are taken, one is closed for the new one. First come those of
+//! strangers, from the address that has most of them, then those that have had no request in progress for the longest
+//! time, and, at a listener for pages, those with the oldest requests, since streams of events go on for as long as
+//! they are wanted. So peers that only hold connections lock no one out. gRPC clients reconnect by themselves. If every
+//! connection has a request in progress, the newcomer is closed. If peers present certificates, half of the connections
+//! are reserved for those that have presented one.
 //!
-//! **The sum.** [`Limits::most_bytes`]: bytes of requests and of answers, and a window of unread bytes for every connection. Each
-//! item of a message counts as 96 bytes more, so that empty records, which grow forty times when they are decoded, take
-//! what they cost. The texts of an item come on top once decoded: some twice their bytes.
+//! **The sum.** [`Limits::most_bytes`]: bytes of requests and of answers, and a window of unread bytes for every
+//! connection. Each item of a message counts 96 bytes extra, so that empty records, which grow forty times when
+//! decoded, are counted at their real cost. The texts of decoded items come on top: about twice their bytes.
 
 mod connections;
 mod descriptors;
@@ -43,30 +46,30 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections of one listener.
+    /// Connections per listener.
     pub connections: usize,
-    /// Connections from one address, or of the holder of one certificate. IPv6 addresses of one /64 count as one, and so do those of this
-    /// machine itself.
+    /// Connections per client address, or per holder of a certificate. IPv6 addresses of one /64 count as one, and so
+    /// do the loopback addresses.
     pub connections_per_peer: usize,
-    /// Requests in progress on one connection.
+    /// Requests in progress per connection.
     pub streams: u32,
-    /// Bytes that a peer may send ahead of what is read, on one connection.
+    /// Bytes that a peer may send ahead of what has been read, per connection.
     pub window_bytes: u32,
-    /// Bytes of one message.
+    /// Maximum size of a message in bytes.
     pub message_bytes: usize,
-    /// Bytes of requests of one connection that are not answered yet, and as many of answers that are not read yet.
+    /// Bytes of unanswered requests per connection, and of unread answers.
     pub connection_bytes: usize,
-    /// The same for all connections from one address, or of the holder of one certificate.
+    /// The same per client address, or per holder of a certificate.
     pub peer_bytes: usize,
-    /// The same for all of one listener.
+    /// The same per listener.
     pub total_bytes: usize,
-    /// Requests a second from one address, on average; twice as many at once. 0: any number.
+    /// Average requests per second from one address, with up to twice as many at once. 0: no limit.
     pub requests_per_second: u32,
-    /// How long a connection may take to its first request, in milliseconds.
+    /// Maximum time from the start of a connection to its first request, in milliseconds.
     pub first_request_ms: u64,
-    /// How long a message may take from its first byte to its last, in milliseconds.
+    /// Maximum time from the first byte of a message to its last, in milliseconds.
     pub message_ms: u64,
-    /// How long a connection may be without a request, in milliseconds.
+    /// Maximum time that a connection may be idle, in milliseconds.
     pub idle_ms: u64,
 }
 
@@ -90,7 +93,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether the values make sense.
+    /// Checks that the values make sense.
     /// # Errors
     /// A text for the operator.
     pub fn check(&self) -> Result<(), String> {
@@ -106,7 +109,7 @@ impl Limits {
         range("first_request_ms", self.first_request_ms, 10, 3_600_000)?;
         range("message_ms", self.message_ms, 10, 86_400_000)?;
         range("idle_ms", self.idle_ms, 10, 86_400_000)?;
-        // Otherwise the smaller would refuse what the larger promises.
+        // Otherwise the smaller limit would refuse what the larger one allows.
         let sizes = [
             ("message_bytes", self.message_bytes),
             ("connection_bytes", self.connection_bytes),

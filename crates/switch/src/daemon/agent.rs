@@ -1,13 +1,13 @@
-//! The switch's end of the southbound stream: keeps a [`Replica`] in step with the controller.
+//! The switch's end of the southbound stream, which keeps a [`Replica`] in step with the controller.
 //!
-//! It connects, reports what it holds, applies what comes and acknowledges it. A gap or a wrong digest makes it send its
-//! report; until that is answered, what does not fit is passed over. A switch that was removed from the network and added
-//! again has another id: it starts over, and serves what it has until all of it is replaced. Without a controller nothing
-//! changes: the switch serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each,
-//! at most 5 s.
+//! It connects, reports what it holds, applies updates and acknowledges them. After a gap or a wrong digest it sends
+//! its report again, and ignores messages that do not apply until that is answered. A switch that was removed from the
+//! network and added again has another id: it starts over, and serves what it has until all of it is replaced. Without
+//! a controller nothing changes: the switch serves what it has, logs that, and tries again, first after 0.2 s, then
+//! after twice the time each, at most 5 s.
 //!
-//! Of several controllers it prefers one, then another, by its name. Served by another one, it looks from time to time whether
-//! one that it prefers answers again, and goes there.
+//! With several controllers, it prefers one, then another, by its own name. If another one serves it, it checks from
+//! time to time whether one that it prefers answers again, and moves there.
 
 mod shared;
 
@@ -47,51 +47,51 @@ use tonic::transport::Channel;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a controller may take.
+/// Time limits for a controller.
 #[derive(Clone, Copy)]
 struct Patience {
     connect: Duration,
-    /// After twice as long without a sign of life it is gone.
+    /// A controller that is silent for twice this time is considered gone.
     silence: Duration,
 }
 
-/// With the only controller: nothing is won by going.
+/// For the only controller, since there is no alternative.
 const LONG: Patience = Patience { connect: Duration::from_secs(5), silence: Duration::from_secs(10) };
-/// Where another can serve instead.
+/// If another controller can serve instead.
 const SHORT: Patience = Patience { connect: Duration::from_secs(1), silence: Duration::from_secs(1) };
 
-/// How long after its hello a switch says what holds its memory, and how often it does so again.
+/// Delay from the hello to the first report of memory use, and the interval of further reports.
 const FIRST_MEMORY: Duration = Duration::from_secs(1);
 const MEMORY_EVERY: Duration = Duration::from_secs(10);
 
-/// How often a switch says what it counted.
+/// Interval between reports of counters.
 const COUNTERS_EVERY: Duration = Duration::from_secs(2);
 
-/// How often a switch looks whether a controller that it prefers answers again; after each time that it does, and sends the
-/// switch on, after twice the time,
+/// Interval between checks whether a preferred controller answers again; doubled each time that it answers but sends
+/// the switch on,
 const HOME_EVERY: Duration = Duration::from_secs(120);
-/// up to so many times as long.
+/// up to this many times as long.
 const MOST_HOME: u32 = 16;
 
-/// While there is no controller, the log says so this often.
+/// Interval of log lines while there is no controller.
 const REMIND: Duration = Duration::from_secs(60);
 
-/// Reports answered without any progress before the stream is given up and begun anew.
+/// Reports answered without progress before the stream is abandoned and opened again.
 const MAX_FRUITLESS_REPORTS: u32 = 3;
 
-/// A switch that was sent more than it may hold reports again after this time, then after twice the time each,
+/// A switch whose limits were exceeded reports again after this time, then after twice the time each,
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// up to this.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
-/// Messages above this size are applied where they do not hold up other tasks.
+/// Messages above this size are applied where they do not delay other tasks.
 const BIG_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// It goes on to a controller that it prefers.
+    /// The switch moves to a controller that it prefers.
     #[error("a controller that this switch prefers answers again")]
     Home,
     /// No connection.
@@ -103,12 +103,12 @@ pub enum StreamError {
     /// The controller closed it.
     #[error("the controller closed the stream")]
     Closed,
-    /// A message that no resync can mend.
+    /// A message that no resync can repair.
     #[error(transparent)]
     Replica(ReplicaError),
     /// Resyncs do not help.
     #[error(
-        "the controller answered {reports} reports in a row with messages that do not fit; the switch connects anew. The last error: {last}"
+        "the controller answered {reports} reports in a row with messages that do not fit; the switch reconnects. The last error: {last}"
     )]
     Fruitless {
         /// How many.
@@ -118,28 +118,28 @@ pub enum StreamError {
     },
 }
 
-/// What a switch says of itself to whoever asks its controller. A function that says what holds the memory is one.
+/// What a switch reports about itself through its controller. A function that returns memory use implements it.
 pub trait About: Send + Sync {
-    /// What holds its memory.
+    /// Its memory use.
     fn memory(&self) -> MemoryUse;
 
-    /// What it counted; none if it forwards nothing.
+    /// Its counters; none if it forwards nothing.
     fn counters(&self) -> Option<Counters> {
         None
     }
 
-    /// Whether it answers what operators ask.
+    /// Whether it answers requests of operators.
     fn answers(&self) -> bool {
         false
     }
 
-    /// Answers what an operator asks it by the controller; none if it answers nothing.
+    /// Answers an operator's request that came through the controller; none if it answers nothing.
     fn answer(&self, _switch: &str, _ask: Ask) -> Option<Answering> {
         None
     }
 }
 
-/// Begins an answer: what is said, one after the other.
+/// An answer in preparation: the messages in order.
 pub type Answering = Pin<Box<dyn Future<Output = mpsc::Receiver<Said>> + Send>>;
 
 impl<F: Fn() -> MemoryUse + Send + Sync> About for F {
@@ -148,8 +148,8 @@ impl<F: Fn() -> MemoryUse + Send + Sync> About for F {
     }
 }
 
-/// Keeps the replica in step with the controller, or with one of those in a list with commas, for ever. `switch`: the name by
-/// which the controller knows it, and that `tls` has in its certificate.
+/// Keeps the replica in step with the controller, or with one of a comma-separated list, for ever. `switch`: the name
+/// by which the controller knows it, and which `tls` has in its certificate.
 pub async fn run<T: Tables + Send>(
     switch: String,
     controller: String,
@@ -160,7 +160,7 @@ pub async fn run<T: Tables + Send>(
     run_with(switch, controller, tls, shared, about, HOME_EVERY).await;
 }
 
-/// As [`run`], and looks so often whether a controller that it prefers answers again.
+/// As [`run`], with this interval between checks whether a preferred controller answers again.
 pub async fn run_with<T: Tables + Send>(
     switch: String,
     controller: String,
@@ -178,8 +178,8 @@ pub async fn run_with<T: Tables + Send>(
     );
 }
 
-/// Keeps one of several controllers, whichever leads, told of the trunks: this switch may be served by another one, which changes
-/// nothing in the network.
+/// Reports the trunks to whichever controller leads: this switch may be served by another one, which changes nothing in
+/// the network.
 async fn tell_leader<T: Tables>(switch: &str, controllers: &str, tls: Option<&Arc<Tls>>, shared: &Shared<T>) {
     let mut trunks = shared.trunks.subscribe();
     if controllers_of(controllers).count() == 1 {
@@ -221,7 +221,7 @@ async fn follow<T: Tables + Send>(
     let (mut nth, mut n_sent_on) = (0, 0_u32);
     loop {
         let controller = controllers[nth];
-        // After a round in vain all are busy rather than gone.
+        // After a full round without success, all are probably busy rather than gone.
         let within = if pause == FIRST_PAUSE { SHORT.connect } else { LONG.connect };
         let patience = if controllers.len() == 1 { LONG } else { Patience { connect: within, ..SHORT } };
         let home = home(&controllers[..nth], tls, home_every * (1 << n_sent_on.min(MOST_HOME.ilog2())));
@@ -272,7 +272,7 @@ async fn follow<T: Tables + Send>(
     }
 }
 
-/// What a switch says of the time without a controller.
+/// Describes the time without a controller.
 fn without_controller(was_connected: bool, time: Duration) -> String {
     match time.as_secs() {
         _ if was_connected => "the connection to the controller ended".to_owned(),
@@ -281,12 +281,13 @@ fn without_controller(was_connected: bool, time: Duration) -> String {
     }
 }
 
-/// The controllers in a list with commas.
+/// The controllers in a comma-separated list.
 pub(super) fn controllers_of(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.split(',').map(str::trim)
 }
 
-/// The controllers in an order of the switch's own: so switches spread over them, and those of one that is gone over the others.
+/// The controllers in an order specific to the switch, so that switches spread over them, and those of a failed
+/// controller over the others.
 fn in_order_for<'a>(switch: &str, controllers: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut controllers: Vec<&str> = controllers.collect();
     controllers.sort_by_cached_key(|controller| {
@@ -297,7 +298,7 @@ fn in_order_for<'a>(switch: &str, controllers: impl Iterator<Item = &'a str>) ->
     controllers
 }
 
-/// Returns when one of these controllers answers; never, without any.
+/// Returns when one of these controllers answers; never, if there are none.
 async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
     if preferred.is_empty() {
         return std::future::pending().await;
@@ -325,16 +326,16 @@ async fn connect_within(controller: &str, tls: Option<&Arc<Tls>>, patience: Pati
     api::client::connect_watched(Kind::Controller, controller, tls, connect, silence).await
 }
 
-/// Whether a controller says anything, be it that it does not answer switches: one that stands still takes connections, too.
+/// Whether a controller answers at all, even if it does not serve switches: a stalled process also accepts connections.
 async fn answers(channel: Channel) -> bool {
     let mut client = api::client::northbound(channel);
     let asked = tokio::time::timeout(SHORT.connect, client.get_status(GetStatusRequest {})).await;
-    // What the transport says has a source.
+    // Errors of the transport have a source.
     let is_its_own = |status: tonic::Status| std::error::Error::source(&status).is_none();
     asked.is_ok_and(|answer| answer.err().is_none_or(is_its_own))
 }
 
-/// Up to a quarter less, so that switches do not come back all at once.
+/// Up to a quarter less, so that switches do not all come back at once.
 fn jitter(pause: Duration) -> Duration {
     let nanos = clock::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.subsec_nanos());
     pause - pause.mul_f64(f64::from(nanos % 1000) / 4000.0)
@@ -363,14 +364,14 @@ async fn session<T: Tables>(
         answers: about.answers(),
     };
     let (to_controller, outgoing) = mpsc::channel(4);
-    // The last acknowledgement stands for those before it: however slow the link, one is enough.
+    // The last acknowledgement covers the earlier ones: however slow the link, one is enough.
     let (applied, acknowledgements) = watch::channel(0);
     let wrap = |body| FromSwitch { body: Some(body) };
     let _ = step("agent.hello", || to_controller.try_send(wrap(Body::Hello(hello))).is_ok());
     let acknowledgements = WatchStream::from_changes(acknowledgements);
     let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
-    // The hello is there, and the first of merged streams is asked first. Both end with this session: as long as what is sent
-    // does not, the controller takes the stream for one that lives.
+    // The hello is queued, and the first of merged streams is polled first. Both end with this session: while the
+    // outgoing stream lives, the controller considers the whole stream alive.
     let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements);
     let mut tell = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, MEMORY_EVERY);
     tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -389,13 +390,13 @@ async fn session<T: Tables>(
     tracing::info!(switch, controller, "connected to the controller");
 
     let mut following = Following::default();
-    // While it may not hold what it is sent: when it reports again.
+    // While its limits are exceeded: when it reports again.
     let mut retry: Option<tokio::time::Instant> = None;
     let mut home = pin!(home);
     let mut trunks = shared.trunks.subscribe();
-    // Also what was seen before this stream.
+    // Including changes from before this stream.
     trunks.mark_changed();
-    // The hello says what hosts want. What they want later is for a controller that asks for it.
+    // The hello contains the hosts' subscriptions. Later changes go to controllers that ask for them.
     let (mut subscriptions, mut tells_subscriptions) = (shared.subscriptions.subscribe(), false);
     subscriptions.mark_changed();
     loop {
@@ -413,7 +414,7 @@ async fn session<T: Tables>(
                 continue;
             }
             _ = tell.tick() => {
-                // What the controller does not read in time, it need not know.
+                // The controller need not know what it does not read in time.
                 let _ = to_controller.try_send(wrap(Body::Memory(about.memory())));
                 continue;
             }
@@ -445,7 +446,7 @@ async fn session<T: Tables>(
             continue;
         }
         if let Some(groups) = message.groups {
-            // Also that they are not asked any more.
+            // Also when queries end.
             tells_subscriptions |= groups.snooping.is_some();
             subscriptions::take(groups, &shared.groups);
             continue;
@@ -490,13 +491,13 @@ async fn session<T: Tables>(
     }
 }
 
-/// Answers on a connection of its own: whoever reads it slowly holds up nothing else. It ends when the controller says that nobody
-/// reads it any more, which it also does when the stream of the switch ends.
+/// Answers on a separate connection, so that a slow reader delays nothing else. The answer ends when the controller
+/// says that it is no longer read, which it also says when the stream of the switch ends.
 async fn answer(controller: &str, tls: Option<&Arc<Tls>>, answering: Answering) {
     let channel = match connect_within(controller, tls, LONG).await {
         Ok(channel) => channel,
         Err(error) => {
-            return tracing::warn!(controller, %error, "an operator who asks by the controller gets no answer");
+            return tracing::warn!(controller, %error, "an operator's request through the controller gets no answer");
         }
     };
     let said = ReceiverStream::new(answering.await);
@@ -506,13 +507,13 @@ async fn answer(controller: &str, tls: Option<&Arc<Tls>>, answering: Answering) 
     }
 }
 
-/// What is seen at the trunks, as the controller is told of it.
+/// The trunks, in the form of a report to the controller.
 fn report_of(trunks: &mut watch::Receiver<Option<Vec<Trunk>>>) -> Option<TrunkReport> {
     let trunks = trunks.borrow_and_update();
     trunks.as_ref().map(|trunks| TrunkReport { trunks: trunks.iter().map(seen).collect() })
 }
 
-/// A trunk, as the controller is told of it.
+/// A trunk, in the form of a report to the controller.
 pub(crate) fn seen(Trunk { port, state, is_down, neighbour, device, falls, .. }: &Trunk) -> SeenTrunk {
     let neighbour = neighbour.clone().map(|Neighbour { switch, port }| LinkEnd { switch, port: port.0.into() });
     let device_there = device.clone().unwrap_or_default();
@@ -521,27 +522,27 @@ pub(crate) fn seen(Trunk { port, state, is_down, neighbour, device, falls, .. }:
     SeenTrunk { port, state, down, neighbour, device_there, falls, held_ms }
 }
 
-/// What to do about a message.
+/// The reaction to a message.
 #[derive(Debug)]
 pub enum Step {
-    /// It is passed over.
+    /// Ignore it.
     Nothing,
     /// Acknowledge this sequence.
     Acknowledge(u64),
-    /// Say what is held.
+    /// Report what is held.
     Report(Resync),
-    /// Say that there is no room, and [retry](Following::retry) after this time.
+    /// Report that there is no room, and [retry](Following::retry) after this time.
     Refuse(Refused, Duration),
 }
 
-/// The state of a stream that follows a controller, after its hello.
+/// The state of a stream after its hello.
 #[derive(Debug)]
 pub struct Following {
     n_reports: u64,
     n_fruitless: u32,
-    /// Whether it may not hold what it is sent, until it reports again.
+    /// Whether limits are exceeded until the next report.
     is_stuck: bool,
-    /// After how long it reports again then.
+    /// The time until that report.
     pause: Duration,
 }
 
@@ -579,7 +580,8 @@ impl Following {
         }
         let ToSwitch { sequence, message, answered, .. } = message;
         if answered < self.n_reports && Message::has_actions(&message) {
-            // Values may mean something else in it, and the cells that this needs may be those that were refused. The answer has it.
+            // In the answer, values may have another meaning, and the cells that this needs may be those that were
+            // refused. The answer has everything.
             shared.lock_status().received_bytes += message.len() as u64;
             return Ok(Step::Nothing);
         }
@@ -622,17 +624,17 @@ impl Following {
                 if self.n_fruitless == MAX_FRUITLESS_REPORTS {
                     return Err(StreamError::Fruitless { reports: self.n_fruitless, last: error });
                 }
-                tracing::info!(switch, %error, "asking the controller for what is missing");
+                tracing::info!(switch, %error, "asking the controller for the missing parts");
                 self.n_fruitless += 1;
                 Ok(Step::Report(self.report(shared, error.to_string())))
             }
             Err(error) if error.is_over_limit() => {
-                // What is left of an earlier answer says nothing new.
+                // Remains of an earlier answer have no news.
                 if answered < self.n_reports {
                     return Ok(Step::Nothing);
                 }
                 let (reason, pause) = (error.to_string(), self.pause);
-                tracing::warn!(switch, %error, "the controller's tables are more than this switch may hold; it serves what it has, and asks again in {pause:?}");
+                tracing::warn!(switch, %error, "the controller's tables exceed this switch's limits; it serves what it has, and asks again in {pause:?}");
                 {
                     let mut status = shared.lock_status();
                     status.refused += 1;
@@ -649,7 +651,7 @@ impl Following {
     }
 }
 
-/// Returns at this time; never, without one.
+/// Returns at this time; never, if there is none.
 async fn until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

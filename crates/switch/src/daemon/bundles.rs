@@ -1,5 +1,5 @@
-//! Bundles of a switch as a process: what their configuration may be, how their devices are opened, and what keeps watch over their
-//! members, in the thread that watches links.
+//! Bundles of a switch: their configuration, opening their devices, and monitoring their members, in the thread that
+//! monitors links.
 
 use super::config::{Config, MAX_DEVICE_NAME, Port, Role, is_device_name};
 use super::driver::Driver;
@@ -18,11 +18,11 @@ use netio::{Device, NetError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Lines of the log that the members of a bundle have at most, and in which time.
+/// Maximum number of log lines about the members of a bundle, and the time for which it holds.
 const MOST_LINES: u32 = 40;
 const LINES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Checks what a configuration says of bundles, and names the device of each.
+/// Checks the bundles of a configuration, and names the device of each.
 pub(super) fn check(config: &mut Config) -> Result<(), String> {
     for at in 0..config.ports.len() {
         let driver = config.driver_of(&config.ports[at]);
@@ -57,7 +57,7 @@ pub(super) fn check(config: &mut Config) -> Result<(), String> {
             Driver::AfPacket | Driver::AfXdp => {}
             Driver::Xdp | Driver::Dpdk => {
                 return Err(format!(
-                    "port {id} has bundle and driver = \"{}\", with which there are no bundles; write driver = \"af_xdp\" or \
+                    "port {id} has bundle and driver = \"{}\", which does not support bundles; write driver = \"af_xdp\" or \
                      \"af_packet\" at this port",
                     if driver == Driver::Xdp { "xdp" } else { "dpdk" }
                 ));
@@ -76,7 +76,7 @@ impl Port {
     }
 }
 
-/// What LACP has for a switch, and the sender of its LLDP: the same after each start, and another for another name.
+/// The system id for LACP and the sender address for LLDP: the same after each start, and different for each name.
 pub(super) fn system(switch: &str) -> [u8; 6] {
     let digest = Hasher::new(Family::default(), &SecretKey::from_seed(0x8809)).digest(switch.as_bytes());
     let [a, b, c, d, e, ..] = digest.0.to_be_bytes();
@@ -113,7 +113,7 @@ pub(super) fn open(
     Ok((Some(bundle), (devices, drivers.join("; ").into())))
 }
 
-/// A bundle that is watched.
+/// A monitored bundle.
 pub(super) struct Watched {
     index: u8,
     bundle: Arc<Bundle>,
@@ -124,7 +124,7 @@ pub(super) struct Watched {
     /// How members were when that was looked at for the log, and lines of all since when.
     logged: Vec<MemberState>,
     lines: (Instant, u32),
-    /// Members at which something malformed came: it is said once.
+    /// Members that sent malformed frames, which is logged once.
     malformed: u32,
 }
 
@@ -195,7 +195,7 @@ impl Watched {
         &mut self.aggregate
     }
 
-    /// Whether the first worker has not looked since it was to send something.
+    /// Whether the first worker has yet to send what it was given.
     pub(super) fn is_sending(&self) -> bool {
         self.bundle.is_sending()
     }
@@ -206,7 +206,7 @@ impl Watched {
         }
     }
 
-    /// Hears what came. Whether a neighbour has started anew.
+    /// Processes received frames. Returns whether a neighbour has restarted.
     pub(super) fn listen(&mut self, switch: &str, now: Instant) -> bool {
         let mut is_anew = false;
         for (place, heard) in self.bundle.take_heard() {
@@ -229,11 +229,11 @@ impl Watched {
         if self.malformed >> place & 1 == 0 {
             self.malformed |= 1 << place;
             let (port, member) = (self.bundle.port(), self.bundle.devices().nth(place).unwrap_or_default());
-            tracing::warn!(switch, %port, member, "a frame of LACP that is none came, and this is said once: {why}");
+            tracing::warn!(switch, %port, member, "a malformed LACP frame arrived; further ones are not logged: {why}");
         }
     }
 
-    /// Decides, and tells the workers. Whether others need to know of a change.
+    /// Decides, and informs the workers. Returns whether others must learn of a change.
     pub(super) fn judge(&mut self, now: Instant) -> bool {
         let has_changed = self.aggregate.judge(now);
         if has_changed {
@@ -261,7 +261,8 @@ impl Watched {
         if self.is_trunk {
             let distributes = self.aggregate.distributes();
             if distributes != 0 {
-                // One that is down keeps its number: its flows are elsewhere, and come back to as many if all members do.
+                // A bundle that is down keeps its number: its flows are elsewhere, and come back to as many members if
+                // all return.
                 links.set_members(self.index, distributes.count_ones() as u8);
             }
             links.set_neighbour(self.index, self.aggregate.neighbour());
@@ -269,7 +270,7 @@ impl Watched {
         }
     }
 
-    /// Logs members that are otherwise than before. Those that come and go are logged for a while alone.
+    /// Logs members whose state changed. Flapping members are logged for a limited time only.
     pub(super) fn log(&mut self, switch: &str, now: Instant) {
         let port = self.bundle.port();
         for (place, (member, logged)) in self.bundle.devices().zip(&mut self.logged).enumerate() {
@@ -283,10 +284,10 @@ impl Watched {
             }
             self.lines.1 += 1;
             if self.lines.1 == MOST_LINES + 1 {
-                tracing::warn!(switch, %port, "members of the bundle come and go; no more of it is logged for up to a minute");
+                tracing::warn!(switch, %port, "members of the bundle are flapping; nothing more is logged about them for up to a minute");
             }
             if self.lines.1 > MOST_LINES {
-                // Said later, if it is still so.
+                // Logged later, if it still holds.
                 continue;
             }
             *logged = is;
@@ -307,7 +308,7 @@ impl Watched {
         self.is_trunk.then(|| Trunk { port: self.bundle.port(), state, since, is_down, neighbour, device, falls })
     }
 
-    /// Has members say what is to be said now. Whether there was anything.
+    /// Sends what members have to send now. Returns whether there was anything.
     pub(super) fn say(&mut self, switch: &str, says_hello: bool, now: Instant) -> bool {
         let mut frames: Vec<(u8, Vec<u8>)> =
             self.aggregate.say(now).into_iter().map(|(place, pdu)| (place, pdu.encode())).collect();
@@ -384,7 +385,7 @@ mod tests {
             (format!("{TRUNK}min_links = 0\n"), "min_links = 0"),
             (format!("{TRUNK}lacp = 'off'\nlacp_rate = 'fast'\n"), "lacp_rate is for lacp"),
             (format!("{TRUNK}lacp = 'on'\n"), "active"),
-            (format!("driver = 'xdp'\n{TRUNK}"), "driver = \"xdp\", with which there are no bundles"),
+            (format!("driver = 'xdp'\n{TRUNK}"), "driver = \"xdp\", which does not support bundles"),
             ("[[port]]\nid = 3\nrole = 'trunk'\n".to_owned(), "port 3 has no device"),
         ];
         for (text, reason) in cases {

@@ -1,11 +1,11 @@
-//! Captures of an operator: what taps copy, picked and passed on in batches.
+//! Captures for operators: filters the copies of taps, and passes them on in batches.
 //!
 //! ```text
 //!  Reader of each worker ─► thread "capture" ─► what each capture wants ─► queue of 32 batches ─► gRPC ─► operator
 //! ```
-//! The thread is there while there are captures. It polls, because a worker that rang a bell for every chunk would make a system
-//! call for it. An operator who does not keep up loses frames, and is told how many; nobody waits for him.
-//! Limits: `MAX_CAPTURES` at once. Of memory, 4 MiB a worker for all of them and some 12 MiB a capture.
+//! The thread exists while there are captures. It polls, because ringing a bell for every chunk would cost a worker a
+//! system call. Operators who do not keep up lose frames, and are told how many; nothing waits for them.
+//! Limits: `MAX_CAPTURES` at once. Memory: 4 MiB per worker for all of them, and about 12 MiB per capture.
 
 use api::audit::Audit;
 use api::gate::Peer;
@@ -33,14 +33,14 @@ const MAX_CAPTURES: usize = 4;
 const BATCH_BYTES: usize = 128 << 10;
 /// Batches that wait for an operator.
 const QUEUE: usize = 32;
-/// How often it is looked whether workers have copied something. See [`dataplane::tap::CHUNK_BYTES`].
+/// Interval between checks for copies from workers. See [`dataplane::tap::CHUNK_BYTES`].
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// When there is always more to read, losses are told after so many chunks of each worker.
+/// If there is always more to read, losses are reported after this many chunks of each worker.
 const PASS_ON_EVERY: u64 = 256;
-/// Where a name is looked for, it is in so many bytes, whatever the operator wants to see.
+/// When filtering by name, at least this many bytes of a frame are kept, whatever length the operator wants.
 const NAME_BYTES: usize = 256;
 
-/// How often the client is sent something at least.
+/// Maximum interval between messages to the client.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// A port, as captures see it.
@@ -51,7 +51,7 @@ struct Port {
     in_kernel: bool,
 }
 
-/// Answers operators.
+/// Answers requests of operators.
 #[derive(Clone)]
 pub(super) struct Control(Arc<Shared>);
 
@@ -101,7 +101,7 @@ impl Control {
 }
 
 impl Control {
-    /// Begins a capture. Whoever asks records it.
+    /// Begins a capture. The caller records it.
     pub(super) async fn begin(
         &self,
         request: v1::CaptureRequest,
@@ -132,7 +132,7 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a capture; whoever drops what is returned ends it.
+    /// Begins a capture, which ends when the returned value is dropped.
     fn begin(
         self: Arc<Self>,
         request: &v1::CaptureRequest,
@@ -155,7 +155,7 @@ impl Shared {
         running.captures.retain(|capture| !capture.to.is_closed());
         if running.captures.len() >= MAX_CAPTURES {
             return Err(Status::resource_exhausted(format!(
-                "{MAX_CAPTURES} captures run at this switch, and there may be no more; end one of them"
+                "{MAX_CAPTURES} captures are running at this switch, which is the maximum; end one of them"
             )));
         }
         let mut ports = PortSet::default();
@@ -196,7 +196,7 @@ impl Shared {
         Ok(batches)
     }
 
-    /// The indices of the ports with a number or a device; all, if it is empty.
+    /// The indices of the ports with this number or device; all ports if the text is empty.
     fn ports_of(&self, text: &str) -> Result<Vec<u8>, Status> {
         let all = (0..).zip(&self.ports);
         let is_meant = |port: &Port| match text.parse() {
@@ -210,7 +210,7 @@ impl Shared {
             let known =
                 if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
             let why = match text {
-                "" => format!("switch {} has no ports: what is captured is what comes and goes there", self.switch),
+                "" => format!("switch {} has no ports: captures contain frames of ports", self.switch),
                 text => format!("switch {} has no port `{text}`; {known}", self.switch),
             };
             return Err(Status::not_found(why));
@@ -250,7 +250,7 @@ impl Shared {
                 }
             }
             if has_read {
-                // Somebody may wait to begin a capture.
+                // Another thread may be waiting to begin a capture.
                 std::thread::yield_now();
             } else {
                 std::thread::park_timeout(LOOK_EVERY);
@@ -268,7 +268,7 @@ fn name_of(text: &str, field: Option<NameField>) -> Result<Name, Status> {
         }
         let why =
             "the switch has no table yet, so it knows no names but MAC addresses; give one, or wait for the controller";
-        Status::failed_precondition(format!("`{text}` is no MAC address, and {why}"))
+        Status::failed_precondition(format!("`{text}` is not a MAC address, and {why}"))
     })
 }
 
@@ -309,15 +309,15 @@ struct Capture {
     batch: Batch,
     /// What each worker had lost at its ports before it began.
     before: Vec<Vec<u64>>,
-    /// Frames of batches that found no place, by port.
+    /// Frames in batches that found the queue full, by port.
     dropped: BTreeMap<u32, u64>,
-    /// What the operator knows of losses.
+    /// Losses that were reported to the operator.
     told: BTreeMap<u32, u64>,
     /// When something was sent last.
     sent_at: Instant,
 }
 
-/// Frames that are on their way to an operator, without their bytes, which are one after the other.
+/// Frames on their way to an operator, with their bytes stored consecutively beside them.
 #[derive(Default)]
 struct Batch {
     frames: Vec<(v1::CapturedFrame, usize)>,
@@ -333,7 +333,7 @@ impl Capture {
         let kept = record.bytes.len().min(self.snap_bytes);
         self.batch.bytes.extend_from_slice(&record.bytes[..kept]);
         self.batch.frames.push((to_wire(record), kept));
-        // Of frames that are cut short, what is said of each is most.
+        // For truncated frames, the metadata dominates.
         let n_bytes = self.batch.bytes.len() + self.batch.frames.len() * size_of::<(v1::CapturedFrame, usize)>();
         if n_bytes >= BATCH_BYTES {
             self.send(vec![]);
@@ -352,7 +352,7 @@ impl Capture {
         self.at.iter().map(|&(index, _)| reader.lost(index, self.drops_only)).collect()
     }
 
-    /// Sends what there is, and what was lost if that has grown.
+    /// Sends pending frames, and losses if they have grown.
     fn pass_on(&mut self, readers: &[Reader]) {
         let mut lost = self.dropped.clone();
         for (reader, before) in readers.iter().zip(&self.before) {
@@ -363,7 +363,8 @@ impl Capture {
             }
         }
         let has_news = lost != self.told;
-        // With nothing to say now and then an empty batch: otherwise nobody would notice that the client's machine is gone.
+        // With nothing to send, an occasional empty batch: otherwise the loss of the client's machine would not be
+        // noticed.
         if self.batch.frames.is_empty() && !has_news && self.sent_at.elapsed() < SIGN_OF_LIFE {
             return;
         }
@@ -373,7 +374,7 @@ impl Capture {
         }
     }
 
-    /// Whether there was a place in the queue. What finds none is lost.
+    /// Whether the queue had room. Otherwise the frames are lost.
     fn send(&mut self, lost: Vec<v1::PortLoss>) -> bool {
         self.sent_at = Instant::now();
         let Batch { frames, bytes } = std::mem::take(&mut self.batch);

@@ -1,7 +1,8 @@
-//! Health checks of servers: asks them from the network of this machine, and tells the balancer which are down.
+//! Health checks of servers: sends checks from the network of this machine, and tells the balancer which servers are
+//! down.
 //!
-//! Every virtual address with a check has a task. In each interval it asks all its servers at once, and waits for the
-//! answers. A server that goes down, comes up, or cannot be asked, is a line of the log; the controllers hear of the first two.
+//! Every virtual address with a check has a task. In each interval, it checks all its servers concurrently. When a
+//! server goes down, comes up, or cannot be checked, that is logged; the controllers are told of the first two.
 
 use api::v1::CheckedServer;
 use dataplane::flow::balance::{Member, ServerState, endpoint_text};
@@ -21,9 +22,9 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// The most servers of a switch that are asked at the same time. Each needs a descriptor.
+/// Maximum number of servers of a switch that are checked at the same time. Each needs a descriptor.
 const AT_ONCE: usize = 128;
-/// The most servers that the controllers are told of, and how long it is told that one came up.
+/// Maximum number of servers to report to the controllers, and how long a recovery is reported.
 const TOLD: usize = 256;
 const NEWS: Duration = Duration::from_secs(60);
 /// The longest first line of an answer.
@@ -62,9 +63,9 @@ impl Checks {
         Arc::new(Self { switch: switch.to_owned(), flows: flows.clone(), permits, running: Mutex::default(), board })
     }
 
-    /// Starts the checks of the virtual addresses that the switch has, as they are configured now, in place of those that differ, and
-    /// ends those that are configured no more. What is known of servers stays; servers that are no longer checked count as up.
-    /// Needs a runtime.
+    /// Starts the checks of the switch's virtual addresses as configured now, replacing those that differ, and ends
+    /// those that are no longer configured. Known states of servers stay; servers that are no longer checked count as
+    /// up. Needs a runtime.
     pub(super) fn follow(&self, virtuals: &[Virtual]) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         for service in self.flows.settings().virtuals.iter() {
@@ -104,13 +105,13 @@ impl Checks {
         }
     }
 
-    /// Takes every server of a service for up: nobody asks it any more.
+    /// Considers every server of a service up, because they are no longer checked.
     fn trust(&self, of: Of) {
         self.board.forget(of);
         let services = self.flows.servers().into_iter().filter(|(service, protocol, _)| (*service, *protocol) == of);
         for member in services.flat_map(|(.., members)| members).filter(|member| member.is_down) {
             let change = Change::Health { server: member.server.endpoint, is_down: false, ends_connections: false };
-            // A server that was removed meanwhile is no news.
+            // If a server was removed meanwhile, there is nothing to do.
             let _ = self.flows.change(of.0, of.1, change);
         }
     }
@@ -174,7 +175,7 @@ impl Board {
         all.insert((of, server), found);
     }
 
-    /// Whether a server is down, and why; none if it is up and this is no news.
+    /// Whether a server is down, and why; none if it is up and that is not news.
     fn of(&self, of: Of, server: Endpoint, now: Instant) -> Option<(bool, String)> {
         let all = self.lock();
         let found = all.get(&(of, server))?;
@@ -196,10 +197,10 @@ struct Watch {
     check: Check,
     permits: Arc<Semaphore>,
     board: Arc<Board>,
-    /// Whether it is in force still. Held while it changes something.
+    /// Whether the check is still in force. Held during a change.
     is_wanted: Arc<Mutex<bool>>,
     servers: HashMap<Endpoint, Health>,
-    /// Whether it was said that nothing can be asked.
+    /// Whether it was logged that nothing can be checked.
     is_stuck: bool,
 }
 
@@ -254,7 +255,7 @@ impl Watch {
                     service,
                     server,
                     why,
-                    "health checks cannot be sent from this machine, so servers stay as they are; see that it has an \
+                    "health checks cannot be sent from this machine, so servers keep their state; make sure that it has an \
                      address in their network, and set `source` in [flow.virtual.check]"
                 );
             }
@@ -272,7 +273,7 @@ impl Watch {
             _ => tracing::info!(switch, service, server, "a server is up again: it gets new flows"),
         }
         if self.servers.values().all(|health| health.is_down) {
-            tracing::warn!(switch, service, "every server is down: all get new flows, as if they were not checked");
+            tracing::warn!(switch, service, "every server is down: all get new flows, as if there were no checks");
         }
         let why = if let Outcome::Bad(why) = outcome { why } else { String::new() };
         let (flows, of, board) = (self.flows.clone(), (self.service, self.protocol), Arc::clone(&self.board));
@@ -281,7 +282,7 @@ impl Watch {
         let is_wanted = Arc::clone(&self.is_wanted);
         let changed = move || {
             let is_wanted = is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            // A server that was removed meanwhile is no news.
+            // If a server was removed meanwhile, there is nothing to do.
             if *is_wanted && flows.change(of.0, of.1, change).is_ok() {
                 board.put(of, endpoint, is_down, why);
             }
@@ -313,7 +314,7 @@ async fn converse(check: &Check, to: SocketAddr) -> Outcome {
         Ok(answer) => match status_of(&answer) {
             Some(code) if status.contains(&code) => Outcome::Good,
             Some(code) => Outcome::Bad(format!("status {code}")),
-            None => Outcome::Bad("the answer is no HTTP".to_owned()),
+            None => Outcome::Bad("the answer is not HTTP".to_owned()),
         },
         Err(error) => Outcome::Bad(error.to_string()),
     }

@@ -59,15 +59,15 @@ pub struct Config {
     pub fixed_offset: Option<usize>,
     /// Our certificate, and whose we accept.
     pub tls: Option<Files>,
-    /// Go without certificates where other machines are reached, or reach us.
+    /// Do without certificates even for connections to and from other machines.
     #[serde(default)]
     pub insecure: bool,
-    /// Serve `/metrics` and `/status` to everybody, without certificates.
+    /// Serve `/metrics` and `/status` to anyone, without certificates.
     #[serde(default)]
     pub metrics_open: bool,
     /// The filter of the log, unless `FIBULA_LOG` or `-v` says another.
     pub log: Option<String>,
-    /// The record of changes that operators ask of the switch itself.
+    /// The audit trail of requests that operators send to the switch directly.
     #[serde(default)]
     pub audit: api::audit::Settings,
     /// Where `/metrics` and `/status` listen; none if absent.
@@ -261,7 +261,7 @@ impl Config {
         }
         if !is_label(&config.name) {
             let name = clip(&config.name);
-            return Err(format!("name = {name:?} is no name of a switch; {LABELS}"));
+            return Err(format!("name = {name:?} is not a valid name of a switch; {LABELS}"));
         }
         if config.state_dir.as_os_str().is_empty() {
             return Err(
@@ -301,7 +301,7 @@ impl Config {
             let is_dpdk = config.driver_of(port) == Driver::Dpdk;
             if is_dpdk && !dpdk::is_device(&port.device) {
                 return Err(format!(
-                    "device = {:?} is no device of DPDK; write one as \"net_af_packet0,iface=eth7\" or \"0000:03:00.0\"",
+                    "device = {:?} is not a device of DPDK; write it like \"net_af_packet0,iface=eth7\" or \"0000:03:00.0\"",
                     port.device
                 ));
             }
@@ -346,14 +346,14 @@ impl Config {
             if forget_s > 0 && (forget_s < LEAST_FORGET_S || config.check_source_at(port) != CheckSource::Mac) {
                 return Err(format!(
                     "port {} has learn_forget_s = {forget_s}; write {LEAST_FORGET_S} or more, and check_source = \"mac\", or 0 to \
-                     forget nobody",
+                     forget no names",
                     port.id
                 ));
             }
             if port.acl.is_some() && port.role == Role::Trunk {
                 return Err(format!(
-                    "port {} has acl, which is for ports with role = \"host\" or \"outside\": what comes through a trunk \
-                     was judged where it entered; remove it",
+                    "port {} has acl, which is for ports with role = \"host\" or \"outside\": frames from a trunk \
+                     were checked where they entered; remove it",
                     port.id
                 ));
             }
@@ -371,13 +371,13 @@ impl Config {
             && (path.file_name().is_none() || !path.parent().is_some_and(Path::is_dir))
         {
             return Err(format!(
-                "share = {:?} is no file in a folder that is there; make the folder, or write one such as /dev/shm/{}.table",
+                "share = {:?} is not a file in an existing folder; create the folder, or choose a file such as /dev/shm/{}.table",
                 path.display(),
                 config.name
             ));
         }
         if config.share.is_some() && !config.kernel_ports()[0].is_empty() {
-            let why = "share and driver = \"xdp\" both say where the table is, and there is one; remove one of them";
+            let why = "share and driver = \"xdp\" each decide where the table is, and there is only one table; remove one of them";
             return Err(why.to_owned());
         }
         config.limits.check()?;
@@ -424,7 +424,7 @@ impl Config {
                     Err("alien = \"punt\" needs alien_port; write the id of a [[port]] with role = \"host\"".to_owned())
                 }
                 Some(port) if !is_at_host(port) => {
-                    Err(format!("alien_port = {port} is no [[port]] with role = \"host\"; write the id of one"))
+                    Err(format!("alien_port = {port} is not a [[port]] with role = \"host\"; write the id of one"))
                 }
                 Some(port) => Ok(Policy::Punt(port)),
             },
@@ -433,7 +433,7 @@ impl Config {
                 for AlienServer { port, weight } in &self.alien_servers {
                     if !is_at_host(*port) {
                         return Err(format!(
-                            "an [[alien_server]] has port = {port}, which is no [[port]] with role = \"host\"; write the id of one"
+                            "an [[alien_server]] has port = {port}, which is not a [[port]] with role = \"host\"; write the id of one"
                         ));
                     }
                     if !ids.insert(port) {
@@ -543,9 +543,9 @@ impl Config {
             Some("http") if !is_local && !self.insecure => {
                 let name = &self.name;
                 Err(format!(
-                    "controller = {given:?} is without TLS: whoever is on the way could read the names and pose as the \
+                    "controller = {given:?} is without TLS: anyone on the path could read the names and impersonate the \
                      controller. Make a certificate with `fibula pki issue switch {name}`, copy its directory here, and \
-                     write https:// and [tls] dir = \"DIRECTORY\". Or accept the danger with insecure = true"
+                     write https:// and [tls] dir = \"DIRECTORY\". Or accept the risk with insecure = true"
                 ))
             }
             Some("http" | "https") => Ok(()),

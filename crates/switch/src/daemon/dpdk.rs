@@ -28,7 +28,7 @@ pub fn check_built() -> Result<(), String> {
     if cfg!(feature = "dpdk") {
         return Ok(());
     }
-    let why = "this fibula was built without DPDK; `make dpdk` builds one with it, which needs libdpdk where it runs, too. \
+    let why = "this fibula was built without DPDK; `make dpdk` builds one with it, which also needs libdpdk where it runs. \
                Or write driver = \"af_packet\" and names of interfaces";
     Err(why.to_owned())
 }

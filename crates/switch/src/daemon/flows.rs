@@ -72,7 +72,7 @@ impl Keeper {
         let before = self.export.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
         // What waits goes into the file before.
         before.map_or(Ok(()), |before| before.finish(PATIENCE)).or_else(|error| {
-            tracing::error!(%error, "the last flows cannot be written to the file before");
+            tracing::error!(%error, "the last flows cannot be written to the previous file");
             Ok(())
         })
     }

@@ -86,7 +86,7 @@ impl Device for Late {
             }
             Err(error) if error.is_transient() => Err(error),
             Err(error) => {
-                tracing::warn!(port = self.instead.name(), "{name} cannot be used, af_packet is: {error}");
+                tracing::warn!(port = self.instead.name(), "{name} cannot be used, so af_packet is: {error}");
                 self.driver.set(format!("af_packet, because {name} cannot be used: {error}"));
                 // Its queue and its program are free before the packet socket looks.
                 self.wanted = None;

@@ -1,5 +1,5 @@
-//! Keeps watch over the trunks: says hello, listens, follows carriers, speaks LLDP ([`super::lldp`]), and tells the workers, the kernel and the agent which
-//! links carry frames.
+//! Monitors the trunks: sends and receives hellos, follows carriers, speaks LLDP ([`super::lldp`]), and tells the
+//! workers, the kernel and the agent which links carry frames.
 
 use super::agent::Shared;
 use super::bundles;
@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 /// How often it looks round where no hellos are said.
 const WITHOUT_HELLOS: Duration = Duration::from_secs(1);
 
-/// The nice value of what must not be late.
+/// The nice value of a thread that must not be late.
 const URGENCY: i32 = -15;
 
 /// How often what follows carriers looks whether it is still needed.
@@ -132,7 +132,7 @@ impl Keeper {
         if let Err(error) = &carriers {
             tracing::warn!(
                 switch,
-                "carriers are not followed, and a cut cable is noticed by missing hellos alone: {error}"
+                "carriers cannot be followed, so a cut cable is noticed only by missing hellos: {error}"
             );
         }
         bundles.iter().for_each(|bundle| bundle.show(plane.monitor().links()));
@@ -215,7 +215,7 @@ impl Keeper {
             match carriers {
                 Ok(carriers) => self.follow_carriers(&carriers, now, &mut news),
                 Err(error) => {
-                    tracing::warn!(switch = self.switch, "carriers are not followed any more: {error}");
+                    tracing::warn!(switch = self.switch, "carriers are no longer followed: {error}");
                     self.carriers = None;
                 }
             }
@@ -295,7 +295,7 @@ impl Keeper {
                 port,
                 unread = n,
                 unsaid,
-                "more hellos come than neighbours say, and are not read: look for a loop behind this port"
+                "more hellos arrive than neighbours send, and the surplus is not read: look for a loop behind this port"
             );
         }
         let came = self.links.take_came();
@@ -366,7 +366,7 @@ impl Keeper {
             // A neighbour changes as often as it likes; what is left out here is in the status.
             let Some(unsaid) = self.lines.get(&port).and_then(Throttle::pass) else { continue };
             if is_down {
-                tracing::warn!(switch, %port, state, neighbour, unsaid, "the link is down; frames take alternates where there are");
+                tracing::warn!(switch, %port, state, neighbour, unsaid, "the link is down; frames take alternates where there are any");
             } else {
                 tracing::info!(switch, %port, state, neighbour, unsaid, "link");
             }

@@ -9,7 +9,7 @@ pub(super) fn said(switch: &str, AskLog { number, filter }: AskLog) -> SaidLog {
     let state = if filter.is_empty() { api::log::state() } else { api::log::set(&filter) };
     match &state {
         Ok(_) if filter.is_empty() => {}
-        Ok(state) => tracing::info!(switch, filter, before = state.before, "the controller changed what is logged"),
+        Ok(state) => tracing::info!(switch, filter, before = state.before, "the controller changed the log filter"),
         // It may be anything, and as long as a message.
         Err(error) => {
             let filter = clip(&filter);

@@ -4,9 +4,10 @@
 //! controller ─► agent ─► replica ─► plane ─► workers ◄─► ports
 //!                           └─► saved image (after changes settle, and at the end)
 //! ```
-//! It forwards from the first moment with the saved image, whether a controller answers or not, and goes on with what it
-//! has when the controller goes away. A port whose device disappears, or is not there at the start, is kept, counted, and
-//! used (again) when it is there. Packet sockets of the switch before it are taken over with what waits in them.
+//! It forwards with the saved image from the first moment, whether a controller answers or not, and keeps forwarding
+//! when the controller goes away. A port whose device disappears, or is missing at the start, is kept and counted, and
+//! used when the device is there. The packet sockets of the previous process are taken over with the frames that wait
+//! in them.
 
 pub mod agent;
 mod bundles;
@@ -99,7 +100,7 @@ pub enum StartError {
     Tls(#[from] TlsError),
     /// The record of changes cannot be written.
     #[error(
-        "cannot write the audit trail {path}: {source}; see that its directory may be written, or set [audit] file"
+        "cannot write the audit trail {path}: {source}; make sure that its directory is writable, or set [audit] file"
     )]
     Audit {
         /// The file.
@@ -397,7 +398,10 @@ fn start_plane(
         Err(error) => {
             tracing::error!(switch, %error, "the saved image cannot be used; it is renamed to image.bad, and the controller sends a new one");
             if left.is_some() {
-                tracing::warn!(switch, "what waited at the ports is lost: there is no table to forward it by");
+                tracing::warn!(
+                    switch,
+                    "frames that waited at the ports are lost: there is no table to forward them by"
+                );
             }
             if let Err(error) = saved.set_aside() {
                 tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
@@ -424,7 +428,9 @@ async fn watch_lists(switch: String, plane: Weak<Dataplane>) {
                     tracing::info!(switch, %acl, rules, changed, removed, built_anew, "access list read again");
                 }
                 Ok(None) => {}
-                Err(error) => tracing::error!(switch, %error, "the changed access list is not used; the one before is"),
+                Err(error) => {
+                    tracing::error!(switch, %error, "the changed access list is not used; the previous one stays in use")
+                }
             }
         }
     }

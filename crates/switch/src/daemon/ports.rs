@@ -15,10 +15,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a ring may hold: while a burst is copied, another one comes. Each frame takes 2 KiB or more of memory that is never swapped.
+/// Range of a ring's size: while one burst is copied, another one arrives. Each frame takes 2 KiB or more of memory
+/// that is never swapped.
 const RING_FRAMES: RangeInclusive<usize> = 64..=65_536;
 
-/// What waited longer than that is no frame of now.
+/// Frames that waited longer than this are out of date.
 const MAX_RESTART_WAIT_MS: u32 = 60_000;
 
 /// The default of [`Config::ring_frames`].
@@ -47,8 +48,8 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 /// A device for each worker of a port, and how its frames come.
 pub(super) type Opened = (Vec<Box<dyn Device>>, DriverText);
 
-/// What is lost of what hosts at a port leave to hardware, if anything is, and what to do about it. Packet sockets carry all of it; AF_XDP
-/// completes checksums, and the kernel cuts long segments of a veth's other end for it.
+/// The losses from offloads that hosts at a port leave to hardware, if there are any, and the remedy. Packet sockets
+/// carry all of it; AF_XDP completes checksums, and the kernel segments long packets of a veth's other end for it.
 pub fn lost_offloads(driver: Driver, device: &str) -> Option<String> {
     match driver {
         Driver::AfPacket => None,
@@ -95,7 +96,7 @@ pub(super) fn open(
             tracing::info!(
                 switch = config.name,
                 interfaces,
-                "offloads that a switch had turned off when it was killed are on again"
+                "offloads that a killed switch had turned off are on again"
             );
         }
         Err(error) => {
@@ -150,7 +151,7 @@ fn open_devices(
     left: Option<&Arc<Handover>>,
 ) -> Result<Opened, NetError> {
     let fallen = |from: &str, to: &str, why: &str| {
-        tracing::warn!(switch = config.name, port = %port.id, "{from} cannot be used, {to} is: {why}");
+        tracing::warn!(switch = config.name, port = %port.id, "{from} cannot be used, so {to} is: {why}");
         format!(", because {from} cannot be used: {why}")
     };
     if config.driver_of(port) == Driver::Dpdk {

@@ -1,7 +1,7 @@
-//! What operators ask this switch by its controller: captures and flows, without a way to the machine.
+//! Requests of operators to this switch through its controller: captures and flows, without access to the machine.
 //!
-//! Who may ask what, and the record of it, is the matter of the controller; the log here says who asked. Limits: those of captures at
-//! `control`.
+//! The controller checks permissions and records requests; the log here says who made them. Limits: those of captures
+//! at `control`.
 
 use super::{capture, flows};
 use api::v1::ask::What;
@@ -28,12 +28,7 @@ impl Relay {
         let first = Said { switch: switch.clone(), number, ..Said::default() };
         let asked = match what {
             Some(What::Capture(request)) => {
-                tracing::info!(
-                    switch,
-                    who,
-                    what = api::capture::describe(&request),
-                    "captured by way of the controller"
-                );
+                tracing::info!(switch, who, what = api::capture::describe(&request), "captured through the controller");
                 match self.captures.begin(request).await {
                     Ok(batches) => {
                         tokio::spawn(pass_on(batches, first, to));
@@ -66,13 +61,13 @@ impl Relay {
             What::FlushFlows(request) => {
                 let which = api::flow::describe(request.filter.as_ref());
                 let reply = flows.flushed(request).await?;
-                tracing::info!(switch, who, which, flushed = reply.flushed, "flows ended by way of the controller");
+                tracing::info!(switch, who, which, flushed = reply.flushed, "flows ended through the controller");
                 reply.encode_to_vec()
             }
             What::ChangeServer(request) => {
                 let (server, service) = (request.server.clone(), request.service.clone());
                 flows.change_of(request).await?;
-                tracing::info!(switch, who, server, service, "a server changed by way of the controller");
+                tracing::info!(switch, who, server, service, "a server changed through the controller");
                 ChangeServerReply {}.encode_to_vec()
             }
             What::Capture(_) => return Err(Status::internal("a capture is no question of flows")),

@@ -71,14 +71,17 @@ impl Switch {
         let mut refused = Vec::new();
         if let Err(error) = audit.reopen() {
             let path = audit.path().display();
-            refused.push(format!("the audit trail {path} cannot be opened: {error}; it goes on in the file before"));
+            refused.push(format!(
+                "the audit trail {path} cannot be opened: {error}; the trail continues in the previous file"
+            ));
         }
         if let (Some((keeper, _)), Some(path)) = (&self.keeper, export)
             && let Err(error) = tokio::task::block_in_place(|| keeper.reopen(path))
         {
             let path = path.display();
-            refused
-                .push(format!("the export of flows {path} cannot be opened: {error}; it goes on in the file before"));
+            refused.push(format!(
+                "the export of flows {path} cannot be opened: {error}; the export continues in the previous file"
+            ));
         }
         refused
     }
@@ -92,7 +95,7 @@ impl Switch {
         if let (Some(tls), Some(files)) = (gate.tls(), &config.tls)
             && let Err(error) = tls.read_from(files)
         {
-            refused.push(format!("{error}; the certificates before stay in use"));
+            refused.push(format!("{error}; the previous certificates stay in use"));
         }
         if let Err(error) = audit.set_sizes(&config.audit) {
             refused.push(format!("a full file of the audit trail that is over `keep` cannot be removed: {error}"));
@@ -102,7 +105,7 @@ impl Switch {
             match list.read_again() {
                 Ok(Some(_)) => tracing::info!(acl = %list.status().path.display(), "access list read again"),
                 Ok(None) => {}
-                Err(error) => refused.push(format!("{error}; the access list before stays in use")),
+                Err(error) => refused.push(format!("{error}; the previous access list stays in use")),
             }
         }
         let connections = raise_descriptors(config.limits.connections, config.n_listeners());
@@ -120,7 +123,7 @@ impl Switch {
         if let Ok(Some(settings)) = config.gateway_settings()
             && let Err(error) = self.plane.monitor().reroute(&settings)
         {
-            refused.push(format!("the changed routes do not fit the table: {error}; those before stay in use"));
+            refused.push(format!("the changed routes do not fit the table: {error}; the previous ones stay in use"));
         }
         refused
     }
@@ -141,7 +144,8 @@ fn change_lists(monitor: &Monitor, config: &Config) -> Vec<String> {
                         Some(list)
                     }
                     Err(error) => {
-                        refused.push(format!("acl of port {}: {error}; the access list before stays in use", port.id));
+                        refused
+                            .push(format!("acl of port {}: {error}; the previous access list stays in use", port.id));
                         continue;
                     }
                 },

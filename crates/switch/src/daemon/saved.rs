@@ -253,7 +253,7 @@ impl Saver {
                 status.failures_in_a_row += 1;
                 status.last_error = error.to_string();
                 let retry_in = retry_after(status.failures_in_a_row);
-                tracing::error!(path = %self.image.path().display(), %error, ?retry_in, "the image cannot be saved; the old file is kept, and the save is tried again; make room, or see that the directory may be written");
+                tracing::error!(path = %self.image.path().display(), %error, ?retry_in, "the image cannot be saved; the old file is kept, and the save is tried again; make room, or make sure that the directory is writable");
                 Save::Failed
             }
         }

@@ -1,4 +1,5 @@
-//! Host ports to which trunks of other switches lead, as their hellos say: for the controller, which says so to the operator.
+//! Host ports to which trunks of other switches lead, according to their hellos; the controller reports them to the
+//! operator.
 
 use super::links::Trunk;
 use dataplane::links::{Hello, LinkState, Neighbour};

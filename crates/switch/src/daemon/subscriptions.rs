@@ -1,4 +1,5 @@
-//! Asks the hosts of a switch which multicast groups they want, forgets what they do not repeat, and says what is left, for controllers.
+//! Queries the multicast subscriptions of the switch's hosts, forgets the ones that are not repeated, and reports the
+//! rest to controllers.
 //!
 //! A port is asked twice when it comes up and when a name comes to it, then once in each interval. Nothing is said before the hosts
 //! have had time to answer: what this switch said before it started holds until then.
@@ -145,7 +146,7 @@ impl Refusals {
         let refused = all - std::mem::replace(&mut self.n, all);
         for (index, why) in news {
             let Some((_, port, _)) = ports.iter().find(|(other, ..)| *other == index) else { continue };
-            tracing::warn!(%port, refused, "reports of multicast groups are not taken: {}", why.advice());
+            tracing::warn!(%port, refused, "reports of multicast groups are ignored: {}", why.advice());
         }
     }
 }

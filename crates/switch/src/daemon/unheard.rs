@@ -1,4 +1,5 @@
-//! Says in the log at which ports hosts ask for addresses by DHCP, and nobody hears them: they would get none without a word.
+//! Logs the ports where hosts request addresses by DHCP but no server hears them: otherwise they would silently get
+//! none.
 
 use dataplane::assembly::Monitor;
 use fib::action::PortId;
@@ -34,8 +35,8 @@ impl Unheard {
 
 fn sentence(port: PortId) -> String {
     format!(
-        "a host asks for an address by DHCP and nobody hears it: write dhcp_server = \"MAC address of the server\" in switch.toml, for \
-         all ports or at port {port}; or let its tenant hear it, with [groups] tenants in controller.toml"
+        "a host requests an address by DHCP, but no server hears it: write dhcp_server = \"MAC address of the server\" in switch.toml, for \
+         all ports or at port {port}; or carry its broadcasts to its tenant, with [groups] tenants in controller.toml"
     )
 }
 
