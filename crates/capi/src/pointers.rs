@@ -55,7 +55,7 @@ pub(crate) fn check<T>(what: &str, at: *const T, len: usize) -> Result<()> {
         return Err(Error::argument(format!("{what} is NULL: give the address of a variable")));
     }
     if !at.is_aligned() {
-        return Err(Error::argument(format!("{what} is not aligned: it is no pointer to what it should be")));
+        return Err(Error::argument(format!("{what} is not aligned: it is not a pointer to what it should be")));
     }
     match len.checked_mul(size_of::<T>()) {
         Some(n_bytes) if n_bytes <= isize::MAX as usize => Ok(()),

@@ -59,7 +59,7 @@ impl<'a> Turn<'a> {
         // SAFETY: the caller's. Fields are reached one by one, since another thread may have the body.
         let (mark, state) = unsafe { (&(*reader).mark, &(*reader).state) };
         if mark.load(Ordering::Relaxed) != MARK {
-            return Err(Error::argument("this is no reader: give one of fibula_reader_new that is not freed"));
+            return Err(Error::argument("this is not a reader: give one of fibula_reader_new that is not freed"));
         }
         let taken = loop {
             match state.compare_exchange(FREE, IN_USE, Ordering::Acquire, Ordering::Relaxed) {

@@ -185,7 +185,7 @@ pub(crate) unsafe fn in_locked<T>(
     // SAFETY: the caller's.
     let table = unsafe { &*table };
     if table.mark.load(Ordering::Relaxed) != MARK {
-        return Err(Error::argument("this is no table: give one of fibula_table_new that is not freed"));
+        return Err(Error::argument("this is not a table: give one of fibula_table_new that is not freed"));
     }
     let mut state = table.state.lock().map_err(|_| Error::poisoned())?;
     let _poison = Poison(&table.shared);

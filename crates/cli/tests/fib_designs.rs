@@ -227,7 +227,7 @@ fn designs_that_give_aliens_any_action_hold_a_rate_with_checksums() {
     let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
     assert_eq!((&shown["design"], &shown["fingerprint_bits"]), (&"concise+checksum".into(), &10.into()));
     let (code, _, stderr) = fib(&["build", "-", "--out", "x", "--design", "cfw", "--aliens", "checksum"]);
-    assert!(code == 2 && stderr.contains("`cfw` with `checksum` against aliens is no design"), "{stderr}");
+    assert!(code == 2 && stderr.contains("`cfw` with `checksum` against aliens is not a design"), "{stderr}");
     let file = built(dir.path(), "fibula fib build LIST --out FIB --design line --aliens bloom --fp 0.001", n);
     let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
     assert_eq!((&shown["design"], &shown["fingerprint_bits"]), (&"line+bloom".into(), &10.into()));

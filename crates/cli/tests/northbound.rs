@@ -56,7 +56,7 @@ async fn switches_and_links_of_a_file_are_added_all_or_none() {
     };
     let listed = |noun: &str| stdout(&site.fibula(&["-j", noun, "list"])).lines().count();
     for (noun, text, code, reason) in [
-        ("switch", "name\nt1\nt 2\n", 3, "no name for a switch or host"),
+        ("switch", "name\nt1\nt 2\n", 3, "not a name for a switch or host"),
         ("switch", "t1\ns2\n", 5, "already"),
         ("switch", "t1\nt2\nt1\n", 5, "already"),
         (
@@ -103,8 +103,8 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["host", "add", "h3", "s9:5"], 4, "no switch `s9`"),
         (&["host", "add", "h3", &port], 5, "h1"),
         (&["host", "add", "h3", "s1:2"], 5, "link"),
-        (&["host", "add", "h 3", "s1:3"], 3, "no name for a switch or host"),
-        (&["switch", "add", "--", "-s"], 3, "no name for a switch or host"),
+        (&["host", "add", "h 3", "s1:3"], 3, "not a name for a switch or host"),
+        (&["switch", "add", "--", "-s"], 3, "not a name for a switch or host"),
         (&["host", "del", "h1"], 5, "names are attached"),
         (&["host", "add", "h3", "s1"], 2, "s1:3"),
         (&["link", "add", "s1:2", "s2:9"], 5, "already"),
@@ -130,7 +130,7 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["name", "add", &mac(2), "h1", "--ip", "0.0.0.0"], 3, "the unspecified address"),
         (&["name", "add", &mac(2), "h1", "--ip", "ff02::1"], 3, "a multicast address"),
         (&["name", "add", &mac(2), "h1", "--ip", "255.255.255.255"], 3, "the broadcast address"),
-        (&["fib", "lookup", "/dev/zero", "x"], 3, "no FIB file"),
+        (&["fib", "lookup", "/dev/zero", "x"], 3, "not a FIB file"),
     ];
     for (arguments, code, reason) in cases {
         let output = site.fibula(arguments);
@@ -360,7 +360,7 @@ async fn hosts_are_renamed_and_one_that_nobody_declared_gets_the_name_that_is_ad
     for (arguments, code, reason) in [
         (["host", "rename", "h1", "x"], 4, "no host `h1`"),
         (["host", "rename", "web", "h2"], 5, "there is a host `h2` already"),
-        (["host", "rename", "web", "h 2"], 3, "no name for a switch or host"),
+        (["host", "rename", "web", "h 2"], 3, "not a name for a switch or host"),
         (["host", "add", "mail", &port], 5, "`fibula host rename`"),
     ] {
         let output = site.fibula(&arguments);
@@ -418,7 +418,7 @@ async fn names_are_found_by_their_addresses() {
         (&["name", "list", "--prefix", "xyz"], 3, "no name of the kind `mac` begins with `xyz`"),
         (&["name", "list", "--prefix", "02:77"], 0, "no name begins with `02:77`"),
         (&["name", "list", "--ip", "10.3.0.0/16"], 0, "no name has an address of `10.3.0.0/16`"),
-        (&["name", "list", "--ip", "10.3"], 3, "no IP address and no prefix"),
+        (&["name", "list", "--ip", "10.3"], 3, "neither an IP address nor a prefix"),
     ] {
         let (exit, _, said) = ask(arguments);
         assert_eq!(exit, code, "{arguments:?}: {said}");

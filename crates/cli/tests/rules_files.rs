@@ -51,7 +51,7 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
         // Slips of the pen, and what is no list of rules: none of it is a rule that matches everything.
         (
             "permt tcp\n",
-            "line 1: `permt` is no action of this list: write permit or deny; for other actions, list all of them with --actions",
+            "line 1: `permt` is not an action of this list: write permit or deny; for other actions, list all of them with --actions",
         ),
         ("permit,tcp,10.0.0.0/8\n", "line 1: `permit,tcp,10.0.0.0/8` has commas"),
         ("# a\n02:00:00:00:00:01,port:3\n", "line 2: `02:00:00:00:00:01,port:3` has commas: a rule is words"),
@@ -94,12 +94,12 @@ fn a_mark_of_an_editor_is_no_rule_and_other_actions_are_named() {
 
     let list = "permit tcp\nmirror-1 udp\n";
     let (code, text) = fails(&dir, &["build", "-", "-o", "rules"], list);
-    assert!(code == 3 && text.contains("line 2: `mirror-1` is no action of this list"), "{text}");
+    assert!(code == 3 && text.contains("line 2: `mirror-1` is not an action of this list"), "{text}");
     ok(&dir, &["build", "-", "-o", "rules", "--actions", "permit,mirror-1"], list);
     let answer = ok(&dir, &["lookup", "rules"], "\u{feff}flow\n# mine\n10.0.0.1:1->10.0.0.2:2/udp ; this one\n");
     assert_eq!(answer, "10.0.0.1:1->10.0.0.2:2/udp,mirror-1,2\n");
     let (code, text) = fails(&dir, &["build", "-", "-o", "rules", "--actions", "permit,7"], list);
-    assert!(code == 2 && text.contains("`7` is no action"), "{text}");
+    assert!(code == 2 && text.contains("`7` is not an action"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the commands of `fibula` and `fibula-lab` share.
+//! Common parts of the commands of `fibula` and `fibula-lab`.
 //!
 //! A command is a clap `Args` or `Subcommand` type that has `run(self, &Output) -> anyhow::Result<()>`. Results go to
 //! standard output through [`output::Output`] (a table, or one JSON object per row with `-j`); logs, progress and errors go
@@ -40,11 +40,11 @@ pub fn input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if path.as_os_str() == "-" { Ok(Box::new(io::stdin())) } else { Ok(Box::new(open(path)?)) }
 }
 
-/// The most bytes of an image that are read: no table is that large.
+/// Maximum bytes of an image to read: no table is that large.
 const MAX_IMAGE_BYTES: u64 = 1 << 33;
 
-/// Reads a file that begins with `magic`; `-` is standard input. Of one that does not, the first bytes only: whatever decodes them says what is
-/// wrong, and a device or a huge file of another kind is not read to its end, which it may not have.
+/// Reads a file that begins with `magic`; `-` is standard input. If a file begins otherwise, only its first bytes are
+/// read: the decoder reports what is wrong, and a device or a huge file of another kind is not read to its end.
 /// # Errors
 /// Those of [`open`], and [`Exit::Internal`] when reading fails.
 pub fn read_image(path: &Path, magic: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -69,7 +69,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         Some((at, 'g' | 'G')) => (&text[..at], 30),
         _ => (text, 0),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: write 1000, 64K or 16M"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size: write 1000, 64K or 16M"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))
 }
 

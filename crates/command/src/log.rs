@@ -14,14 +14,14 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-/// What the journal says the program is, whichever of the binaries it is.
+/// The program's identifier in the journal, for all binaries.
 const IDENTIFIER: &str = "fibula";
 
-/// How a filter is written.
-const HELP: &str = "write one of off, error, warn, info, debug and trace, and then TARGET=LEVEL for parts of the program, with commas \
-     between: info,fibula_controller=debug";
+/// The syntax of a filter.
+const HELP: &str = "write one of off, error, warn, info, debug and trace, followed by TARGET=LEVEL for parts of the program, separated \
+     by commas: info,fibula_controller=debug";
 
-/// What lines of the log look like.
+/// Formats of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Format {
     /// A line for people.
@@ -36,7 +36,7 @@ pub enum Format {
 /// The filter of the log.
 struct Filter {
     handle: Handle<EnvFilter, Registry>,
-    /// Whether the environment or the command line says what it is.
+    /// Whether the environment or the command line sets it.
     is_asked: bool,
     at_start: Mutex<String>,
     now: Mutex<String>,
@@ -45,13 +45,13 @@ struct Filter {
 /// The program has one log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
-/// The filter where nobody asks for another.
+/// The default filter.
 const USUAL: &str = "info";
 
 /// The variable of the environment that has a filter.
 const VARIABLE: &str = "FIBULA_LOG";
 
-/// Starts the log. `verbose` counts `-v`; `FIBULA_LOG` is stronger, and if it is no filter, the log says so.
+/// Starts the log. `verbose` counts `-v`; `FIBULA_LOG` takes precedence, and if it is invalid, the log says so.
 /// # Errors
 /// [`Exit::Usage`] for a journal where there is none.
 pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
@@ -65,7 +65,7 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
         Format::Json => Box::new(stderr.json().flatten_event(true)),
         Format::Journald => {
             let journal = tracing_journald::layer().map_err(|error| {
-                let help = "take --log-format text or json where there is no systemd";
+                let help = "use --log-format text or json without systemd";
                 Failure::new(Exit::Usage, format!("the journal of systemd cannot be reached ({error}); {help}"))
             })?;
             let journal = journal.with_priority_mappings(priority::mappings());
@@ -75,7 +75,7 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     };
     tracing_subscriber::registry().with(filter).with(lines).init();
     if let Some(mistake) = mistake {
-        tracing::warn!("{VARIABLE} is not taken, and `{at_start}` is: {mistake}");
+        tracing::warn!("{VARIABLE} is ignored, and `{at_start}` is used: {mistake}");
     }
     let is_asked = verbose > 0 || asked.is_some_and(|asked| !asked.trim().is_empty());
     let (now, at_start) = (Mutex::new(at_start.clone()), Mutex::new(at_start));
@@ -83,8 +83,8 @@ pub(crate) fn start(verbose: u8, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The filter at the start, its text, and what is wrong with what was `asked` for: a log that is silent because of a slip would
-/// be missed too late. Without a level for the rest, the rest has that of `default`. Spans and fields are taken as they are.
+/// The filter at the start, its text, and what is wrong with the one `asked` for: a log that is silent because of a typing
+/// error would be missed too late. Without a level for the rest, that of `default` applies. Spans and fields are accepted.
 fn at_start(asked: &str, default: &str) -> (EnvFilter, String, Option<FilterError>) {
     let read = |text: String| -> Result<(EnvFilter, String), FilterError> {
         let filter = if text.contains(['[', ']', '{', '}']) {
@@ -107,14 +107,14 @@ fn at_start(asked: &str, default: &str) -> (EnvFilter, String, Option<FilterErro
     }
 }
 
-/// Why the filter of the log stays as it is.
+/// Reasons why the filter of the log is not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// The program has no log, or not any more.
+    /// The program has no log, or no longer has one.
     #[error("the log has not begun; start the program as a daemon")]
     NoLog,
-    /// Such a character might forge lines of the log.
+    /// Such a character could forge lines of the log.
     #[error("a filter has no spaces, brackets or control characters, and nothing but ASCII; character {at} is {found:?}; {help}", help = HELP)]
     Character {
         /// The character.
@@ -122,13 +122,13 @@ pub enum FilterError {
         /// Which one it is, from 1.
         at: usize,
     },
-    /// Neither a level nor a part of the program with one.
+    /// Neither a level nor a part of the program with a level.
     #[error("`{word}` says nothing about the log; {help}", help = HELP)]
     Word {
         /// Its start.
         word: String,
     },
-    /// Without a level for the rest, nothing of the rest would be logged; with two, it is not clear which one counts.
+    /// Without a level for the rest, the rest would not be logged; with two, it is unclear which one counts.
     #[error("`{filter}` has {got} levels for the program as a whole; put one first: info,h2=off")]
     Levels {
         /// Its start.
@@ -136,8 +136,8 @@ pub enum FilterError {
         /// How many.
         got: usize,
     },
-    /// What makes filters does not take it.
-    #[error("`{filter}` is no filter of the log ({why}); {help}", help = HELP)]
+    /// The filter parser rejects it.
+    #[error("`{filter}` is not a filter for the log ({why}); {help}", help = HELP)]
     Refused {
         /// Its start.
         filter: String,
@@ -157,8 +157,8 @@ fn lock(text: &Mutex<String>) -> MutexGuard<'_, String> {
     text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the filter of a configuration, or the usual one where it has none, unless the environment or the command line says
-/// another. Returns whether it was taken.
+/// Applies the filter of a configuration, or the default if it has none, unless the environment or the command line sets
+/// another. Returns whether it was applied.
 /// # Errors
 /// [`FilterError`]; the filter is as it was.
 pub fn configure(text: Option<&str>) -> Result<bool, FilterError> {
@@ -185,16 +185,16 @@ pub fn set_filter(text: &str) -> Result<String, FilterError> {
     Ok(std::mem::replace(&mut *now, text.to_owned()))
 }
 
-/// Whether [`set_filter`] would take it.
+/// Checks that [`set_filter`] would accept a filter.
 /// # Errors
 /// [`FilterError`].
 pub fn check_filter(text: &str) -> Result<(), FilterError> {
     parse(text).map(drop)
 }
 
-/// Reads a filter: less than what `FIBULA_LOG` may be, as it may come over the network. There are no spans and fields in it, whose
-/// values would be compiled as regular expressions. A word that is no level would be taken for a part of the program, of which everything is
-/// logged, and nothing of the rest; so a misspelt level would end the log.
+/// Parses a filter. It is more restricted than `FIBULA_LOG`, because it may come over the network: without spans and
+/// fields, whose values would be compiled as regular expressions. A word that is not a level would be read as a part of
+/// the program, so that only that part is logged; a misspelt level would then silence the rest.
 fn parse(text: &str) -> Result<EnvFilter, FilterError> {
     let is_good = |c: char| c.is_ascii_graphic() && !"[]{}".contains(c);
     if let Some((before, found)) = text.chars().enumerate().find(|(_, c)| !is_good(*c)) {
@@ -222,7 +222,7 @@ fn parse(text: &str) -> Result<EnvFilter, FilterError> {
     EnvFilter::builder().with_regex(false).parse(text).map_err(|error| refused(error.to_string()))
 }
 
-/// As much of a text of ASCII as a message has room for.
+/// The beginning of an ASCII text, as much as a message has room for.
 fn start_of(text: &str) -> String {
     const SHOWN: usize = 60;
     if text.len() <= SHOWN { text.to_owned() } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }

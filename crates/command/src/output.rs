@@ -1,4 +1,4 @@
-//! What a command prints and how it ends: rows as a table or as JSON from one `Serialize` type, and exit codes by kind
+//! Output of commands and their exit codes: rows as a table or as JSON from one `Serialize` type, and exit codes by kind
 //! of failure.
 
 use crate::log::priority::StandardError;
@@ -100,7 +100,7 @@ impl Output {
         self.rows_within(rows, shown, WIDEST)
     }
 
-    /// As [`Output::rows_as`], in a table of so many columns at most.
+    /// As [`Output::rows_as`], in a table of at most this many columns.
     /// # Errors
     /// As there.
     pub fn rows_within<T: Serialize, S: Serialize>(
@@ -139,7 +139,7 @@ impl Output {
         } else {
             format!("fibula: {}", visible_lines(&message))
         };
-        // If standard error is closed, there is nobody to tell.
+        // If standard error is closed, the message is lost.
         let _ = StandardError::of_this_process().errors().write_all(format!("{text}\n").as_bytes());
         ExitCode::from(exit as u8)
     }
@@ -160,7 +160,7 @@ fn message_of(error: &anyhow::Error) -> String {
 
 /// The reader of standard output has gone (`fibula name export | head`), which is not a failure of ours.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads standard output any more")]
+#[error("standard output has no reader any more")]
 struct ReaderGone;
 
 /// Converts a failure to write to standard output.
@@ -181,7 +181,7 @@ pub fn write_out(text: &str) -> anyhow::Result<()> {
 
 /// Says something on standard error besides the result, in which every character can be [seen](crate::visible).
 pub fn note(sentence: impl Display) {
-    // If standard error is closed, there is nobody to tell.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(std::io::stderr(), "{}", visible_lines(&sentence.to_string()));
 }
 
@@ -235,7 +235,7 @@ fn room(widest: usize) -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
     columns.map_or(usize::MAX, |columns| columns.min(widest))
 }
-/// A text that is broken into lines keeps so many characters of each.
+/// Minimum line length when a text is broken into lines, in characters.
 const NARROWEST: usize = 24;
 
 /// Breaks the widest texts between words where a table would be too wide, so that a cell continues in lines of its own. Nothing
@@ -274,7 +274,7 @@ fn fitted(
     (lines, is_number)
 }
 
-/// A text in lines of so many characters, broken between words; a longer word has a line of its own.
+/// A text in lines of at most this many characters, broken between words; a longer word gets its own line.
 fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! What a binary does around its commands: it parses the flags that all commands have, logs, and ends with an exit
+//! The frame around the commands of a binary: it parses the global flags, starts the log, and ends with an exit
 //! code.
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use crate::log::{self, Format};
 use crate::output::{Exit, Failure, Output};
 
-/// The heading of options that commands have in common.
+/// The heading of the options that all commands have.
 pub const GLOBAL: &str = "Global options";
 
 /// A command line: the flags that all commands have, and the command.
@@ -22,7 +22,7 @@ pub struct CommandLine<C: Subcommand> {
     /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `info,fibula_controller=debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
-    /// How the log is written: for people, as JSON, or to the journal of systemd
+    /// Format of the log: for people, as JSON, or for the systemd journal
     #[arg(long, global = true, env = "FIBULA_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT", help_heading = GLOBAL)]
     log_format: Format,
     #[command(subcommand)]

@@ -18,7 +18,7 @@ fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     }
     let unit_text = units.get(unit).copied().unwrap_or_default();
     let digits = match n {
-        // Of whole things there are no tenths, and of few in a second there are.
+        // Whole numbers have no tenths; small rates have.
         n if unit == 0 && (n < 0.05 || n.fract() == 0.0 || n >= 9.95) => format!("{n:.0}"),
         n if unit == 0 => format!("{n:.1}"),
         n if n < 9.995 => format!("{n:.2}"),

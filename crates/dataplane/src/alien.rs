@@ -55,7 +55,7 @@ impl Policy {
     pub(crate) fn over(&self, ports: &[(PortId, Role)]) -> Result<Aliens, (PortId, &'static str)> {
         let index = |port: PortId| {
             let at = ports.iter().position(|known| *known == (port, Role::Host));
-            at.map(|at| at as u8).ok_or((port, "is no port with role = \"host\""))
+            at.map(|at| at as u8).ok_or((port, "is not a port with role = \"host\""))
         };
         Ok(match self {
             Policy::Drop => Aliens::Drop,

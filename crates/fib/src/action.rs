@@ -244,7 +244,7 @@ impl FromStr for Action {
 /// Text that is not an action.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{got}` is no action: write drop, a port (`port:3` or `3`), `tunnel:NODE@ADDRESS`, punt or local; ports are 0 to 65535"
+    "`{got}` is not an action: write drop, a port (`port:3` or `3`), `tunnel:NODE@ADDRESS`, punt or local; ports are 0 to 65535"
 )]
 pub struct ActionError {
     /// The start of the text.

@@ -294,7 +294,7 @@ pub enum FibError {
     #[error(transparent)]
     Build(#[from] InsertError),
     /// Another kind of file.
-    #[error("this is no FIB file: build one with `fibula fib build`")]
+    #[error("this is not a FIB file: build one with `fibula fib build`")]
     NotAFib,
     /// Changed or cut bytes.
     #[error("the FIB file is damaged: fetch or build it again")]

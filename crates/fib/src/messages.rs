@@ -57,7 +57,7 @@ impl FromStr for ValueMode {
 
 /// Text that is not a value mode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{got}` is no value mode: use port or egress")]
+#[error("`{got}` is not a value mode: use port or egress")]
 pub struct UnknownMode {
     /// The start of the text.
     pub got: String,

@@ -356,8 +356,8 @@ pub fn parse_mac(text: &str) -> Result<[u8; 6], &'static str> {
 fn parse_five_tuple(text: &str) -> Result<Vec<u8>, &'static str> {
     let (ends, protocol) = text.rsplit_once('/').ok_or("no '/protocol' at the end")?;
     let (source, destination) = ends.split_once("->").ok_or("no '->' between source and destination")?;
-    let source: SocketAddr = source.trim().parse().map_err(|_| "the source is no address:port")?;
-    let destination: SocketAddr = destination.trim().parse().map_err(|_| "the destination is no address:port")?;
+    let source: SocketAddr = source.trim().parse().map_err(|_| "the source is not address:port")?;
+    let destination: SocketAddr = destination.trim().parse().map_err(|_| "the destination is not address:port")?;
     let protocol = protocol_number(protocol).ok_or("the protocol is neither a known name nor a number below 256")?;
     let mut bytes = Vec::with_capacity(37);
     match (source.ip(), destination.ip()) {
@@ -428,7 +428,7 @@ pub enum NameError {
     #[error("an empty {kind} name; write for example `{}`", kind.example())]
     Empty { kind: NameKind },
     /// Bytes of another length than the kind has.
-    #[error("{got} bytes are no {kind} name, which has {expected}")]
+    #[error("{got} bytes are not a {kind} name, which has {expected}")]
     WrongLength { kind: NameKind, got: usize, expected: &'static str },
     /// A hexadecimal field of another width than the table's.
     #[error("the field has {got} bytes, the table's names have {width}: write {} hexadecimal digits", 2 * usize::from(*width))]
@@ -443,7 +443,9 @@ pub enum NameError {
     #[error("a control character at byte {at} of the name; use a fixed:N field for binary names")]
     ControlCharacter { at: usize },
     /// An unknown kind of name.
-    #[error("`{got}` is no kind of name: use mac, ipv4, ipv6, 5-tuple, teid, fixed:N (N from 1 to 64 bytes) or text")]
+    #[error(
+        "`{got}` is not a kind of name: use mac, ipv4, ipv6, 5-tuple, teid, fixed:N (N from 1 to 64 bytes) or text"
+    )]
     UnknownKind { got: String },
 }
 

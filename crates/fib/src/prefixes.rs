@@ -206,7 +206,7 @@ mod tests {
         assert!(refused("10.0.0.0,a").starts_with("line 1: `10.0.0.0` has no length"));
         assert!(refused("10.0.0.0 192.0.2.1").starts_with("line 1: `10.0.0.0` has no length"));
         assert!(refused("10.0.0.0 0.255.255.255 a").contains("wildcard mask: write 255.0.0.0"));
-        assert!(refused("ten/8,a").starts_with("line 1: `ten/8` is no prefix"));
+        assert!(refused("ten/8,a").starts_with("line 1: `ten/8` is not a prefix"));
         assert!(refused("10.0.0.0/8,a,b").contains("2 fields behind its prefix"));
         assert!(refused("default,a\n0.0.0.0/0,b").starts_with("line 2: 0.0.0.0/0 is on line 1 already"));
         assert!(refused("10.0.0.0/8").starts_with("line 1: 10.0.0.0/8 has no next hop"));

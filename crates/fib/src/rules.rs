@@ -78,7 +78,7 @@ impl Actions {
                 return words::no_action(word);
             }
             format!(
-                "`{}` is no action of this list: write {}{}",
+                "`{}` is not an action of this list: write {}{}",
                 crate::name::clip(word),
                 self.allowed.join(" or "),
                 self.hint
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn wrong_lines_say_what_to_write() {
         for (line, says) in [
-            ("permit tcpp", "is no protocol"),
+            ("permit tcpp", "is not a protocol"),
             ("permit tcp udp", "is not understood"),
             ("permit port 80", "whose port"),
             ("permit from", "is the last word"),
@@ -219,22 +219,22 @@ mod tests {
             ("permit from 10.0.0.0 0.255.255.255", "wildcard mask: write 255.0.0.0"),
             ("permit any from ::ffff:10.0.0.1", "write 10.0.0.1"),
             ("permit to any port +80", "no range of ports"),
-            ("permit +6", "no protocol"),
+            ("permit +6", "not a protocol"),
             ("permit", "write `permit any`"),
             ("deny priority 4", "write `deny any`"),
-            ("permt tcp", "`permt` is no action of this list: write permit or deny"),
+            ("permt tcp", "`permt` is not an action of this list: write permit or deny"),
             ("permit,tcp,10.0.0.0/8", "has commas"),
             ("02:00:00:00:00:01,port:3", "has commas: a rule is words"),
-            ("02:00:00:00:00:01", "is no action: one is a word"),
-            ("/srv/video/intro.mp4", "is no action: one is a word"),
-            ("\u{200b}permit any", "is no action: one is a word"),
+            ("02:00:00:00:00:01", "is not an action: one is a word"),
+            ("/srv/video/intro.mp4", "is not an action: one is a word"),
+            ("\u{200b}permit any", "is not an action: one is a word"),
             ("permit icmp from 2001:db8::/32", "write icmpv6"),
             ("permit icmpv6 to 10.0.0.0/8", "write icmp"),
             ("deny icmp to any port 8", "have no ports"),
             ("permit from any from any", "comes twice"),
             ("permit to any port 9-8", "smaller one first"),
             ("permit to any port 99999", "no range of ports"),
-            ("permit priority 16777216", "no priority"),
+            ("permit priority 16777216", "not a priority"),
             ("@1.2.3.4/32 5.6.7.8/32 0 : 1", "is missing"),
             ("@1.2.3.4/32 5.6.7.8/32 0 : 1 2 : 3 0x06/0x0F", "0x00/0x00 for any"),
         ] {

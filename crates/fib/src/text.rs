@@ -133,7 +133,7 @@ impl Iterator for Lines<'_> {
             Ok(None) => None,
             Ok(Some(bytes)) if bytes.contains(&0) => {
                 self.input = Input::Ended;
-                wrong("this is no text: it has a byte 0")
+                wrong("this is not text: it has a byte 0")
             }
             Ok(Some(bytes)) => match String::from_utf8(bytes) {
                 Ok(text) => {

@@ -242,8 +242,8 @@ fn every_worker_has_a_queue_or_the_error_says_how() {
 
 fn what_is_no_device_is_a_typed_error_with_what_dpdk_said() {
     for (device, said) in [
-        ("", "it is no device of DPDK"),
-        ("net null0", "it is no device of DPDK"),
+        ("", "it is not a device of DPDK"),
+        ("net null0", "it is not a device of DPDK"),
         ("net_no_such_driver0", "write a virtual device such as"),
         ("net_af_packet99", "Driver cannot attach the device"),
         ("0000:ff:1f.7", "dpdk-devbind.py"),

@@ -317,12 +317,12 @@ fn what_does_not_fit_is_closed_and_opened_anew_with_a_notice() {
         ip("link del east");
         veth("west", "east");
     };
-    is_refused("deleted and made anew", 1, anew, &same, 1);
+    is_refused("deleted and created again", 1, anew, &same, 1);
     let foreign = |store: &Store| {
         store.forget("east-0-of-1");
         store.keep("east-0-of-1", UnixDatagram::unbound().unwrap().as_fd());
     };
-    is_refused("no packet socket", 1, foreign, &same, 1);
+    is_refused("not a packet socket", 1, foreign, &same, 1);
     // Of an interface with the same number, as they are in every namespace.
     let elsewhere = |store: &Store| {
         let theirs = Store::default();
@@ -344,7 +344,10 @@ fn sockets_of_ports_that_are_none_any_more_are_closed_with_a_notice() {
         let handover = store.handover();
         let notices = handover.settle();
         assert_eq!(notices.len(), 2, "{notices:?}");
-        assert!(notices[0].contains("east is no port") && notices[1].contains("somebody-else-s"), "{notices:?}");
+        assert!(
+            notices[0].contains("east is no longer a port") && notices[1].contains("somebody-else-s"),
+            "{notices:?}"
+        );
         assert_eq!(store.names(), Vec::<String>::new());
         assert_eq!(handover.settle(), Vec::<String>::new());
         peer.send(1);

@@ -68,7 +68,7 @@ impl Borrowed<'_> {
         let starts = self.starts.as_ref().map(elements).transpose()?;
         let packed = match starts {
             None if self.width == 0 || bytes.len() % self.width != 0 => {
-                return Err(value_error(format!("{} bytes are no names of {} bytes", bytes.len(), self.width)));
+                return Err(value_error(format!("{} bytes are not names of {} bytes", bytes.len(), self.width)));
             }
             None => Packed { bytes, width: self.width, starts: None, n: bytes.len() / self.width },
             Some(starts) => {

@@ -207,7 +207,7 @@ impl FlowTable {
         if keys.len().is_multiple_of(width) {
             return Ok(keys.len() / width);
         }
-        Err(value_error(format!("{} bytes are no keys of {width} bytes", keys.len())))
+        Err(value_error(format!("{} bytes are not keys of {width} bytes", keys.len())))
     }
 }
 

@@ -185,7 +185,7 @@ class Files(unittest.TestCase):
     def test_files_that_are_none_are_refused_by_name(self):
         path = self.dir / "x.fib"
         path.write_bytes(b"something")
-        with self.assertRaisesRegex(ValueError, "x.fib: this is no FIB file"):
+        with self.assertRaisesRegex(ValueError, "x.fib: this is not a FIB file"):
             fibula.Fib.load(path)
         data = bytearray(fib().to_bytes())
         data[100] ^= 1
@@ -303,7 +303,7 @@ class Refusals(unittest.TestCase):
             (ValueError, "no FIB design `round`", lambda: build(names, "drop", design="round")),
             (ValueError, "colour", lambda: build(names, "drop", kind="colour")),
             (ValueError, 'hash family "x"', lambda: build(names, "drop", hash="x")),
-            (ValueError, "`fly` is no action", lambda: build(names, "fly")),
+            (ValueError, "`fly` is not an action", lambda: build(names, "fly")),
             (ValueError, "2 actions for 3 names", lambda: build(names, ["drop", "drop"])),
             (ValueError, "ports are 0 to 65535, not 0 to 65536", lambda: build(names, np.array([0, 1, 65536]))),
             (ValueError, "not -1 to 1", lambda: build(names, np.array([0, 1, -1]))),

@@ -90,7 +90,7 @@ class Filters(unittest.TestCase):
             ("1.5", lambda: fibula.Filter.build(names, fp=1.5)),
             ("at most 4294967296", lambda: fibula.Filter(capacity=1 << 36)),
             ("more than 8 bytes", lambda: fibula.Filter.build(["fd00::1"], kind="ipv6", layout="address-hashing")),
-            ("no fibula image", lambda: fibula.Filter.from_bytes(b"something")),
+            ("not a fibula image", lambda: fibula.Filter.from_bytes(b"something")),
             ("dtype 'S6'", lambda: fibula.Filter.build(np.zeros(3, "S5"))),
         ]
         for pattern, call in cases:

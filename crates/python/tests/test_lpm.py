@@ -90,7 +90,7 @@ class Prefixes(unittest.TestCase):
             (ValueError, "twice", lambda: build(["10.0.0.0/8"] * 2, "a")),
             (ValueError, "2 next hops for 1 prefixes", lambda: build(["10.0.0.0/8"], ["a", "b"])),
             (ValueError, "no design `x`", lambda: build(["10.0.0.0/8"], "a", design="x")),
-            (ValueError, "no file of prefixes", lambda: fibula.PrefixTable.from_bytes(b"something")),
+            (ValueError, "not a file of prefixes", lambda: fibula.PrefixTable.from_bytes(b"something")),
             (TypeError, "prefix 0 is a int", lambda: build([1], "a")),
             (TypeError, "big-endian", lambda: table.lookup_batch(np.zeros(3, ">u4"))),
             (TypeError, "dtype '<u8'", lambda: table.lookup_batch(np.zeros(3, np.uint64))),

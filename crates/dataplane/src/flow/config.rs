@@ -441,7 +441,7 @@ impl CheckSection {
             return Err(format!("path = {path:?} is no path; begin with / and escape spaces, as in \"/healthz\""));
         }
         if let Some(host) = self.host.as_ref().filter(|host| host.is_empty() || !is_plain(host)) {
-            return Err(format!("host = {host:?} is no name of a host; write it like \"www.example.com\""));
+            return Err(format!("host = {host:?} is not a name of a host; write it like \"www.example.com\""));
         }
         let status = self.status.as_ref().map_or(Ok(200..=399), PortsText::range);
         let status = status.ok().filter(|status| *status.start() >= 100 && *status.end() <= 599);
@@ -608,7 +608,7 @@ mod tests {
             ("[timeouts]\nudp_new = 16001".to_owned(), "1 to 16000"),
             (
                 rule("protocol = 'tpc'"),
-                "number 1: protocol = \"tpc\": `tpc` is no protocol: write tcp, udp, icmp, icmpv6, sctp",
+                "number 1: protocol = \"tpc\": `tpc` is not a protocol: write tcp, udp, icmp, icmpv6, sctp",
             ),
             (rule("protocol = 'icmp'\nsource = 'fd00::/8'"), "write icmpv6"),
             (rule("protocol = 'icmpv6'\ndestination = '10.0.0.1'"), "write icmp"),

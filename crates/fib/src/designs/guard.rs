@@ -74,7 +74,7 @@ impl Design {
 /// A design with which a guard is of no use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{design}` with `{guard}` against aliens is no design: leave that out if `{design}` drops aliens itself, or take one of {designs}"
+    "`{design}` with `{guard}` against aliens is not a design: leave that out if `{design}` drops aliens itself, or take one of {designs}"
 )]
 pub struct GuardError {
     /// The design.

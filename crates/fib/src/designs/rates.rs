@@ -61,7 +61,7 @@ impl Spec {
 pub enum RateError {
     /// No share.
     #[error(
-        "a false-positive rate of {rate} is no share of names: give a number from 0 (none) to less than 1, as 0.01"
+        "a false-positive rate of {rate} is not a share of names: give a number from 0 (none) to less than 1, as 0.01"
     )]
     NoShare { rate: f64 },
     /// The design does not recognise aliens.
@@ -207,8 +207,8 @@ mod tests {
         let error = refused(&CFW, NameKind::Mac, 1e-9);
         assert!(error.contains("at best") && error.contains("take ogw, cuckoo, bgw, tss"), "{error}");
         assert!(
-            refused(&CFW, NameKind::Mac, 1.0).contains("no share")
-                && refused(&CFW, NameKind::Mac, f64::NAN).contains("no share")
+            refused(&CFW, NameKind::Mac, 1.0).contains("not a share")
+                && refused(&CFW, NameKind::Mac, f64::NAN).contains("not a share")
         );
         assert!(spec(&CUCKOO, NameKind::Text, 1).with_rate(0.0, 31).is_ok());
     }

@@ -40,7 +40,7 @@ pub enum NetworkError {
     #[error("switches of other tenants came or went, or first hosts, while another hash key was prepared: try again")]
     Overtaken,
     /// No host port there.
-    #[error("{end} is no host port: add it with `fibula host add` first")]
+    #[error("{end} is not a host port: add it with `fibula host add` first")]
     NoHostPort { end: End },
     /// A host port is there.
     #[error("{end} is a host port already: choose another port or remove that one")]
@@ -55,7 +55,7 @@ pub enum NetworkError {
     #[error("switch {id} does not hold names of tenant {tenant}: attach the name elsewhere")]
     TenantNotHeld { id: NodeId, tenant: u32 },
     /// `add` is for new names.
-    #[error("`{name}` is there already: use set to move it")]
+    #[error("`{name}` exists already: use set to move it")]
     NameExists { name: Name },
     /// No such name.
     #[error("there is no name `{name}`")]

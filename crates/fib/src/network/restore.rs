@@ -261,7 +261,7 @@ pub enum RestoreError {
     #[error("rows of {what} are missing in the store: restore it from a backup")]
     Gap { what: &'static str },
     /// A name is attached to nothing.
-    #[error("the store has a name at {end}, which is no host port in it: restore it from a backup")]
+    #[error("the store has a name at {end}, which is not a host port in it: restore it from a backup")]
     Dangling { end: End },
     /// Parts that contradict each other.
     #[error("the store contradicts itself ({0}): restore it from a backup")]

@@ -187,7 +187,7 @@ impl RuleTable {
         for _ in 0..n_rules {
             let (line, len) = (input.u32()?, input.u8()?);
             let action = String::from_utf8(input.take(len.into())?.to_vec());
-            rules.push((line, action.map_err(|_| RuleTableError::Malformed("an action is no text"))?));
+            rules.push((line, action.map_err(|_| RuleTableError::Malformed("an action is not text"))?));
         }
         let mut image = |decode: fn(&[u8]) -> Result<Update, bytes::DecodeError>| match decode(input.bytes()?)? {
             Update::Whole(image) => Ok(image),
@@ -216,7 +216,7 @@ pub enum RuleTableError {
         error: RuleError,
     },
     /// Another kind of file.
-    #[error("this is no file of rules: build one with `fibula rules build`")]
+    #[error("this is not a file of rules: build one with `fibula rules build`")]
     NotRules,
     /// Changed or cut bytes.
     #[error("the file of rules is damaged: build it again")]

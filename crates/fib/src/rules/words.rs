@@ -55,7 +55,7 @@ pub fn protocols(word: &str) -> Result<Protocols, String> {
         Some(ICMPV6) if !is_number => Ok(Protocols::Icmpv6),
         Some(number) => Ok(Protocols::One(number)),
         None => Err(format!(
-            "`{}` is no protocol: write tcp, udp, icmp, icmpv6, sctp, any or a number from 0 to 255, then from and to",
+            "`{}` is not a protocol: write tcp, udp, icmp, icmpv6, sctp, any or a number from 0 to 255, then from and to",
             clip(word)
         )),
     }
@@ -69,7 +69,7 @@ pub(super) fn is_action(word: &str) -> bool {
 
 pub(super) fn no_action(word: &str) -> String {
     format!(
-        "`{}` is no action: one is a word of letters, digits, `-`, `_` and `.` that begins with a letter, of at most {MAX_ACTION} bytes",
+        "`{}` is not an action: one is a word of letters, digits, `-`, `_` and `.` that begins with a letter, of at most {MAX_ACTION} bytes",
         clip(word)
     )
 }
@@ -135,7 +135,8 @@ impl Parsed {
                     let text = value()?;
                     let priority = digits(text).filter(|priority: &u32| priority >> PRIORITY_BITS == 0);
                     let max = (1 << PRIORITY_BITS) - 1;
-                    self.priority = Some(priority.ok_or(format!("`{}` is no priority: write 0 to {max}", clip(text)))?);
+                    self.priority =
+                        Some(priority.ok_or(format!("`{}` is not a priority: write 0 to {max}", clip(text)))?);
                 }
                 _ if self.protocols.is_some() || side.is_some() => {
                     return Err(format!("`{}` is not understood: write from, to, port or priority", clip(word)));
@@ -171,7 +172,7 @@ impl Parsed {
             self.ports[at] = Some(ports(&format!("{low}-{high}"))?);
         }
         let text = next("the protocol")?;
-        let unknown = || format!("`{}` is no protocol: write it like 0x06/0xFF, or 0x00/0x00 for any", clip(text));
+        let unknown = || format!("`{}` is not a protocol: write it like 0x06/0xFF, or 0x00/0x00 for any", clip(text));
         let (number, mask) = text.split_once('/').ok_or_else(unknown)?;
         self.protocols = Some(match hex(mask).ok_or_else(unknown)? {
             0xFF => Protocols::One(hex(number).and_then(|number| u8::try_from(number).ok()).ok_or_else(unknown)?),

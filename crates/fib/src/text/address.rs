@@ -125,7 +125,7 @@ pub fn mask_len(word: &str) -> Option<Result<u8, String>> {
     }
     let wrong = match mask.leading_zeros() + mask.trailing_ones() {
         32.. => format!("`{word}` is a wildcard mask: write {}, or a length", Ipv4Addr::from(!mask)),
-        _ => format!("`{word}` is no network mask: its ones do not all come first"),
+        _ => format!("`{word}` is not a network mask: its ones do not all come first"),
     };
     Some(Err(wrong))
 }
@@ -134,7 +134,7 @@ fn parts(text: &str) -> Result<(IpAddr, Option<u8>), String> {
     let text = text.trim();
     let wrong = || {
         let example = if text.contains(':') { "2001:db8::/32" } else { "10.0.0.0/8" };
-        format!("`{}` is no prefix: write it like {example}", clip(text))
+        format!("`{}` is not a prefix: write it like {example}", clip(text))
     };
     let (address, len) = match text.split_once('/') {
         Some((address, len)) => (address, Some(len)),
@@ -204,15 +204,15 @@ mod tests {
             ("10.0.0.1/8", "write 10.0.0.0/8"),
             ("10.0.0.1 255.0.0.0", "write 10.0.0.0/8"),
             ("10.0.0.0/0.255.255.255", "wildcard mask: write 255.0.0.0"),
-            ("10.0.0.0 255.0.255.0", "no network mask"),
+            ("10.0.0.0 255.0.255.0", "not a network mask"),
             ("10.0.0.0", "has no length: write 10.0.0.0/32"),
             ("10.0.0.0/33", "a prefix of 33 bits"),
-            ("10.0.0.0/+8", "no prefix"),
-            ("10.0.0.0/-1", "no prefix"),
-            ("10.0.0.0/", "no prefix"),
-            ("10.0.0/8", "no prefix"),
-            ("", "no prefix"),
-            ("fd00:: 255.0.0.0", "no prefix"),
+            ("10.0.0.0/+8", "not a prefix"),
+            ("10.0.0.0/-1", "not a prefix"),
+            ("10.0.0.0/", "not a prefix"),
+            ("10.0.0/8", "not a prefix"),
+            ("", "not a prefix"),
+            ("fd00:: 255.0.0.0", "not a prefix"),
             ("::ffff:10.0.0.1/128", "write 10.0.0.1"),
         ] {
             let error = prefix(text).unwrap_err();

@@ -46,7 +46,7 @@ const BLOOM: u8 = 2;
 #[non_exhaustive]
 pub enum ImageError {
     /// The first bytes are something else.
-    #[error("this is no fibula image: it starts with {found:02x?}")]
+    #[error("this is not a fibula image: it starts with {found:02x?}")]
     NotAnImage {
         /// The first bytes.
         found: Vec<u8>,

@@ -61,7 +61,7 @@ pub fn layout_of(letter: u8) -> Option<&'static str> {
 
 /// A name has too many bytes to be its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("names of more than 8 bytes are no words of their own: take another layout")]
+#[error("names of more than 8 bytes cannot be used as their own words: choose another layout")]
 pub struct TooLong;
 
 /// What a filter of this layout takes for a name: its digest, or for [`AddressHashing`] the name itself as a number.

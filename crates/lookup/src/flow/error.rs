@@ -6,8 +6,8 @@ use super::Slot;
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum InsertError {
-    /// The flow is there already.
-    #[error("the flow is there already: use upsert to replace its value")]
+    /// The flow exists already.
+    #[error("the flow exists already: use upsert to replace its value")]
     Exists {
         /// The flow's slot.
         slot: Slot,

@@ -127,7 +127,7 @@ impl<A: Address> Table<A> {
 #[non_exhaustive]
 pub enum FileError {
     /// The first bytes are something else.
-    #[error("this is no file of prefixes: it starts with {found:02x?}")]
+    #[error("this is not a file of prefixes: it starts with {found:02x?}")]
     NotPrefixes {
         /// The first bytes.
         found: Vec<u8>,

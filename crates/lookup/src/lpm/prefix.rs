@@ -161,7 +161,7 @@ pub enum PrefixError {
         max: u8,
     },
     /// Address or length does not parse.
-    #[error("`{text}` is no IPv{version} prefix: write an address, a slash and a length in decimal")]
+    #[error("`{text}` is not an IPv{version} prefix: write an address, a slash and a length in decimal")]
     Unreadable {
         /// What was given.
         text: String,

@@ -160,7 +160,7 @@ pub enum GraphError {
     #[error("line {line}: there is no node `{name}`: declare it in a line before")]
     UnknownNode { line: usize, name: String },
     /// An invalid cost.
-    #[error("line {line}: `{got}` is no cost: write a number from 1 to 4294967295")]
+    #[error("line {line}: `{got}` is not a cost: write a number from 1 to 4294967295")]
     Cost { line: usize, got: String },
     /// Both ends at one node.
     #[error("line {line} links `{name}` to itself; a link joins two nodes")]
@@ -175,7 +175,7 @@ pub enum GraphError {
     #[error("the text has no node; add lines that begin with node")]
     Empty,
     /// Not a size that can be generated.
-    #[error("`{got}` is no generated topology: use ring:N, fat-tree:K (K even) or random:N, with 2 to 65535 nodes")]
+    #[error("`{got}` is not a generated topology: use ring:N, fat-tree:K (K even) or random:N, with 2 to 65535 nodes")]
     Generated { got: String },
 }
 
@@ -206,9 +206,9 @@ mod tests {
             ("topology t\ntopology u", 2, "names the topology again"),
             ("node a\n\nnode a", 3, "since line 1"),
             ("node a\nlink a b", 2, "no node `b`"),
-            ("node a\nnode b\nlink a b 0", 3, "`0` is no cost"),
-            ("node a\nnode b\nlink a b -3", 3, "`-3` is no cost"),
-            ("node a\nnode b\nlink a b 4294967296", 3, "is no cost"),
+            ("node a\nnode b\nlink a b 0", 3, "`0` is not a cost"),
+            ("node a\nnode b\nlink a b -3", 3, "`-3` is not a cost"),
+            ("node a\nnode b\nlink a b 4294967296", 3, "is not a cost"),
             ("node a\nnode b\nlink a b 1 2", 3, "4 fields after `link`"),
             ("node a\nlink a a", 2, "to itself"),
             ("node a\nnode b\nlink a b\nlink b a", 4, "are linked already"),

@@ -53,7 +53,7 @@ pub enum Refusal {
         advice: &'static str,
     },
     /// An address that is no multicast group.
-    #[error("`{group}` is no multicast group: write one like 239.1.2.3 or ff05::9")]
+    #[error("`{group}` is not a multicast group: write one like 239.1.2.3 or ff05::9")]
     NoGroup {
         /// As asked.
         group: String,
@@ -88,7 +88,7 @@ pub enum Refusal {
     },
     /// An empty or overlong name of a switch or host.
     #[error(
-        "`{name}` is no name for a switch or host: 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first"
+        "`{name}` is not a name for a switch or host: use 1 to 63 letters, digits, `-`, `_` and `.`, not `-` or `.` first"
     )]
     BadLabel {
         /// As asked.

@@ -38,7 +38,7 @@ impl Prefix {
     /// One address, or a prefix like 10.1.0.0/16; bits behind its length are passed over.
     fn read(text: &str) -> Result<Prefix, String> {
         let wrong =
-            || format!("`{}` is no IP address and no prefix; write it like 10.0.0.7 or 10.1.0.0/16", clip(text));
+            || format!("`{}` is neither an IP address nor a prefix; write it like 10.0.0.7 or 10.1.0.0/16", clip(text));
         let (base, len) = text.trim().split_once('/').map_or((text.trim(), None), |(base, len)| (base, Some(len)));
         let base: IpAddr = base.parse().map_err(|_| wrong())?;
         let most = if base.is_ipv4() { 32 } else { 128 };

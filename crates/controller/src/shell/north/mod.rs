@@ -197,7 +197,7 @@ impl Northbound for North {
         let v1::GetNameRequest { name: text, ip } = request.into_inner();
         let ip: Option<IpAddr> = match &*ip {
             ip if !text.is_empty() || ip.is_empty() => None,
-            ip => Some(ip.parse().map_err(|_| Status::invalid_argument("the address is no IP address"))?),
+            ip => Some(ip.parse().map_err(|_| Status::invalid_argument("the address is not an IP address"))?),
         };
         let record = self.read(move |state| {
             let rib = state.network.rib();

@@ -1,4 +1,4 @@
-//! Sockets that outlive the process: somebody else keeps them, and the next process goes on with what is in their rings.
+//! Sockets that outlive the process: another process keeps them, and the next one continues with the frames in their rings.
 //!
 //! ```text
 //!  process 1 ─ opens ─► socket, ring ◄─ kernel, all the time
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keeps sockets for the process that comes after this one.
 pub trait Vault: Send + Sync {
-    /// Keeps a socket under a name, beside others that it has under it.
+    /// Keeps a socket under a name, in addition to others under that name.
     fn keep(&self, name: &str, socket: BorrowedFd<'_>);
 
     /// Closes what it keeps under a name.
@@ -42,7 +42,7 @@ pub struct Handover {
 
 #[derive(Default)]
 struct State {
-    /// What the process before left, until it is taken over.
+    /// Sockets that the previous process left, until they are taken over.
     left: Vec<(String, OwnedFd)>,
     /// The names that the vault has.
     kept: BTreeSet<String>,
@@ -56,11 +56,11 @@ struct State {
 enum Unfit {
     #[error("they are {got} sockets of {of} workers, and there are {n_workers}")]
     Workers { got: usize, of: usize, n_workers: usize },
-    #[error("one of them is no packet socket")]
+    #[error("one of them is not a packet socket")]
     Kind,
     #[error("they are in another network namespace")]
     Namespace,
-    #[error("the interface was deleted and made anew")]
+    #[error("the interface was deleted and created again")]
     Interface,
     #[error("they do not share the frames as workers do")]
     Fanout,
@@ -133,7 +133,7 @@ impl Handover {
             state.kept.remove(&name);
             let notice = match parse(&name) {
                 Some((interface, (0, _))) => {
-                    format!("{interface} is no port with packet sockets any more; they are closed")
+                    format!("{interface} is no longer a port with packet sockets; they are closed")
                 }
                 Some(_) => continue,
                 None => format!("the service manager has kept what is no socket of a port, {name}; it is closed"),

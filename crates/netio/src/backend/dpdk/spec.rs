@@ -27,7 +27,7 @@ impl Spec {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let name = text.split(',').next().unwrap_or_default();
         if name.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err("it is no device of DPDK; write one as net_af_packet0,iface=eth7 or 0000:03:00.0".to_owned());
+            return Err("it is not a device of DPDK; write one as net_af_packet0,iface=eth7 or 0000:03:00.0".to_owned());
         }
         Ok(Self { text: text.to_owned() })
     }
