@@ -61,6 +61,8 @@ device_counters! {
     rx_oversized,
     /// Of `rx_frames`, super-frames: each is several segments on a wire.
     rx_super,
+    /// Segments of TCP that arrived one by one and were joined to super-frames, each of which is one of `rx_frames` and of `rx_super`.
+    rx_joined,
     /// Frames lost before the worker could take them: the ring was full.
     rx_overrun,
     /// Of `rx_frames`, those that came while no process was there, and waited for this one.

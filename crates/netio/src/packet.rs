@@ -269,6 +269,20 @@ impl Packet {
         Ok(())
     }
 
+    /// Appends bytes to the frame, in the buffer where it is.
+    /// # Errors
+    /// [`FrameTooLong`]; the frame is as it was.
+    #[inline]
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), FrameTooLong> {
+        let end = self.0.end as usize;
+        let Some(room) = self.0.buffer_mut()[end..].get_mut(..bytes.len()) else {
+            return Err(FrameTooLong { got: self.len() + bytes.len(), max: self.capacity() });
+        };
+        room.copy_from_slice(bytes);
+        self.0.end = (end + bytes.len()) as u32;
+        Ok(())
+    }
+
     /// Puts `N` bytes between the first `at` bytes of the frame and the rest, by moving those first bytes down.
     /// Costs a copy of `at` bytes. Returns false, and changes nothing, if the headroom is too small or the frame is
     /// shorter than `at`.

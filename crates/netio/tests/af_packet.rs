@@ -6,7 +6,7 @@ mod common;
 use common::{PATIENCE, all_sizes_arrive, frame, ip, receive, send, veth};
 use fibula_netio::backend::af_packet::{AfPacket, Offloads, Options, disable_offloads, joining_offloads};
 use fibula_netio::backend::loopback;
-use fibula_netio::offload::{Kind, Segments};
+use fibula_netio::offload::{Kind, Offload, Segments, renew};
 use fibula_netio::testkit::in_namespace;
 use fibula_netio::{Burst, Device, NetError, Packet, Pool, Waiter};
 use std::os::fd::AsRawFd;
@@ -198,6 +198,54 @@ fn a_super_frame_goes_from_port_to_port_whole() {
         assert!(got.frame() == frame, "it is as it was sent");
         let (came, went) = (east.counters().snapshot(), south.counters().snapshot());
         assert_eq!((came.rx_super, came.rx_oversized, went.tx_super, went.tx_segments), (1, 0, 1, 0));
+    });
+}
+
+fn receive_of(port: &mut AfPacket, pool: &mut Pool, n: usize) -> Burst {
+    let (mut burst, began) = (Burst::new(), Instant::now());
+    while burst.len() < n {
+        port.rx_burst(pool, &mut burst).unwrap();
+        assert!(began.elapsed() < PATIENCE, "{} of {n} came", burst.len());
+    }
+    burst
+}
+
+/// The segments of a stream, as a sender without offloads sends them, that wait in the ring are one packet, also with a tag that the
+/// kernel takes off; what comes after it is another.
+fn segments_that_wait_are_joined() {
+    in_namespace(|| {
+        veth("west", "east");
+        let [mut west, mut east, mut witness] =
+            ["west", "east", "east"].map(|name| AfPacket::open(name, &carrying()).unwrap());
+        for tag in [&[][..], &[0x81, 0, 0, 7]] {
+            let mut frame = vec![];
+            let tcp = etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 9, 0, 1], [10, 9, 0, 2], 64);
+            tcp.tcp(1, 2, 3, 4).ack(5).write(&mut frame, &[7; 8 * 1448]).unwrap();
+            frame.splice(12..12, tag.iter().copied());
+            let mut long = Packet::large();
+            long.fill(&frame).unwrap();
+            let start = 34 + tag.len() as u16;
+            long.set_offload(Offload::checksum(start, 16).segments(Kind::TcpV4, 1448));
+            renew(&mut long);
+            let segments = Segments::of(&long).unwrap();
+            let mut burst = Burst::new();
+            for i in 0..segments.len() {
+                let mut segment = Packet::new(2048);
+                segments.write(i, &mut segment).unwrap();
+                burst.push(segment);
+            }
+            burst.push(Packet::from_frame(&[&[2; 12][..], &[8, 6], &[0; 46]].concat()));
+            let mut pool = Pool::with_large(16, 2048, 1);
+            assert_eq!(west.tx_burst(&mut pool, &mut burst).unwrap(), 9);
+            // A veth delivers before the call returns, or soon after. Without large packets nothing is joined.
+            receive_of(&mut witness, &mut Pool::new(16, 2048), 9);
+            let mut burst = receive_of(&mut east, &mut pool, 2);
+            assert!(burst[0].frame() == long.frame() && burst[0].offload() == long.offload());
+            assert_eq!(burst[1].frame()[12..14], [8, 6]);
+            pool.put_all(&mut burst);
+        }
+        let came = east.counters().snapshot();
+        assert_eq!((came.rx_frames, came.rx_joined, came.rx_super), (4, 16, 2));
     });
 }
 
@@ -498,6 +546,7 @@ fibula_netio::tests! {
         a_super_frame_goes_from_port_to_port_whole,
         a_super_frame_is_cut_where_the_interface_does_not_take_it,
         a_super_frame_is_cut_behind_a_tag_that_the_kernel_does_not_know,
+        segments_that_wait_are_joined,
         a_super_frame_is_judged_by_its_segments,
         offloads_that_were_turned_off_are_on_again_when_the_port_is_closed,
         checksums_that_are_left_are_left_to_the_next_receiver_or_completed_behind_a_tag,

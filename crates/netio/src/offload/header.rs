@@ -12,8 +12,10 @@ use crate::checksum;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 10;
 
-const NEEDS_CHECKSUM: u8 = 1;
-const NONE: u8 = 0;
+pub(super) const NEEDS_CHECKSUM: u8 = 1;
+/// The kernel has verified the checksum.
+pub(super) const DATA_VALID: u8 = 2;
+pub(super) const NONE: u8 = 0;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
@@ -61,6 +63,12 @@ impl Offload {
                 Ok(if is_one { Self::checksum(start, field) } else { offload })
             }
         }
+    }
+
+    /// The checksum that a header says is left.
+    pub(super) fn left(header: [u8; HEADER_BYTES]) -> Self {
+        let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        Self::checksum(half(6), half(8))
     }
 
     /// The header that says this of a frame.

@@ -12,8 +12,8 @@ const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 /// Of local experiments (IEEE 802): 4 bytes long here, and laid out as a VLAN tag.
 const LOCAL_TAG: u16 = 0x88b5;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
 /// Ethernet in GRE and Geneve.
 const BRIDGED: u16 = 0x6558;
 const VXLAN_PORT: u16 = 4789;
@@ -129,7 +129,8 @@ pub(super) fn walk(frame: &[u8], to: usize) -> Result<Layers, Unknown> {
 }
 
 /// The kind and the offset of what an Ethernet header and tags lead to.
-fn ethernet(frame: &[u8], at: usize) -> Result<(u16, usize), Unknown> {
+#[inline]
+pub(super) fn ethernet(frame: &[u8], at: usize) -> Result<(u16, usize), Unknown> {
     let mut at = at + 12;
     for _ in 0..4 {
         match half(frame, at)? {

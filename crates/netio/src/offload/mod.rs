@@ -13,18 +13,21 @@
 //! | `header` | the header of virtio with which the kernel says this |
 //! | `layers` | the IP headers of a frame, also in tunnels: their lengths change in segments |
 //! | `segment` | segments of TCP and UDP |
+//! | `join` | segments of TCP that arrive one behind another, joined again |
 //!
 //! Sources: Virtual I/O Device (VIRTIO) 1.2, 5.1.6 for the header; Linux, segmentation-offloads.rst for segments of TCP (RFC 9293), with ECN
 //! (RFC 3168, 6.1.2), and UDP. Cost: nothing for a frame that is carried whole; else one pass over its bytes for checksums.
 //! Limits: TCP and UDP over IPv4 and IPv6; tunnels of IP in IP, GRE without checksum, VXLAN and Geneve at their ports.
 
 mod header;
+mod join;
 mod layers;
 mod segment;
 
 use crate::checksum::{fold, sum};
 use crate::{BURST, Burst, Device, NetError, Packet, Pool};
 pub use header::{HEADER_BYTES, Malformed};
+pub(crate) use join::{Join, Segment};
 pub use segment::{MAX_HEADER, Segments, Unsegmentable};
 
 /// What the segments of a super-frame are.

@@ -169,7 +169,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-fn put(bytes: &mut [u8], at: usize, value: u16) {
+pub(super) fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 

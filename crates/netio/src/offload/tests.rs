@@ -1,5 +1,7 @@
 //! Segments against a reader of packets that is none of ours, which also computes their checksums.
 
+mod join;
+
 use super::*;
 use crate::backend::loopback;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};

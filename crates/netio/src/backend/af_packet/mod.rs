@@ -20,6 +20,8 @@
 //! - a local sender, or GRO, makes super-frames longer than the MTU. They do not fit a slot, so they wait in the socket's queue, from
 //!   which each takes a system call, and leave by another such interface whole. Where the kernel cannot cut what the interface does not take
 //!   (behind an EtherType that it does not know, or in a tunnel), they are cut here;
+//! - segments of a TCP stream that come one by one and wait already are joined ([`crate::offload`]), as the kernel's GRO does for
+//!   its own stack;
 //! - frames that this machine sends out of the interface would be seen: ignored (`PACKET_IGNORE_OUTGOING`).
 //!
 //! The machine's own stack also sees the frames of the interface: give a port no addresses (nor IPv6 ones:
@@ -225,7 +227,7 @@ impl AfPacket {
         let looked = *looked.get_or_insert(now);
         let oldest = now.saturating_sub(options.max_wait);
         let mut is_over = false;
-        let (n, is_drained) = open.receive(pool, out, counters, |slot| {
+        let (n, is_drained) = open.receive_each(pool, out, counters, false, |slot| {
             if slot.came >= looked || *n_left == 0 {
                 is_over = true;
                 return Judgement::Leave;
@@ -399,7 +401,7 @@ impl Device for AfPacket {
         }
         self.has_waited = false;
         let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
-        Ok(open.receive(pool, out, counters, |_| Judgement::Take).0)
+        Ok(open.receive(pool, out, counters))
     }
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {

@@ -6,8 +6,8 @@
 
 use super::ring::{Ring, Slot};
 use super::{Open, VLAN_TAG, sys};
-use crate::offload::{self, HEADER_BYTES, Offload};
-use crate::{Burst, DeviceCounters, Packet, Pool};
+use crate::offload::{self, HEADER_BYTES, Join, Offload, Segment};
+use crate::{Burst, DeviceCounters, FrameTooLong, Packet, Pool};
 use std::os::fd::{AsFd, BorrowedFd};
 
 const ETHER_VLAN: u16 = 0x8100;
@@ -25,13 +25,23 @@ pub(super) enum Judgement {
 }
 
 impl Open {
-    /// Receives frames, as `judge` says of each, into the room left in `out`. Returns how many, and whether none is left.
+    /// Receives frames into the room left in `out`, and joins the segments of a stream among them if this port's packets may be
+    /// super-frames. Returns how many.
     #[inline(always)]
-    pub(super) fn receive(
+    pub(super) fn receive(&mut self, pool: &mut Pool, out: &mut Burst, counters: &DeviceCounters) -> usize {
+        let joins = self.carries && pool.has_large();
+        self.receive_each(pool, out, counters, joins, |_| Judgement::Take).0
+    }
+
+    /// Receives frames, as `judge` says of each, into the room left in `out`. Returns how many, and whether none is left. Of those that
+    /// are joined only the first is judged.
+    #[inline(always)]
+    pub(super) fn receive_each(
         &mut self,
         pool: &mut Pool,
         out: &mut Burst,
         counters: &DeviceCounters,
+        joins: bool,
         mut judge: impl FnMut(&Slot<'_>) -> Judgement,
     ) -> (usize, bool) {
         let before = out.len();
@@ -43,6 +53,19 @@ impl Open {
                 break;
             };
             let is_long = slot.bytes.len() < slot.len;
+            if joins
+                && !is_long
+                && let Some((packet, n)) = join(ring, (&slot, n_seen), pool)
+            {
+                losing |= (0..n).filter_map(|i| ring.peek(n_seen + i)).any(|slot| slot.tells_of_losses());
+                counters.rx_super.add(1);
+                counters.rx_joined.add(n as u64);
+                bytes += packet.len();
+                out.push(packet);
+                n_long += 1;
+                n_seen += n;
+                continue;
+            }
             // A slot may have room for more than a packet has.
             let is_large = is_long || slot.len + VLAN_TAG > pool.max_frame();
             let packet = if is_large && *carries && pool.has_large() { pool.take_large() } else { pool.take() };
@@ -52,7 +75,7 @@ impl Open {
                 pool.put(packet);
                 break;
             }
-            losing |= slot.status & libc::TP_STATUS_LOSING != 0;
+            losing |= slot.tells_of_losses();
             let takes = matches!(judgement, Judgement::Take);
             let is_taken = if is_long {
                 n_long += 1;
@@ -89,6 +112,47 @@ impl Open {
     }
 }
 
+/// The super-frame whose segments are in this slot and those behind it, and how many they are. None if no others follow this one.
+#[inline]
+fn join(ring: &Ring, (slot, ahead): (&Slot<'_>, usize), pool: &mut Pool) -> Option<(Packet, usize)> {
+    let first = Segment::of(slot.bytes, slot.left)?;
+    join_to(ring, (slot, first, ahead), pool)
+}
+
+/// See [`join`].
+#[inline(never)]
+fn join_to(
+    ring: &Ring,
+    (slot, first, ahead): (&Slot<'_>, Segment<'_>, usize),
+    pool: &mut Pool,
+) -> Option<(Packet, usize)> {
+    let tag = tag_of(slot);
+    let following = |n: usize| {
+        let next = ring.peek(ahead + n).filter(|next| next.bytes.len() == next.len && tag_of(next) == tag)?;
+        Segment::of(next.bytes, next.left)
+    };
+    let mut last = following(1)?;
+    let mut join = Join::begin(first, &last)?;
+    let mut packet = pool.take_large()?;
+    let is_written = put(slot.bytes, tag, &mut packet).is_ok() && packet.append(last.payload()).is_ok();
+    if !is_written {
+        pool.put(packet);
+        return None;
+    }
+    while let Some(next) = following(join.n_segments())
+        && join.takes(&next)
+    {
+        if packet.append(next.payload()).is_err() {
+            debug_assert!(false, "a large packet has room for the longest super-frame");
+            pool.put(packet);
+            return None;
+        }
+        last = next;
+    }
+    join.finish(&mut packet, tag.map_or(0, |_| VLAN_TAG), &last);
+    Some((packet, join.n_segments()))
+}
+
 /// The tag that the kernel took off the frame of a slot.
 fn tag_of(slot: &Slot<'_>) -> Option<[u8; VLAN_TAG]> {
     if slot.status & libc::TP_STATUS_VLAN_VALID == 0 || slot.len < 12 {
@@ -112,23 +176,23 @@ fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters, carries
     if tag.is_some() && !is_of_kernel(slot.bytes) {
         counters.rx_twice.add(1);
     }
-    let fits = if let Some(tag) = tag {
-        let fits = packet.resize(slot.len + VLAN_TAG);
-        if fits.is_ok() {
-            let frame = packet.frame_mut();
-            frame[..12].copy_from_slice(&slot.bytes[..12]);
-            frame[12..16].copy_from_slice(&tag);
-            frame[16..].copy_from_slice(&slot.bytes[12..]);
-        }
-        fits
-    } else {
-        packet.fill(slot.bytes)
-    };
-    if fits.is_err() {
+    if put(slot.bytes, tag, packet).is_err() {
         counters.rx_oversized.add(1);
         return false;
     }
     slot.left[..2] == [0, 0] || settle(slot, tag.map_or(0, |_| VLAN_TAG), packet, counters, carries)
+}
+
+/// Writes a frame into a packet, with the tag behind its addresses.
+#[inline]
+fn put(bytes: &[u8], tag: Option<[u8; VLAN_TAG]>, packet: &mut Packet) -> Result<(), FrameTooLong> {
+    let Some(tag) = tag else { return packet.fill(bytes) };
+    packet.resize(bytes.len() + VLAN_TAG)?;
+    let frame = packet.frame_mut();
+    frame[..12].copy_from_slice(&bytes[..12]);
+    frame[12..16].copy_from_slice(&tag);
+    frame[16..].copy_from_slice(&bytes[12..]);
+    Ok(())
 }
 
 /// Has the packet say what is left of it. What others than the exit would have to see complete is completed. Returns false for a

@@ -137,6 +137,13 @@ pub(super) struct Slot<'a> {
     pub(super) came: Duration,
 }
 
+impl Slot<'_> {
+    /// Whether frames have been lost since the count of them was read last.
+    pub(super) fn tells_of_losses(&self) -> bool {
+        self.status & libc::TP_STATUS_LOSING != 0
+    }
+}
+
 /// Why a ring that somebody left cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Misfit {
