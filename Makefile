@@ -29,6 +29,9 @@ MEMBERS ?=
 # Of make check: what changes are compared with.
 BASE ?=
 
+# Of make deep: all if none is named.
+SUITES ?=
+
 # Of a fuzz target.
 SECONDS ?= 60
 TARGETS ?= all
@@ -206,18 +209,8 @@ bundle: ## A switch and Open vSwitch speak LACP over two cables, which are cut a
 	cargo build --release -p fibula-cli
 	scripts/bundle-test
 
-deep: ## Long suites (some three hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, the page, packages, container, wheel, guests and a foreign switch, and make repro; FIBULA_PREFIXES names a table of prefixes
-	@scripts/setup test
-	FIBULA_DEEP=1 scripts/test --release --workspace
-	scripts/fuzz all 120
-	$(MAKE) xdp
-	$(MAKE) guest
-	$(MAKE) bundle
-	$(MAKE) deb-test
-	$(MAKE) container-test
-	$(MAKE) wheel-test
-	$(MAKE) dashboard-test
-	$(MAKE) repro
+deep: ## Long suites (some four hours), a line of result each: 10^9 checked answers, fuzzing, the kernel, DPDK, guests, packages, container, wheel, the page, AArch64, Click (FIBULA_CLICK=DIR), make repro; SUITES names some of them
+	scripts/deep $(SUITES)
 
 # With a release build here (make build), a real controller with certificates is opened as well, and, as root, one with a million names and
 # three switches on cables of the kernel.

@@ -1,8 +1,9 @@
 //! Documents quote what the records say, and nobody types a figure.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use fibula_repro::records::{Plan, RecordsError, newest_campaign, record, report};
+use fibula_repro::records::{Plan, RecordsError, newest_campaign, record, report, suites};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the source tree")
@@ -19,29 +20,56 @@ fn documents_quote_what_the_records_say() {
     assert!(report.figures > 20, "{} figures in the documents", report.figures);
 }
 
-/// Commits after which what a campaign did says little of the code.
-const CAMPAIGN_COMMITS: u64 = 200;
+/// Commits after which what a campaign or a long suite did says little of the code.
+const MOST_COMMITS: u64 = 200;
 
-#[test]
-fn newest_campaign_ran_at_most_200_commits_ago() {
+/// The commits since `version`; none in a source archive, which has no history and is no place to change code.
+fn commits_since(version: &str) -> Option<u64> {
     let git = |arguments: &[&str]| {
-        let output = std::process::Command::new("git").args(arguments).current_dir(root()).output().expect("git runs");
+        let output = Command::new("git").args(arguments).current_dir(root()).output().expect("git runs");
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(text)
     };
-    // A source archive has no history, and is no place to change code.
     let Some("false") = git(&["rev-parse", "--is-shallow-repository"]).as_deref() else {
         assert!(!root().join(".git").exists(), "the history is cut short: `git fetch --unshallow` brings it");
-        return;
+        return None;
     };
-    let newest = newest_campaign(&root()).expect("records of campaigns").expect("a campaign");
-    let version = newest.trim_end_matches("-dirty");
+    let version = version.trim_end_matches("-dirty");
     let after = git(&["rev-list", "--count", &format!("{version}..HEAD")]);
-    let after: u64 = after.unwrap_or_else(|| panic!("{version} is no commit here")).parse().expect("a number");
+    Some(after.unwrap_or_else(|| panic!("{version} is no commit here")).parse().expect("a number"))
+}
+
+#[test]
+fn newest_campaign_ran_at_most_200_commits_ago() {
+    let version = newest_campaign(&root()).expect("records of campaigns").expect("a campaign");
+    let Some(after) = commits_since(&version) else { return };
     assert!(
-        after <= CAMPAIGN_COMMITS,
+        after <= MOST_COMMITS,
         "the newest campaign ran {version}, {after} commits ago: `make campaign HOURS=1`, then `make benchmarks`"
     );
+}
+
+/// Suites that have not run yet since results are recorded.
+const NOT_RUN_YET: [&str; 0] = [];
+
+#[test]
+fn each_long_suite_passed_at_most_200_commits_ago() {
+    let list = Command::new(root().join("scripts/deep")).arg("--list").output().expect("scripts/deep runs");
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(list.lines().count() > 5, "{list}");
+    let runs = suites(&root()).expect("results of suites");
+    for run in &runs {
+        assert!(list.lines().any(|suite| suite == run.suite), "{} is no suite any more: remove its result", run.suite);
+        assert_eq!(run.outcome, "passed", "{}: `scripts/deep {0}`, then `make benchmarks`", run.suite);
+        let Some(after) = commits_since(&run.version) else { return };
+        let (suite, version) = (&run.suite, &run.version);
+        assert!(
+            after <= MOST_COMMITS,
+            "{suite} ran {version}, {after} commits ago: `scripts/deep {suite}`, then `make benchmarks`"
+        );
+    }
+    let without: Vec<_> = list.lines().filter(|suite| runs.iter().all(|run| run.suite != *suite)).collect();
+    assert_eq!(without, NOT_RUN_YET, "suites without a result: `scripts/deep SUITE`, then `make benchmarks`");
 }
 
 #[test]

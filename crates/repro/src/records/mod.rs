@@ -4,13 +4,14 @@
 //! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) defines what is measured for
 //! them and how their rows form tables. `page` writes tables, single figures and the bars of the picture into the
 //! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure. `campaigns` does the same with the
-//! records of campaigns of crashes and fuzzing.
+//! records of campaigns of crashes and fuzzing, `suites` with the results of long suites.
 
 mod campaigns;
 mod figures;
 mod page;
 mod picture;
 mod recorder;
+mod suites;
 mod table;
 
 use std::fs;
@@ -24,6 +25,7 @@ use figures::Figures;
 pub use page::{Report, report};
 pub(crate) use recorder::source;
 pub use recorder::{Plan, record};
+pub use suites::{Suite, suites};
 
 /// The file that defines the figures, relative to the root of the source tree.
 const FIGURES: &str = "docs/benchmarks/figures.toml";

@@ -2,7 +2,8 @@
 //!
 //! `<!--=lookup/4M/concise-->31 to 94<!--/-->` is the cell of a table: the worst and the best record. A fourth part
 //! selects one record: `/worst`, `/best`, or its name. `<!--=lookup-->` is a whole table, `<!--=machines-->` the list
-//! of records, `<!--=demo-->` a text, `<!--=campaign/done-->` a table of what campaigns did.
+//! of records, `<!--=demo-->` a text, `<!--=campaign/done-->` a table of what campaigns did, `<!--=suites-->` one of
+//! the newest runs of long suites.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::campaigns::Campaigns;
 use super::figures::Figures;
+use super::suites::{Suite, suites};
 use super::table::{Cell, digits, markdown};
 use super::{Header, Record, RecordsError, picture, read};
 
@@ -31,7 +33,7 @@ pub struct Report {
 pub fn report(root: &Path, is_check: bool) -> Result<Report, RecordsError> {
     let figures = Figures::read(root)?;
     let campaigns = Campaigns::read(root)?;
-    let source = Source { figures: &figures, records: Record::read_all(root)?, campaigns };
+    let source = Source { figures: &figures, records: Record::read_all(root)?, campaigns, suites: suites(root)? };
     let mut report = Report::default();
     for document in &figures.documents {
         let path = root.join(document);
@@ -65,6 +67,7 @@ pub(super) struct Source<'a> {
     pub(super) figures: &'a Figures,
     pub(super) records: Vec<Record>,
     campaigns: Campaigns,
+    suites: Vec<Suite>,
 }
 
 impl Source<'_> {
@@ -85,6 +88,7 @@ impl Source<'_> {
         let parts: Vec<&str> = id.split('/').collect();
         match parts[..] {
             ["machines"] => Ok(self.machines()),
+            ["suites"] => Ok(super::suites::table(&self.suites)),
             ["campaign", what] => self.campaigns.resolve(what),
             [id] if self.figures.text.contains_key(id) => Ok(self.text(id)),
             [id] => match self.figures.table.get(id) {
