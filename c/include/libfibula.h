@@ -56,7 +56,7 @@ enum fibula_code {
          */
         FIBULA_EFULL = -3,
         /*
-         The name finds no place under this hash key: make the table anew, with another key.
+         The name finds no place under this hash key: create the table again, with another key.
          */
         FIBULA_EPLACE = -4,
         /*
@@ -73,7 +73,7 @@ enum fibula_code {
          */
         FIBULA_EIO = -7,
         /*
-         An update before this one was lost, or it is of another table: make the follower anew from an export.
+         An earlier update was lost, or the update is of another table: create the follower again from an export.
          */
         FIBULA_EGAP = -8,
         /*
@@ -109,7 +109,7 @@ struct fibula_reader;
 struct fibula_table;
 
 /*
- What a table is made with. Begin with `struct fibula_options options = FIBULA_OPTIONS;`.
+ Options for creating a table. Begin with `struct fibula_options options = FIBULA_OPTIONS;`.
  */
 struct fibula_options {
         /*
@@ -144,7 +144,7 @@ struct fibula_options {
 };
 
 /*
- What a value means to programs that read an export, a follower's export, or a shared table.
+ The meaning of a value for programs that read an export, a follower's export, or a shared table.
  */
 struct fibula_meaning {
         /*

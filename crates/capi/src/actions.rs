@@ -1,4 +1,4 @@
-//! What the values of a table mean to other programs.
+//! Meanings of a table's values, for other programs.
 
 use crate::error::{Code, Error, Result};
 use fib::action::{Action, PortId};
@@ -7,7 +7,7 @@ use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What a value means to programs that read an export, a follower's export, or a shared table.
+/// The meaning of a value for programs that read an export, a follower's export, or a shared table.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Meaning {
@@ -23,7 +23,7 @@ pub struct Meaning {
     pub address: [u8; 16],
 }
 
-/// The actions of values, as far as they are not the port of their number.
+/// The actions of values, unless a value's action is the port with its number.
 #[derive(Clone, Default)]
 pub(crate) struct Meanings(BTreeMap<u16, Action>);
 
@@ -62,7 +62,7 @@ impl Meaning {
 }
 
 impl Meanings {
-    /// Those of a FIB file.
+    /// The actions of a FIB file.
     pub(crate) fn of(actions: &[Action]) -> Self {
         let mut meanings = Self::default();
         // There are at most 2^16.

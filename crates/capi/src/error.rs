@@ -19,7 +19,7 @@ pub enum Code {
     FIBULA_ENOENT = -2,
     /// The table has as many names as it may have.
     FIBULA_EFULL = -3,
-    /// The name finds no place under this hash key: make the table anew, with another key.
+    /// The name finds no place under this hash key: create the table again, with another key.
     FIBULA_EPLACE = -4,
     /// A thread in the middle of a lookup keeps old memory from being used again. The change waits: fibula_table_sync carries it
     /// out later.
@@ -28,7 +28,7 @@ pub enum Code {
     FIBULA_ENOMEM = -6,
     /// A file cannot be made or written.
     FIBULA_EIO = -7,
-    /// An update before this one was lost, or it is of another table: make the follower anew from an export.
+    /// An earlier update was lost, or the update is of another table: create the follower again from an export.
     FIBULA_EGAP = -8,
     /// These bytes are damaged, or not from this library.
     FIBULA_EDAMAGED = -9,

@@ -1,4 +1,4 @@
-//! What a table is made with.
+//! Options for creating a table.
 #![expect(unsafe_code, reason = "texts and keys are pointers of a caller")]
 
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ pub(crate) const DESIGNS: [&str; 5] = ["concise", "ofw", "line", "line-fast", "l
 const MOST_VALUE_BITS: u32 = 32;
 const MOST_VALUE_BITS_OFW: u32 = 24;
 
-/// What a table is made with. Begin with `struct fibula_options options = FIBULA_OPTIONS;`.
+/// Options for creating a table. Begin with `struct fibula_options options = FIBULA_OPTIONS;`.
 #[repr(C)]
 pub struct Options {
     /// sizeof (struct fibula_options), so that later versions can have more.

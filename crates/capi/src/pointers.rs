@@ -1,4 +1,4 @@
-//! What a caller's pointers lead to.
+//! Conversion of a caller's pointers.
 #![expect(unsafe_code, reason = "pointers of a caller become references and slices")]
 
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 /// The bytes at a pointer.
 /// # Safety
-/// A pointer that is not NULL leads to so many bytes, which nobody changes for `'a`.
+/// Converts a non-NULL pointer to this many bytes, which no thread changes for `'a`.
 pub(crate) unsafe fn bytes<'a>(what: &str, at: *const c_void, len: usize) -> Result<&'a [u8]> {
     // SAFETY: the caller's.
     unsafe { slice(what, at.cast(), len) }
@@ -26,7 +26,7 @@ pub(crate) unsafe fn slice<'a, T>(what: &str, at: *const T, len: usize) -> Resul
 
 /// The values that a function writes.
 /// # Safety
-/// A pointer that is not NULL leads to so many values, which only this function uses for `'a`.
+/// Converts a non-NULL pointer to this many values, which only this function uses for `'a`.
 pub(crate) unsafe fn output<'a, T>(what: &str, at: *mut T, len: usize) -> Result<&'a mut [T]> {
     if len == 0 {
         return Ok(&mut []);
@@ -39,7 +39,7 @@ pub(crate) unsafe fn output<'a, T>(what: &str, at: *mut T, len: usize) -> Result
 
 /// A text; `None` for NULL.
 /// # Safety
-/// A pointer that is not NULL leads to a text that ends with 0, and that nobody changes for `'a`.
+/// Converts a non-NULL pointer to a NUL-terminated text, which no thread changes for `'a`.
 pub(crate) unsafe fn text<'a>(what: &str, at: *const c_char) -> Result<Option<&'a str>> {
     if at.is_null() {
         return Ok(None);
@@ -49,7 +49,7 @@ pub(crate) unsafe fn text<'a>(what: &str, at: *const c_char) -> Result<Option<&'
     text.map(Some).map_err(|_| Error::argument(format!("{what} is no UTF-8 text")))
 }
 
-/// Refuses a pointer that cannot lead to so many values.
+/// Refuses a pointer that cannot point to this many values.
 pub(crate) fn check<T>(what: &str, at: *const T, len: usize) -> Result<()> {
     if at.is_null() {
         return Err(Error::argument(format!("{what} is NULL: give the address of a variable")));

@@ -75,7 +75,7 @@ impl<'a> Turn<'a> {
             }
             Err(_) => return Err(Error::poisoned()),
         }
-        // SAFETY: whoever changes the state to IN_USE has the body alone, until the turn ends.
+        // SAFETY: the thread that changes the state to IN_USE has exclusive use of the body, until the turn ends.
         let turn = Turn { state, body: unsafe { &mut (*reader).body } };
         if turn.body.shared.is_poisoned() { Err(Error::poisoned()) } else { Ok(turn) }
     }
@@ -88,7 +88,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A reader that is not freed, for anyone who has the list of them.
+/// Finds a reader that has not been freed, for holders of the list of readers.
 pub(crate) struct Known(*mut Reader);
 
 // SAFETY: what it leads to is touched only by anyone who changes its state, as between threads that call with one reader.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn fibula_reader_new(table: *mut Table, reader: *mut *mut 
         };
         let reader = Reader { mark: AtomicU32::new(MARK), state: AtomicU8::new(FREE), body };
         let reader = Box::into_raw(Box::new(reader));
-        // SAFETY: nobody else has it yet.
+        // SAFETY: no other thread has it yet.
         let body = unsafe { &(*reader).body };
         body.shared.know(&body.id, Known(reader));
         out[0] = reader;
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn fibula_reader_free(reader: *mut Reader) -> c_int {
         }
         // SAFETY: the caller's.
         let body = unsafe { &(*reader).body };
-        // From here on nobody takes it offline.
+        // From here on, no other thread takes it offline.
         body.shared.leave(&body.id);
         // SAFETY: made by fibula_reader_new, and freed once by the caller's promise.
         let reader = unsafe { Box::from_raw(reader) };

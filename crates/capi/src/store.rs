@@ -129,7 +129,7 @@ fn made<S: Skeleton<Key = Digest, Payload = u64>>(
 }
 
 fn not_whole() -> Error {
-    Error::new(Code::FIBULA_EDAMAGED, "changed words where a whole table was due: export the table anew")
+    Error::new(Code::FIBULA_EDAMAGED, "changed words where a whole table was due: export the table again")
 }
 
 struct Held<S: Skeleton<Payload = u64>> {
@@ -261,7 +261,7 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
         // All are read before the first is carried out.
         let updates: std::result::Result<Vec<_>, _> =
             updates.iter().map(|bytes| S::Query::decode_update(&settings, bytes)).collect();
-        // Those that took effect are ignored when they come again.
+        // Words that have taken effect are ignored when they come again.
         let updates = updates?;
         Ok(self.beside_readers(|held| held.query.apply_batch(&updates).1)?)
     }

@@ -47,7 +47,7 @@ pub struct Table {
 #[derive(Default)]
 pub(crate) struct Shared {
     is_poisoned: AtomicBool,
-    /// How often the table has moved.
+    /// The number of times that the table has moved.
     moves: AtomicU32,
     readers: Mutex<Readers>,
 }
@@ -64,7 +64,7 @@ struct Readers {
 struct Entered {
     /// What waits for it, if it has not looked up since the table moved.
     waiting: Option<Box<Lookups>>,
-    /// Where it is, as soon as it is made.
+    /// The location, as soon as it exists.
     known: Option<Known>,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
         ReaderId { id, moves: self.moves.load(Ordering::Relaxed) }
     }
 
-    /// Where a reader is that has entered.
+    /// The location of a reader that has entered.
     pub(crate) fn know(&self, reader: &ReaderId, known: Known) {
         if let Some(entered) = self.readers().entered.get_mut(&reader.id) {
             entered.known = Some(known);
@@ -360,13 +360,14 @@ pub unsafe extern "C" fn fibula_table_set_batch(
             return Ok(());
         }
         if stride < name_bytes {
-            let text =
-                format!("names of {name_bytes} bytes that begin {stride} apart: a stride is no less than a name");
+            let text = format!(
+                "names of {name_bytes} bytes that begin {stride} apart: a stride must be at least as long as a name"
+            );
             return Err(Error::argument(text));
         }
         pointers::check("names", names.cast::<u8>(), n.saturating_mul(stride))?;
         let name = |at: usize| {
-            // SAFETY: the caller's: there are so many names.
+            // SAFETY: the caller guarantees this many names.
             unsafe { pointers::bytes("a name", names.cast::<u8>().add(at * stride).cast(), name_bytes) }
         };
         // SAFETY: the caller's.
@@ -458,7 +459,7 @@ pub unsafe extern "C" fn fibula_table_set_actions(table: *mut Table, meanings: *
         // SAFETY: the caller's.
         unsafe {
             in_locked(table, |table, state| {
-                // Refused as a whole where nobody could read it.
+                // Refused as a whole, because no reader could use it.
                 state.meanings.all(&table.spec)?;
                 if state.store.n_names().is_none() {
                     let text = "this table follows another: what values mean comes from there";
