@@ -139,7 +139,7 @@ impl fmt::Display for Ways {
     }
 }
 
-/// What a switch does with a frame.
+/// The action of a switch for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Action {
     /// Discard and count it.

@@ -540,7 +540,7 @@ pub enum DecodeError {
     /// Over a limit of the format.
     #[error("{got} is more than the {max} that the format allows")]
     TooLong { got: usize, max: usize },
-    /// A field has no such value.
+    /// A field has an invalid value.
     #[error("{field} cannot be {got}")]
     Unknown { field: &'static str, got: u64 },
     /// A design that this version does not know.

@@ -102,7 +102,7 @@ pub(crate) enum Row {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// What a design needs to restore one switch's table.
+    /// The data that a design needs to restore one switch's table.
     View {
         table: u32,
         of: Option<NodeId>,

@@ -13,7 +13,7 @@
 //!  …  table                  4 + its length, the image of the design's table
 //!  …  fingerprint            8   of everything before
 //! ```
-//! The file carries the hash key: whoever has it can choose names that collide.
+//! The file carries the hash key: anyone who has it can choose names that collide.
 //!
 //! Cost: about 80 ns per name to build a Concise on one thread, digests included.
 //! Limits: 65,535 actions besides drop, 4 GiB of table.
@@ -235,9 +235,9 @@ pub fn encode(spec: &Spec, n_names: u64, actions: &[Action], image: &[u8]) -> Ve
     out
 }
 
-/// What the bytes of a file say. Its table is not decoded yet.
+/// The contents of a file. Its table is not decoded yet.
 pub struct Content<'a> {
-    /// What the table was built with.
+    /// The parameters that the table was built with.
     pub spec: Spec,
     /// Number of names.
     pub n_names: u64,

@@ -24,7 +24,7 @@ pub struct Entry {
     pub action: Option<Action>,
 }
 
-/// What the lines look like.
+/// The format of the lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     /// `name,action` on every line.

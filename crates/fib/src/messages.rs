@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// What the values of a FIB mean.
+/// The meaning of the values of a FIB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ValueMode {
     /// The output port: every switch has its own cells over the shared graph (the papers' model).
@@ -179,7 +179,7 @@ impl<T: AsRef<[u8]>> FromIterator<T> for Updates {
     }
 }
 
-/// What a switch must know to interpret the cells of a table.
+/// The data that a switch needs to interpret the cells of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableHeader {
     /// Id of the table, never reused: a rekey makes a new table.
@@ -190,7 +190,7 @@ pub struct TableHeader {
     pub mode: ValueMode,
     /// Whether this switch has host ports, and so holds valid names.
     pub gateway: bool,
-    /// Whether the switch is to forget the versions that it has (not what it serves): everything is sent again.
+    /// Whether the switch should forget its versions (not its tables): everything is sent again.
     pub reset: bool,
 }
 
@@ -247,7 +247,7 @@ pub struct Held {
     pub digest: u64,
 }
 
-/// What the entries of an exact table carry besides the name.
+/// The data that the entries of an exact table carry besides the name.
 pub trait ExactValue: Copy + PartialEq + fmt::Debug {
     /// Appends the bytes of the value.
     fn encode(&self, out: &mut Vec<u8>);
@@ -274,7 +274,7 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
     HASHER.digest(bytes).0
 }
 
-/// What a switch reports: its hello, and its answer to a gap or a wrong digest.
+/// The report of a switch: its hello, and its answer to a gap or a wrong digest.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The network it belongs to; 0 before the first message.
@@ -295,10 +295,10 @@ pub struct Report {
     pub shards: Vec<HeldPart>,
 }
 
-/// What a switch sends to its controller.
+/// Messages of a switch to its controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Uplink {
-    /// What the switch has; the controller answers with what differs.
+    /// What the switch has; the controller answers with the differences.
     Report(Report),
     /// Everything up to this change took effect.
     Ack {

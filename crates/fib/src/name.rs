@@ -329,7 +329,7 @@ fn ip_of(bytes: &[u8]) -> IpAddr {
 
 /// Reads a MAC address: two digits a group with `:` or `-` between them, four with `.`, or twelve digits.
 /// # Errors
-/// What is wrong with it.
+/// The reason.
 pub fn parse_mac(text: &str) -> Result<[u8; 6], &'static str> {
     let (separator, width, wrong) = match text.chars().find(|c| matches!(c, ':' | '-' | '.')) {
         Some('.') => ('.', 4, "a group between dots is not four hexadecimal digits"),
@@ -410,7 +410,7 @@ pub fn is_label(text: &str) -> bool {
     (1..=MAX_LABEL).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.'])
 }
 
-/// What a [label](is_label) is, for a message.
+/// The definition of a [label](is_label), for messages.
 pub const LABELS: &str = "a name is 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first";
 
 /// Longest name of a switch or a host, in bytes.

@@ -105,7 +105,7 @@ pub fn default_by(hop: Option<IpAddr>) -> Vec<AnyPrefix> {
 
 /// The prefix of a line, with its length as it is written, and the next hop behind it, which may be empty.
 /// # Errors
-/// What is wrong with the fields.
+/// The reason.
 pub fn parts(line: &str) -> Result<(String, String), String> {
     let fields = Dialect::Plain.fields(line)?;
     let (mut prefix, behind) = cut(&fields[0]);

@@ -31,7 +31,7 @@ pub use saved::{Checksum, ReadError};
 pub use tables::{Exact, Meaning, MemoryTables, Tables};
 pub use verify::Verified;
 
-/// What an accepted message did.
+/// The effect of an accepted message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
     /// False for a duplicate, which is acknowledged like a new message.
@@ -229,7 +229,7 @@ fn meaning(actions: &[Action], held: Held) -> Meaning<'_> {
     Meaning { actions, is_known: held.version > 0 }
 }
 
-/// What a switch holds, and how messages change it.
+/// The state of a switch, and how messages change it.
 pub struct Replica<T: Tables> {
     limits: Limits,
     cluster: u64,
@@ -409,7 +409,7 @@ impl<T: Tables> Replica<T> {
             // It is served until it is replaced, but messages for this id are not for it.
             served.table = NO_TABLE;
             if !header.reset {
-                // The controller takes it for its own.
+                // The controller considers it its own.
                 return Err(ReplicaError::OtherTable { table: header.table });
             }
         }
@@ -485,7 +485,7 @@ impl<T: Tables> Replica<T> {
         }
     }
 
-    /// What the switch has: its hello to a controller, and its answer to an error that needs a resync.
+    /// The switch's report: its hello to a controller, and its answer to an error that needs a resync.
     pub fn report(&self) -> Report {
         if self.must_start_over || self.header.as_ref().is_some_and(|header| header.table == NO_TABLE) {
             return Report { cluster: self.cluster, term: self.term, ..Report::default() };
@@ -687,7 +687,8 @@ impl ReplicaError {
         )
     }
 
-    /// Whether the switch may not hold so much. What it has stays, and the same is refused again until there is less.
+    /// Whether the size exceeds the switch's limit. The switch keeps what it has, and refuses the same again until it
+    /// is smaller.
     pub fn is_over_limit(&self) -> bool {
         matches!(self, ReplicaError::TooLarge { .. } | ReplicaError::TooManyNames { .. })
     }

@@ -70,7 +70,7 @@ pub struct Rib {
     ip_hasher: RandomState,
     order: Order,
     at: HashMap<End, usize>,
-    /// Behind a lock, for whoever only reads may begin it; a change needs no lock.
+    /// Behind a lock, because a reader may start it; a change needs no lock.
     watched: Mutex<Watched>,
     /// The second name has the digest of the first.
     #[cfg(test)]
@@ -260,7 +260,7 @@ impl Rib {
     /// The names of a tenant, in order, if there are no more than `most`. O(these). Nothing is known of one that is not
     /// [watched](Rib::watch): that of another RIB in the place of this one is not.
     /// # Errors
-    /// How many there are.
+    /// Their number.
     pub fn names_of(&self, tenant: u32, most: usize) -> Option<Result<Vec<(Name, Attachment)>, usize>> {
         let watched = self.watched();
         let numbers = watched.numbers(tenant)?;
@@ -288,7 +288,7 @@ impl Rib {
         self.digests.len()
     }
 
-    /// Whether there is no name.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -39,7 +39,7 @@ pub struct Actions {
 }
 
 impl Default for Actions {
-    /// Those of an access list: permit and deny.
+    /// The actions of an access list: permit and deny.
     fn default() -> Self {
         Actions { allowed: ["permit", "deny"].map(str::to_owned).into(), hint: "" }
     }

@@ -1,4 +1,4 @@
-//! Searching for names as somebody types: the names whose text begins with some characters, in the order of their bytes.
+//! Search as you type: the names whose text begins with some characters, in the order of their bytes.
 //!
 //! Cost: where the order of texts follows that of bytes, a search is one or a few ranges of names, and reads only what it
 //! returns. A range that is too wide (IPv6 with `::` in it, the later fields of flows) is read name by name, and
@@ -81,14 +81,14 @@ fn first_of(kind: NameKind, lower: &[u8]) -> Option<Name> {
     Name::from_bytes(kind, &bytes).ok()
 }
 
-/// Where names may be whose text begins with this, in the order of bytes. None if no text of the kind does.
+/// The range of names whose text begins with this, in the order of bytes. None if no text of the kind does.
 fn spans(kind: NameKind, text: &str) -> Vec<Span> {
     let everything = || vec![(Vec::new(), Vec::new())];
     if text.is_empty() {
         return everything();
     }
     match kind {
-        // What is longer than every name begins none.
+        // No name begins with something longer than itself.
         NameKind::Text if Name::from_bytes(kind, text.as_bytes()).is_err() => Vec::new(),
         NameKind::Text => vec![(text.as_bytes().to_vec(), text.as_bytes().to_vec())],
         NameKind::Mac => nibbles(&plain(kind, text), 6).into_iter().collect(),

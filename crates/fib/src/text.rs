@@ -32,7 +32,7 @@ pub const COMMENTS: [&str; 5] = ["#", ";", "//", "!", "%"];
 /// A mark that some editors write at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct LineError {
@@ -150,7 +150,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// What of a line is text, and what is said about it.
+/// The text of a line, and errors in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     /// With comments; white space round a field says nothing.
@@ -190,7 +190,7 @@ impl Dialect {
 
     /// The fields of a line, without empty ones at its end.
     /// # Errors
-    /// What is wrong with its quotes.
+    /// The error in its quotes.
     pub fn fields(self, content: &str) -> Result<Vec<Cow<'_, str>>, String> {
         let mut fields = split(content).map_err(|why| {
             format!("{why} in `{}`; a field with quotes is written \"like \"\"this\"\"\"", crate::name::clip(content))

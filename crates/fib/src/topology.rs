@@ -55,15 +55,15 @@ pub struct Link {
     pub b: End,
     /// Length of the link in both directions, at least 1, as an operator wants it.
     pub cost: u32,
-    /// How much longer than that it counts, while it is taken out of the paths or back.
+    /// The additional length, while the link is moved out of the paths or back.
     pub raised: u32,
-    /// How many flows it gets in both directions, beside other links on paths of the same length: 1 to [`MAX_WEIGHT`].
+    /// Its share of flows in both directions, relative to other links on paths of the same length: 1 to [`MAX_WEIGHT`].
     pub weight: u8,
     /// Whether an operator wants it to carry frames.
     pub up: bool,
     /// Whether the switches at its ends found that it carries none.
     pub cut: bool,
-    /// Whether switches found it, and no operator has said since how it is to be.
+    /// Whether switches found it, and no operator has declared or changed it since.
     pub found: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Wanted {
     pub weight: u8,
     /// Whether it is to carry frames.
     pub up: bool,
-    /// Whether switches found it, and nobody declared it.
+    /// Whether switches found it, and it was not declared.
     pub found: bool,
 }
 
@@ -87,7 +87,7 @@ impl Default for Wanted {
 }
 
 impl Link {
-    /// How long it counts in paths.
+    /// Its length in paths.
     pub fn length(&self) -> u32 {
         self.cost.saturating_add(self.raised)
     }
@@ -270,7 +270,7 @@ impl Topology {
     }
 }
 
-/// Refuses what is no weight.
+/// Refuses an invalid weight.
 /// # Errors
 /// [`TopologyError::Weight`].
 pub fn check_weight(weight: u8) -> Result<(), TopologyError> {

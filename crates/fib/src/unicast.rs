@@ -1,4 +1,4 @@
-//! Names and addresses that a host can have: frames to a group, to everybody or to nobody have no place of their own.
+//! Names and addresses that a host can have: group, broadcast and null addresses have no place of their own.
 //!
 //! A switch treats such a destination before it looks anything up, so a name like that could never be reached, and an ARP
 //! answer with such an address would mislead every host. The check is for what an operator adds. It is no part of what
@@ -13,12 +13,12 @@ use std::net::IpAddr;
 pub struct NotUnicast {
     /// The name or address.
     pub got: String,
-    /// What it is.
+    /// The kind of address.
     pub why: &'static str,
 }
 
 impl Name {
-    /// Whether a host can have this name. Names that are no addresses always pass.
+    /// Whether a host can have this name. Names that are not addresses always pass.
     /// # Errors
     /// [`NotUnicast`].
     pub fn check_unicast(&self) -> Result<(), NotUnicast> {
@@ -48,7 +48,7 @@ pub fn check_unicast(ip: IpAddr) -> Result<(), NotUnicast> {
     why_not_unicast(ip).map_or(Ok(()), |why| Err(NotUnicast { got: ip.to_string(), why }))
 }
 
-/// What an IP address is that no host can have. None: a host can have it.
+/// The kind of an IP address that no host can have. None: a host can have it.
 pub fn why_not_unicast(ip: IpAddr) -> Option<&'static str> {
     match ip {
         // The same address would have two forms, and no frame has this one (RFC 4291, 2.5.5.2; RFC 6890).

@@ -13,7 +13,7 @@ use crate::topology::NodeId;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What a value of a switch's FIB stands for in port mode.
+/// The meaning of a value of a switch's FIB in port mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Meaning {
     /// A port: one of hosts, or the next hop to all switches without a value of their own.

@@ -11,7 +11,7 @@ const FALSE_POSITIVES: f64 = 0.01;
 /// Fingerprint widths. Here b bits mean a filter that matches one alien name in 2^b.
 pub(super) const FINGERPRINTS: RangeInclusive<u8> = 1..=MAX_HASHES as u8;
 
-/// The bits with which few enough alien names pass the filters of all ports that values of `value_bits` bits can name.
+/// The bits for which few enough alien names pass the filters of all ports, with values of `value_bits` bits.
 pub(super) fn fingerprint_bits(value_bits: u8) -> u8 {
     sizing::hashes_for_false_positives(FALSE_POSITIVES, n_ports(value_bits))
 }
@@ -38,7 +38,7 @@ fn rate_of_any(rate: f64, n_filters: u32) -> f64 {
 /// Bits of a slot of the exact table, at its load.
 const EXCEPTION_BITS: f64 = 128.0 / 0.95;
 
-/// The bits, at least `least`, with which filters of `bits_a_name` bits and the names that they get wrong take the least
+/// The bits, at least `least`, for which filters of `bits_a_name` bits and their wrong names together take the least
 /// memory: longer filters get fewer names wrong.
 pub(super) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64) -> u8 {
     let memory = |bits: u8| {

@@ -1,4 +1,4 @@
-//! A checksum of the name beside its action: a design that gives aliens any action then drops most of them.
+//! A checksum of the name beside its action: with it, a design that gives aliens any action drops most of them.
 //!
 //! The structure is the design's own, with wider values: `action << r | checksum of the digest, r bits`. A lookup that
 //! finds another checksum than that of its name is an alien's.

@@ -37,7 +37,7 @@ pub(crate) trait FibControl: Send {
     /// After an error, call [`FibControl::undo`]; what was appended is then void.
     fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError>;
 
-    /// The parts that would be crowded if these names, which are not there, were put.
+    /// The parts that would be crowded if these new names were put.
     fn crowds(&self, keys: &[Key<'_>]) -> Vec<Crowd>;
 
     /// Reverts a failed change, without updates for the views.
@@ -89,7 +89,7 @@ pub(crate) trait FibControl: Send {
     /// Versions and digests of what a view was sent, in the order of name digests.
     fn held(&self, view: usize) -> Vec<HeldPart>;
 
-    /// What a switch with this report lacks; with an empty report, everything.
+    /// The messages that a switch with this report lacks; with an empty report, everything.
     /// # Errors
     /// As [`FibControl::add_view`].
     fn lacking(&mut self, view: usize, report: &[HeldPart]) -> Result<Lacking, InsertError>;

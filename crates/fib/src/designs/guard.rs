@@ -17,7 +17,7 @@ impl Guard {
     /// All of them.
     pub const ALL: [Guard; 2] = [Guard::Checksum, Guard::Bloom];
 
-    /// What follows the name of a design.
+    /// The suffix of a design's name.
     fn suffix(self) -> String {
         format!("+{self}")
     }
@@ -71,7 +71,7 @@ impl Design {
     }
 }
 
-/// A design with which a guard is of no use.
+/// A design that gains nothing from a guard.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{design}` with `{guard}` against aliens is not a design: leave that out if `{design}` drops aliens itself, or take one of {designs}"

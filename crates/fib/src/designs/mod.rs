@@ -1,4 +1,4 @@
-//! FIB designs: what is looked up on the way from a name to an action, and what an alien name gets.
+//! FIB designs: the structures between a name and its action, and their answers for alien names.
 //!
 //! A design is a structure of `lookup` from name to action, selected by its name, with two declared policies: what an
 //! alien name gets, and what a gateway holds that a core node does not. The controller's half is a skeleton of names
@@ -137,7 +137,7 @@ pub struct Design {
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
-    /// What a lookup of an alien name gives at most, when names have this many actions besides drop.
+    /// Upper bound on the answers for aliens, when names have this many actions besides drop.
     pub aliens: fn(&Spec, u32) -> Aliens,
     /// Bits of a fingerprint that suit values of this many bits; 0 where names have none. A Bloom filter of b bits
     /// matches one alien in 2^b.
@@ -162,7 +162,8 @@ trait Structure {
 /// The controller's half of a design, or why there is none.
 type Made<E> = Result<Box<dyn FibControl>, E>;
 
-/// Calls its argument for each name with its place. So nobody lists millions of names for a structure, which makes a list of
+/// Calls its argument for each name with its place. This way no caller has to list millions of names for a structure,
+/// which makes a list of
 /// its own keys.
 type Names<'n> = &'n dyn Fn(&mut dyn FnMut(Key<'_>, u32));
 
@@ -212,7 +213,7 @@ macro_rules! halves_by_width {
 }
 use halves_by_width;
 
-/// What the FIB answers for a name that was never inserted, or whose tombstone is gone.
+/// The answer of the FIB for a name that was never inserted, or whose tombstone is gone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Aliens {
     /// Any action: the frame reaches some port, so gateways must refuse the name first.
@@ -295,12 +296,12 @@ impl Spec {
         Ok(tables.into_iter().next().expect("one table was asked for"))
     }
 
-    /// What a lookup of an alien name gives, whatever the actions of names are.
+    /// The answers for alien names, for any actions of names.
     pub fn aliens(&self) -> Aliens {
         self.aliens_of((1 << self.value_bits) - 1)
     }
 
-    /// What it gives when names have this many actions besides drop.
+    /// The answers when names have this many actions besides drop.
     pub fn aliens_of(&self, n_actions: u32) -> Aliens {
         (self.design.aliens)(self, n_actions)
     }

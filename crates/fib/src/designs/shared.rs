@@ -31,7 +31,7 @@ pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     behind: bool,
     /// The view that is made a few parts at a time.
     making: Option<Making<S>>,
-    /// Parts that changes of names made anew.
+    /// Number of parts rebuilt by changes of names.
     n_rebuilt: u64,
 }
 
@@ -225,14 +225,14 @@ where
     }
 
     fn crowds(&self, keys: &[Key<'_>]) -> Vec<Crowd> {
-        // What is no key of this structure is refused by the change.
+        // A name that is not a key of this structure is refused by the change.
         let keys: Vec<S::Key> = keys.iter().filter_map(|key| S::Key::of(self.kind, *key).ok()).collect();
         self.skeleton.crowds(&keys)
     }
 
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]) {
         let kind = self.kind;
-        // A name that is no key of this structure was refused before anything changed.
+        // A name that is not a key of this structure was refused before anything changed.
         for (key, place) in put.iter().filter_map(|name| to_put::<S::Key>(kind, &[*name]).ok()).flatten() {
             // The name was present before the change, so only a part that was built with it may fail here.
             if let Ok(change) = self.skeleton.insert(key, place) {

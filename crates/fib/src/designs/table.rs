@@ -55,7 +55,7 @@ pub trait Table: Send {
     /// Versions and digests of its shards, in the order of name digests. A design without shards has one.
     fn held(&self) -> Vec<HeldPart>;
 
-    /// The share of aliens that get a value from the table as it is, if its words say so.
+    /// The share of aliens that get a value from the current table, if its words tell.
     fn alien_rate(&self) -> Option<f64>;
 
     /// Memory that lookups need, in bits.
@@ -153,7 +153,7 @@ where
     fn apply_decoded(&mut self, n_decoded: usize) -> (usize, Result<(), ApplyError>) {
         let n_parts = |update: &Q::Update| Q::images_of(update).map_or(0, <[_]>::len);
         let mut n_applied = 0;
-        // An update with parts is by itself: of many, it is only known how many took effect.
+        // An update with parts comes alone: of several, only the number that took effect is known.
         for run in self.decoded[..n_decoded].chunk_by(|a, b| n_parts(a) + n_parts(b) == 0) {
             let (n, applied) = self.query.apply_batch(run);
             n_applied += n;

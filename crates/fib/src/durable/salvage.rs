@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 /// By how much ids and versions skip ahead: more than a store can be behind.
 const SKIP: u32 = 1 << 20;
 
-/// What is left of a network.
+/// The remains of a network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Salvaged {
     /// Rows from which [`Network::restore`](crate::network::Network::restore) makes a network, in order.
@@ -32,7 +32,7 @@ pub struct Salvaged {
 pub struct Lost {
     /// Its kind.
     pub kind: u8,
-    /// What it was, and why it is lost.
+    /// The lost object, and the reason.
     pub what: String,
 }
 
@@ -123,7 +123,7 @@ pub fn salvage(
                 lost.push(Lost { kind: 2, what });
             }
         }
-        // What the lost commits changed is not known: each may have had another meaning.
+        // The changes of lost commits are unknown: each may have had another meaning.
         let since = switch.actions_version;
         switch.values = values.slots().iter().map(|slot| Slot { since, ..*slot }).collect();
     }

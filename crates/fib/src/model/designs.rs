@@ -47,7 +47,7 @@ const MAX_COUNTERS: f64 = 8192.0;
 /// Bits of the fields of a five-tuple, which Tuple Space Search compares, and of a slot that holds them.
 const TSS_BITS: (u32, f64) = (104, 192.0);
 
-/// What a change of one name costs.
+/// The cost of changing one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updates {
     /// A few cells, slots or bits.
@@ -87,7 +87,7 @@ pub struct Figures {
     /// Share of valid names that filters get wrong: CR; none where there are no filters. An exact table holds those
     /// names, so no answer is wrong.
     pub cr: Option<f64>,
-    /// What a change costs.
+    /// The cost of a change.
     pub updates: Updates,
 }
 
@@ -162,7 +162,7 @@ fn spec(demand: &Demand, design: &'static Design) -> Built {
     }
 }
 
-/// Bits of the fingerprint with which a design is built for a demand.
+/// Bits of the fingerprint for which a design is built, for a demand.
 fn fingerprint_bits(demand: &Demand, design: &'static Design) -> u32 {
     spec(demand, design).spec.fingerprint_bits.into()
 }

@@ -1,4 +1,4 @@
-//! Cache lines: how many a read of so many bits touches.
+//! Cache lines that a read of a number of bits touches.
 //!
 //! Cells, slots and buckets are adjacent without gaps, the first at the start of a line, each read equally often. A
 //! cell of `len` bits then starts at a multiple of `gcd(len, l_c)` bits of its line, at each of them equally often.

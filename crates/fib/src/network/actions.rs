@@ -1,4 +1,4 @@
-//! What follows from other routes, or other meanings of values: action tables and cells, in this order of phases:
+//! Consequences of changed routes, or of changed meanings of values: action tables and cells, in this order of phases:
 //!
 //! | phase | |
 //! |---|---|

@@ -42,7 +42,7 @@ pub enum NetworkError {
     /// No host port there.
     #[error("{end} is not a host port: add it with `fibula host add` first")]
     NoHostPort { end: End },
-    /// A host port is there.
+    /// The host port exists already.
     #[error("{end} is a host port already: choose another port or remove that one")]
     PortOfHosts { end: End },
     /// A port with names stays.

@@ -12,7 +12,7 @@ impl Network {
     ///
     /// Cost: as for one, plus O(1) per port.
     /// # Errors
-    /// Those of the first port that is refused; also [`NetworkError::PortOfHosts`] for a duplicate.
+    /// The error of the first refused port; also [`NetworkError::PortOfHosts`] for a duplicate.
     pub fn add_host_ports(&mut self, ends: &[End]) -> Result<Effects, NetworkError> {
         let mut new = BTreeSet::new();
         for &end in ends {

@@ -72,7 +72,7 @@ use table::Table;
 pub struct Settings {
     /// Distinguishes networks; not 0, and random where several might meet.
     pub cluster: u64,
-    /// What the values of FIBs mean.
+    /// The meaning of the values of FIBs.
     pub mode: ValueMode,
     /// Kind of the names.
     pub kind: NameKind,
@@ -147,7 +147,7 @@ pub struct Effects {
     pub change: u64,
     /// Messages by phase: each must be delivered before the next starts, and to one switch in this order.
     pub phases: Vec<Vec<(NodeId, Message)>>,
-    /// What the store must commit before the first message goes out.
+    /// The rows that the store must commit before the first message goes out.
     pub durable: Vec<RowChange>,
 }
 
@@ -172,7 +172,7 @@ pub struct Network {
     holds_back: bool,
     /// Port mode: the destinations among which values were last given out.
     settled: Option<BTreeSet<NodeId>>,
-    /// How often routes were found anew here.
+    /// The number of times that routes were recomputed.
     n_reroutes: u64,
     host_ports: BTreeSet<End>,
     switches: BTreeMap<NodeId, Switch>,
@@ -184,14 +184,14 @@ pub struct Network {
     before_reading: Option<BTreeMap<Name, Option<Attachment>>>,
     /// While another hash key is prepared: names that changed since.
     changed_since_rekey: Option<BTreeSet<Name>>,
-    /// Parts that were made anew in tables that are gone, by design.
+    /// Parts that were rebuilt in tables that no longer exist, by design.
     rebuilt_before: BTreeMap<&'static str, u64>,
     /// Whether values are ports alone, as in earlier versions.
     #[cfg(test)]
     has_ports_only: bool,
 }
 
-/// What the network keeps of one switch.
+/// The network's state for one switch.
 struct Switch {
     tenants: Tenants,
     table: u32,
@@ -203,7 +203,7 @@ struct Switch {
     /// The version before those action tables in which values have another meaning, while cells without the former one could not be
     /// made: until they are, the switch has a table in which these values drop.
     held_back: Option<u64>,
-    /// Whether it knows weights of ways. What it is sent depends on this, and no version does.
+    /// Whether it knows weights of ways. Messages to it depend on this, but no version does.
     weighs: bool,
     attached: bool,
     acknowledged: u64,

@@ -15,8 +15,8 @@ use lookup::traits::{Crowd, InsertError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-/// A tenant may have this many times as many names in a crowded part as there is room left for everybody. So one tenant
-/// takes two thirds of the part at most, ten tenants together leave a twentieth of it, and whoever comes later has room.
+/// A tenant may have this many times as many names in a crowded part as there is room left for all. So one tenant takes
+/// at most two thirds of the part, ten tenants together leave a twentieth of it, and a later tenant still has room.
 /// Source: the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
 /// switches".
 const TIMES_ROOM: usize = 2;
@@ -24,7 +24,7 @@ const TIMES_ROOM: usize = 2;
 /// The phase in which the places that a name left remove it.
 const LAST: u32 = u32::MAX;
 
-/// Where a name was and where it will be.
+/// The old and the new place of a name.
 struct Step {
     name: Name,
     digest: Digest,
@@ -78,7 +78,7 @@ pub(super) fn digest_of<V: ExactValue>(entries: impl Iterator<Item = (Name, V)>)
 }
 
 impl Network {
-    /// Adds a name that is not there yet.
+    /// Adds a new name.
     /// # Errors
     /// [`NetworkError::NameExists`], and those of [`Network::set_name`]; unchanged.
     pub fn add_name(&mut self, name: &Name, attachment: Attachment) -> Result<Effects, NetworkError> {
@@ -331,7 +331,7 @@ impl Network {
         Ok(())
     }
 
-    /// Refuses new names of a tenant that has most of a crowded part, so that there is room for those of others.
+    /// Refuses new names of a tenant that has most of a crowded part, to leave room for those of others.
     fn check_crowds(&self, table: &Table, steps: &[Step]) -> Result<(), NetworkError> {
         let holds = |attachment: Option<Attachment>| attachment.filter(|a| table.tenants.holds(a.tenant));
         let new: Vec<(&Step, u32)> = steps

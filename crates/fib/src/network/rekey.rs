@@ -1,4 +1,4 @@
-//! Another hash key, beside changes.
+//! A new hash key, prepared while changes continue.
 //!
 //! ```text
 //! begin_rekey ─► copy_names, in turns ─► Rekey::build, on any thread ─► finish_rekey
@@ -33,7 +33,7 @@ struct Copied {
     tenant: u32,
 }
 
-/// The names for tables under another key, as far as they are copied.
+/// The names copied so far for tables under another key.
 #[must_use]
 pub struct Rekey {
     settings: Settings,

@@ -129,7 +129,7 @@ impl Network {
     fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>, draft: &mut Draft) -> Result<(), RestoreError> {
         let mut ends = Vec::new();
         let mut known = HashSet::new();
-        // What the names of each tenant contribute to a digest of valid names.
+        // The contributions of each tenant's names to a digest of valid names.
         let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
         for (name, _, attachment) in self.rib.iter() {
             let end = attachment.end();
@@ -146,11 +146,11 @@ impl Network {
             let (tenants, (design, fingerprint_bits)) = stored.of.ok_or(RestoreError::Gap { what: "tables" })?;
             let spec = Design::by_name(&design).ok().and_then(|design| self.settings.spec(design).ok());
             let spec = spec.filter(|spec| [self.settings.gateway, self.settings.core].contains(&spec.design));
-            // Where a rate is configured, only its fingerprints will do.
+            // If a rate is configured, only its fingerprints are acceptable.
             let spec = spec
                 .filter(|spec| self.settings.false_positives.is_none() || spec.fingerprint_bits == fingerprint_bits);
             let Some(spec) = spec else {
-                // A table of a design or a rate that is no longer configured: its switches get other tables below.
+                // A table whose design or rate is no longer configured: its switches get other tables below.
                 let row = Row::Table { id, tenants, valid_version: 0, design: (design, fingerprint_bits) };
                 draft.rows.push(row.delete());
                 draft.rows.extend(stored.parts.into_iter().map(|row| Row::part(id, row.key, None)));

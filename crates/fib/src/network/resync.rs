@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// What an attached switch lacks, as messages that are to be made.
+/// The messages that an attached switch lacks, in preparation.
 #[must_use]
 pub struct Lacks {
     node: NodeId,
@@ -34,7 +34,7 @@ enum Piece {
     Valid(Tenants, Reading<Option<IpAddr>>),
 }
 
-/// What comes of making the next message for a switch.
+/// The result of preparing the next message for a switch.
 #[derive(Debug)]
 pub enum Next {
     /// The next message.
@@ -238,7 +238,7 @@ impl Network {
         Ok(table.control.prepare_view(&values, n_names)?)
     }
 
-    /// Forgets what [`Network::prepare_view`] made and nobody attached to.
+    /// Forgets the result of [`Network::prepare_view`] if no switch attached to it.
     pub fn forget_prepared(&mut self) {
         self.tables.values_mut().for_each(|table| table.control.forget_prepared());
     }
@@ -340,7 +340,7 @@ impl Network {
         self.tables.iter().flat_map(|(id, table)| table.view_rows(*id))
     }
 
-    /// What an attached switch has once everything sent to it took effect: the report that it would send then.
+    /// The report that an attached switch would send once everything sent to it took effect.
     pub fn held(&self, node: NodeId) -> Option<Report> {
         let switch = self.switches.get(&node).filter(|switch| switch.attached)?;
         let table = self.tables.get(&switch.table)?;

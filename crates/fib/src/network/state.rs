@@ -1,4 +1,4 @@
-//! What follows from the state of a network: headers, values, action tables, exact tables, rows.
+//! Data derived from the state of a network: headers, values, action tables, exact tables, rows.
 
 use super::Network;
 use crate::action::{Action, PortId};

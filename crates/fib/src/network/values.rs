@@ -1,4 +1,4 @@
-//! What the values of port mode stand for: ports, and as long as values are left, switches.
+//! The meaning of values in port mode: ports, and, while values are left, switches.
 //!
 //! A switch has 2^`value_bits` - 1 values, and mostly some tens of ports. A value of its own for each switch with hosts
 //! (a destination) makes the action table say how to get there, with all ways and an alternate of its own, as in egress
@@ -7,7 +7,7 @@
 //!
 //! * Ports come first. A destination takes a value only while [`reserve`] others stay free, and gives way to a port when
 //!   none is free. So there may be as many ports as if there were no destinations.
-//! * A destination gets its value with its first host port, before any name is there: no cell changes. It keeps it
+//! * A destination gets its value with its first host port, before it has names: no cell changes. It keeps it
 //!   until it has no host port, or gives way. Then it shares, and its names' cells change at that switch. It has a value of its own
 //!   again when more than [`reserve`] are free and switches or ports change.
 //! * With a design that asks for one value after the other ([`Design::tries_values`](crate::designs::Design::tries_values)) all destinations
@@ -100,7 +100,8 @@ impl Network {
         self.switches.iter().map(n_sharing).filter(|(_, n)| *n > 0).collect()
     }
 
-    /// How often routes were found anew since this network is in memory, as with each change of switches, links and host ports.
+    /// The number of times that routes were recomputed since this network is in memory, at each change of switches,
+    /// links and host ports.
     pub fn n_reroutes(&self) -> u64 {
         self.n_reroutes
     }
@@ -139,7 +140,7 @@ impl Network {
         let displaced = values.displace(port, switch.actions_version + 2, gives_way);
         let (_, was_in_use) = displaced.ok_or(NetworkError::TooManyActions { id: end.node, max: values.max() })?;
         if was_in_use {
-            // More ports may come: all names are coloured anew for several at a time.
+            // More ports may come: all names are recoloured for several at a time.
             draft.revalued = true;
             let latest = values.slots().iter().rev().filter(|slot| slot.is_in_use() && slot.value.is_switch());
             let others: Vec<Meaning> = latest.take(reserve(values)).map(|slot| slot.value).collect();

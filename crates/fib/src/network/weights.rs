@@ -11,7 +11,7 @@ use crate::topology::{End, NodeId};
 use std::borrow::Cow;
 
 impl Network {
-    /// Sets how many flows a link gets beside others on paths of the same length, given one of its ends.
+    /// Sets a link's share of flows relative to others on paths of the same length, given one of its ends.
     /// # Errors
     /// [`TopologyError::NoLink`](crate::topology::TopologyError::NoLink),
     /// [`TopologyError::Weight`](crate::topology::TopologyError::Weight).
@@ -28,7 +28,7 @@ impl Network {
         }
     }
 
-    /// Whether a switch knows weights of ways, as far as it has said so here.
+    /// Whether a switch knows weights of ways, according to its last report.
     pub fn weighs(&self, node: NodeId) -> bool {
         self.switches.get(&node).is_some_and(|switch| switch.weighs)
     }

@@ -13,7 +13,7 @@ impl Network {
     ///
     /// Cost: as for one, plus O(V) per switch.
     /// # Errors
-    /// Those of the first switch that is refused; unchanged.
+    /// The error of the first refused switch; the network is unchanged.
     pub fn add_switches(&mut self, names: &[&str]) -> Result<(Vec<NodeId>, Effects), NetworkError> {
         let (egress, next_node) = (self.egress.clone(), self.next_node);
         let mut draft = Draft::default();
@@ -41,7 +41,7 @@ impl Network {
     ///
     /// Cost: as for one, plus O(log E) per link.
     /// # Errors
-    /// Those of the first link that is refused; unchanged.
+    /// The error of the first refused link; the network is unchanged.
     pub fn add_links(&mut self, links: &[(End, End, Wanted)]) -> Result<Effects, NetworkError> {
         let gone = self.that_give_way(links);
         let ends = links.iter().flat_map(|(one, other, ..)| [*one, *other]);

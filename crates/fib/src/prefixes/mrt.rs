@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 
-/// The most bytes of a record. Those of large tables have some hundred thousand.
+/// Maximum bytes of a record. Those of large tables have some hundred thousand.
 const MAX_RECORD: u32 = 16 << 20;
 
-/// What of a route counts as its next hop.
+/// The part of a route that counts as its next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hops {
     /// The address of the next hop.
@@ -29,7 +29,7 @@ pub enum Hops {
     Origin,
 }
 
-/// What is in a file.
+/// The contents of a file.
 pub struct Dump {
     /// Its prefixes.
     pub list: List,
@@ -72,10 +72,10 @@ fn record(input: &mut impl Read) -> Result<Option<(u16, u16, Vec<u8>)>, String> 
     let (kind, subtype) = (half(4), half(6));
     let len = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     if !(kind <= 17 || matches!(kind, 32 | 33 | 48 | 49)) {
-        return Err(format!("there is no type {kind} of records; is this an MRT dump?"));
+        return Err(format!("records have no type {kind}; is this an MRT dump?"));
     }
     if len > MAX_RECORD {
-        return Err(format!("it says that it has {len} bytes; is this an MRT dump?"));
+        return Err(format!("a record claims {len} bytes; is this an MRT dump?"));
     }
     let mut body = Vec::new();
     input.by_ref().take(len.into()).read_to_end(&mut body).map_err(failed)?;
@@ -253,7 +253,7 @@ impl Reader {
         body.take(16)?;
         let len = body.u16()?;
         if body.u8()? != 2 {
-            // Another message than an update says nothing of routes.
+            // Messages other than updates contain no routes.
             return Ok(());
         }
         let mut message = Bytes(body.take(usize::from(len).checked_sub(19).ok_or(Short)?)?);
@@ -338,7 +338,7 @@ impl Reader {
         if self.list.ipv4.is_empty() && self.list.ipv6.is_empty() {
             return Err(match self.n_updates {
                 0 => format!(
-                    "there is no route of IPv4 or IPv6 in it, but {} records of other kinds; is it an MRT table dump?",
+                    "it has no routes of IPv4 or IPv6, but {} records of other kinds; is it an MRT table dump?",
                     self.n_others
                 ),
                 n => format!("no route is left after its {n} updates, all are withdrawn"),

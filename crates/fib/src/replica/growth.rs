@@ -14,7 +14,7 @@ impl<T: Tables> Replica<T> {
         self.fib.as_ref().map_or(0, |fib| fib.size_bits().div_ceil(8) as usize)
     }
 
-    /// Bytes that a table may have beside others.
+    /// Bytes that a table may have, apart from others.
     pub(super) fn room(&self, others: usize) -> usize {
         self.limits.max_table_bytes.saturating_sub(others)
     }
@@ -29,7 +29,7 @@ impl<T: Tables> Replica<T> {
         most
     }
 
-    /// Whether updates of so many bytes may be applied: the FIB grows by less than they have.
+    /// Whether updates with this many bytes may be applied: the FIB grows by less than they have.
     pub(super) fn check_growth(&mut self, len: usize) -> Result<(), ReplicaError> {
         let got = self.fib_at_most() + len;
         let max = self.room(self.valid.bytes + self.local.bytes);

@@ -132,12 +132,12 @@ pub enum ReadError {
     /// The bytes cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// They are no replica that can be used.
+    /// They are not a usable replica.
     #[error(transparent)]
     Refused(#[from] ReplicaError),
 }
 
-/// Entries of an exact table between two looks at whether somebody waits.
+/// Entries of an exact table between two checks whether another thread waits.
 const ENTRIES_AT_ONCE: u32 = 256;
 
 /// Calls `put` with a whole exact table, part by part. Returns whether it was whole: it ends when `gives_way` holds.

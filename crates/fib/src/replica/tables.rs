@@ -1,4 +1,4 @@
-//! Where a replica keeps what it receives: a switch has tables of its own, tests have these.
+//! Where a replica keeps what it receives: a switch has its own tables, and tests have these.
 
 use crate::action::{Action, PortId};
 use crate::designs::{Spec, Table};
@@ -15,9 +15,9 @@ pub trait Exact<V> {
     fn get(&self, name: &Name) -> Option<V>;
     /// Puts a name, or changes its value.
     fn put(&mut self, name: Name, value: V);
-    /// Removes a name that is there.
+    /// Removes an existing name.
     fn remove(&mut self, name: &Name);
-    /// No entries yet, and room for about `n_names`. What is served stays until [`Exact::replace`].
+    /// Starts without entries, and with room for about `n_names`. The served table stays until [`Exact::replace`].
     fn begin(&self, n_names: usize) -> Self::Loading;
     /// Adds entries to those on their way. Of equal names the last counts.
     fn load(&self, loading: &mut Self::Loading, entries: Vec<(Name, V)>);
@@ -63,7 +63,7 @@ impl<V: Copy> Exact<V> for HashMap<Name, V> {
     }
 }
 
-/// What the values of a FIB mean.
+/// The meaning of the values of a FIB.
 #[derive(Clone, Copy, Debug)]
 pub struct Meaning<'a> {
     /// The action of each value.
@@ -72,7 +72,7 @@ pub struct Meaning<'a> {
     pub is_known: bool,
 }
 
-/// What the fast path of a switch reads besides the FIB.
+/// The tables that the fast path of a switch reads besides the FIB.
 pub trait Tables {
     /// Holds the valid names.
     type Valid: Exact<Option<IpAddr>>;

@@ -9,10 +9,10 @@ use super::{Exact, ExactState, Replica, Tables};
 use crate::codec::actions_digest;
 use crate::messages::{ExactValue, Held, Report};
 
-/// What a switch found when it computed all digests again.
+/// A switch's findings after it computed all digests again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// What it holds. Of a damaged table, it holds nothing: the answer to this report replaces it.
+    /// Its report. A damaged table counts as empty: the answer to this report replaces it.
     pub report: Report,
     /// A sentence for each table that is not as its digest says.
     pub damage: Vec<String>,

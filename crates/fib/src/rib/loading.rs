@@ -9,7 +9,7 @@ use crate::hash_index::HashIndex;
 use crate::name::{Name, NameKind};
 use lookup::hash::Hasher;
 
-/// Names are sorted in so many parts, by the first two bits of their hashes.
+/// Number of parts in which names are sorted, by the first two bits of their hashes.
 const PARTS: u64 = 4;
 
 /// See the module.

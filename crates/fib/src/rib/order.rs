@@ -19,7 +19,7 @@ pub(super) struct Order {
     chunks: BTreeMap<Option<Name>, Vec<u32>>,
 }
 
-/// Where a name is in its chunk, or would be.
+/// The position of a name in its chunk, whether it is there or not.
 fn place(chunk: &[u32], entries: &Entries, name: &Name) -> Result<usize, usize> {
     chunk.binary_search_by(|&number| entries.bytes(number).cmp(name.as_bytes()))
 }
@@ -37,7 +37,7 @@ impl Order {
         self.chunks.range(..=Some(name.clone())).next_back().and_then(|(key, _)| key.clone())
     }
 
-    /// Adds the number of a name that is not there.
+    /// Adds the number of a new name.
     pub(super) fn insert(&mut self, entries: &Entries, name: &Name, number: u32) {
         // Names that come in their order fill one chunk after the other.
         if let Some(mut last) = self.chunks.last_entry()
@@ -62,7 +62,7 @@ impl Order {
         }
     }
 
-    /// Removes the number of a name that is there.
+    /// Removes the number of an existing name.
     pub(super) fn remove(&mut self, entries: &Entries, name: &Name) {
         let key = self.key_of(name);
         let Some(chunk) = self.chunks.get_mut(&key) else { return };

@@ -4,7 +4,7 @@ use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
 use std::io::{self, Cursor, Error, ErrorKind, Read};
 
-/// What an input begins with, and what that means.
+/// The first bytes of an input, and their meaning.
 const MAGICS: [(&[u8], Packed); 7] = [
     (&[0x1f, 0x8b], Packed::Gzip),
     (b"BZh", Packed::Bzip2),
@@ -48,7 +48,7 @@ pub fn unpacked<'a>(mut input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>>
     }
 }
 
-/// Says of errors what they mean to anyone who has the file.
+/// Explains errors in terms of the file.
 struct Unpacking<R> {
     inner: R,
 }

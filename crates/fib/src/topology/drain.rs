@@ -17,10 +17,10 @@
 
 use super::{End, NodeId, Routes, Topology};
 
-/// More steps than this are no drain any more: links cost too differently.
+/// More steps than this do not count as a drain: link costs differ too much.
 pub const MOST_STEPS: u32 = 10_000;
 
-/// What is taken out of the paths.
+/// The object to be moved out of the paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// The link at this end: no path leads over it.
@@ -86,7 +86,7 @@ impl Topology {
             .map_or(0, |link| link.raised)
     }
 
-    /// How much longer a link may get at once: as long as the shortest is.
+    /// Maximum lengthening in one step: the length of the shortest link.
     fn step(&self) -> u32 {
         self.links.values().filter(|link| link.carries()).map(|link| link.cost).min().unwrap_or(1)
     }

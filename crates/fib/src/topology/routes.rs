@@ -306,7 +306,7 @@ impl Search {
     }
 }
 
-/// How far each neighbour of a switch is from it: as far as the link to it is long, unless a detour is shorter.
+/// The distance of each neighbour of a switch from it: the length of the link, unless a detour is shorter.
 fn distances_back(
     neighbours: &[Vec<Neighbour>],
     transit: &[bool],

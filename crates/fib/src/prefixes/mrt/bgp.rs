@@ -1,4 +1,4 @@
-//! Messages and attributes of BGP, as far as they say where a prefix leads.
+//! Messages and attributes of BGP, as far as they determine next hops.
 
 use crate::text::address::AnyPrefix;
 use std::net::IpAddr;
@@ -67,7 +67,7 @@ pub(super) fn prefix_of(address: IpAddr, len: u8) -> Result<AnyPrefix, super::Wr
     Ok(AnyPrefix::of(address, len))
 }
 
-/// What the attributes of a route say.
+/// The attributes of a route.
 #[derive(Default)]
 pub(super) struct Attributes<'a> {
     /// The next hop, of whichever attribute.
@@ -123,7 +123,7 @@ impl<'a> Attributes<'a> {
             _ => None,
         };
         if let Some(is_v4) = family {
-            // A byte that says nothing.
+            // An unused byte.
             value.u8()?;
             self.reachable = Some((is_v4, value.0));
         }

@@ -21,7 +21,7 @@ pub(super) enum Demand {
     End,
 }
 
-/// What a frame carries.
+/// The contents of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Flags {
     detour: bool,
@@ -41,7 +41,7 @@ pub(super) struct Round<'a> {
 impl Round<'_> {
     /// Follows what all switches send to all others.
     /// # Errors
-    /// What a frame does that it must not.
+    /// A forbidden action of a frame.
     pub(super) fn go(&self) -> Result<(), String> {
         let nodes = || self.topology.nodes().map(|(node, _)| node);
         for (from, goal) in nodes().flat_map(|from| nodes().map(move |to| (from, to))) {

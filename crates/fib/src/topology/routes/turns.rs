@@ -14,7 +14,7 @@
 
 use super::Neighbour;
 
-/// What is left out of the conditions: a test leaves out each in turn, and must notice.
+/// A condition to leave out: a test leaves out each in turn, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rule {
     /// Ways of the switch that turns it do not lead through the one that has lost its own.
