@@ -68,7 +68,7 @@ struct MapCreate {
     extra: u64,
 }
 
-/// Of a look-up, an update or a deletion; `flags` of an update alone.
+/// For look-ups, updates and deletions; `flags` for updates only.
 #[repr(C)]
 struct MapElement {
     map: u32,
@@ -193,7 +193,7 @@ impl Map {
         Self::new(ARRAY, value_bytes, entries, FLAG_MAPPABLE)
     }
 
-    /// One value that nobody changes any more: the kernel takes what programs read there for constants.
+    /// One value that never changes again: the kernel treats it as a constant in programs.
     /// # Errors
     /// As for [`Map::array`].
     pub fn constant(value: &[u8]) -> io::Result<Self> {
@@ -241,7 +241,7 @@ impl Map {
         Self::new(HASH, value_bytes, entries, 0)
     }
 
-    /// As [`Map::hash`], with memory for the entries that there are.
+    /// As [`Map::hash`], with memory allocated for existing entries only.
     /// # Errors
     /// As for [`Map::array`].
     pub fn growing_hash(value_bytes: usize, entries: u32) -> io::Result<Self> {
@@ -305,7 +305,7 @@ impl Map {
         self.element(MAP_UPDATE, (&raw const key).addr(), value.as_ptr().addr()).map(drop)
     }
 
-    /// Removes a value, if it is there.
+    /// Removes a value, if it exists.
     /// # Errors
     /// The error of the operating system.
     pub fn remove(&self, key: u32) -> io::Result<()> {
@@ -381,7 +381,7 @@ impl Deref for Words {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped as long as `self` lives.
+        // SAFETY: this many words are mapped as long as `self` lives.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.n) }
     }
 }
@@ -523,7 +523,7 @@ impl Link {
         };
         let (fd, in_driver) = match link(DRIVER_MODE) {
             Ok(fd) => (fd, true),
-            // Somebody else's program is there: it would be so before the stack as well.
+            // A foreign program is attached: it would run before the stack as well.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => return Err(error),
             Err(_) => (link(GENERIC_MODE)?, false),
         };

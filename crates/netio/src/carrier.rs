@@ -1,4 +1,4 @@
-//! Carriers of interfaces: who has one, and who gets or loses it, as the kernel says at once over netlink (rtnetlink(7)).
+//! Carriers of interfaces, with immediate notification of changes by the kernel over netlink (rtnetlink(7)).
 //!
 //! Of the network namespace of the thread that opens it. Interfaces are known by name; one that is deleted has no carrier.
 
@@ -37,7 +37,7 @@ pub struct Carriers {
 }
 
 impl Carriers {
-    /// Opens it. What it says first is of all interfaces that there are.
+    /// Opens it. Its first messages cover all existing interfaces.
     /// # Errors
     /// The error of the operating system.
     pub fn open() -> io::Result<Self> {
@@ -60,7 +60,8 @@ impl Carriers {
         Ok(())
     }
 
-    /// What is said next: interfaces in order, each with whether it has a carrier now. Nothing, if nothing is said so long.
+    /// The next changes: interfaces in order, each with whether it has a carrier now. Empty if nothing changes within
+    /// the time.
     /// # Errors
     /// The error of the operating system.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<Vec<(String, bool)>> {

@@ -22,7 +22,7 @@ impl Counter {
 
 macro_rules! device_counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What a device counts. Written by the thread that owns the device, read by any thread. It has its own cache
+        /// Counters of a device. Written by the thread that owns the device, read by any thread. It has its own cache
         /// line, so that reading one worker's counts does not slow another down.
         #[derive(Debug, Default)]
         #[repr(align(128))]

@@ -14,7 +14,7 @@ pub enum NetError {
     Down {
         /// Name of the device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The other end of an in-memory port was dropped.
@@ -30,10 +30,10 @@ pub enum NetError {
         device: String,
         /// Number of the record, from 1; 0 is the file header.
         record: u64,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("there is no network interface {device}; `ip link` lists the interfaces of this network namespace")]
     NoSuchInterface {
         /// Name asked for.
@@ -44,7 +44,7 @@ pub enum NetError {
     NotPermitted {
         /// Name of the device.
         device: String,
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
     },
     /// A size or an option that the device cannot have.
@@ -66,9 +66,9 @@ pub enum NetError {
     Io {
         /// Name of the device.
         device: String,
-        /// What was tried.
+        /// The action that was tried.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -13,7 +13,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What the first attribute of a kind says.
+/// The contents of the first attribute of a kind.
 pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     while let Some((attribute, rest)) = split(attributes, ATTRIBUTE_HEADER, |bytes| u16_at(bytes, 0).map(usize::from)) {
         if u16_at(attribute, 2) == Some(kind) {

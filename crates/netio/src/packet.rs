@@ -36,7 +36,7 @@ const CACHE_LINE: usize = 64;
 /// Up to [`BURST`] packets, in order of arrival.
 pub type Burst = ArrayVec<Packet, BURST>;
 
-/// A frame does not fit into the buffer that it was to be copied to.
+/// A frame does not fit into its target buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {got} bytes does not fit into a buffer of {max}; make the pool with a larger max_frame")]
 pub struct FrameTooLong {
@@ -62,7 +62,7 @@ pub struct Loan {
     pub bytes: NonNull<u8>,
     /// Its bytes.
     pub len: u16,
-    /// What it is to the lender.
+    /// The lender's name for it.
     pub token: NonNull<c_void>,
     /// Who has it back once the packet is emptied.
     pub lender: &'static Lender,
@@ -82,9 +82,9 @@ struct Place {
     base: u32,
     start: u32,
     end: u32,
-    /// What the sender of the frame left to hardware.
+    /// The work that the sender of the frame left to hardware.
     offload: Offload,
-    /// Of a lent buffer.
+    /// For a lent buffer.
     lender: Option<&'static Lender>,
     token: NonNull<c_void>,
     own: NonNull<[u8]>,
@@ -120,7 +120,7 @@ impl Place {
 
     #[inline]
     fn buffer(&self) -> &[u8] {
-        // SAFETY: the buffer is the packet's own, or the lender keeps so many bytes valid and away from everybody else.
+        // SAFETY: the buffer belongs to the packet, or the lender keeps this many bytes valid and unused by others.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len as usize) }
     }
 
@@ -315,7 +315,7 @@ impl Packet {
         true
     }
 
-    /// What the sender of the frame left to hardware. Anyone who replaces the frame in place by another one clears it.
+    /// The work that the sender of the frame left to hardware. Code that replaces the frame in place clears it.
     #[inline]
     pub fn offload(&self) -> Offload {
         self.0.offload
@@ -364,7 +364,7 @@ impl Packet {
     }
 }
 
-/// Where the first cache line of a buffer begins.
+/// The first cache line of a buffer.
 #[inline]
 fn aligned(bytes: NonNull<u8>) -> u32 {
     bytes.align_offset(CACHE_LINE).min(CACHE_LINE) as u32
@@ -379,7 +379,7 @@ pub struct Pool {
     free: Vec<Packet>,
     /// For super-frames.
     large: Vec<Packet>,
-    /// So many large ones there are in all, and so many of them are not made yet.
+    /// The total number of large buffers, and how many of them are not allocated yet.
     n_large: usize,
     unmade: usize,
     max_frame: usize,
@@ -420,7 +420,7 @@ impl Pool {
         Some(Packet::large())
     }
 
-    /// Takes an empty packet with room for a frame of `len` bytes: a large one, if it has to be. None when all are in use.
+    /// Takes an empty packet with room for a frame of `len` bytes: a large one, if necessary. None when all are in use.
     #[inline]
     pub fn take_for(&mut self, len: usize) -> Option<Packet> {
         if len <= self.max_frame { self.free.pop() } else { self.take_large() }

@@ -32,7 +32,7 @@ const LENGTH_BYTES: usize = 4;
 pub struct Interface<'a> {
     /// Its name, as the system has it.
     pub name: &'a str,
-    /// What it is, for people.
+    /// A description for people.
     pub description: &'a str,
     /// Bytes that are kept of a frame at most; 0: all.
     pub snap_bytes: u32,
@@ -51,11 +51,11 @@ pub struct Frame<'a> {
     pub original_len: u32,
     /// The first of them.
     pub bytes: &'a [u8],
-    /// What is to be said of it; nothing if empty.
+    /// A comment; nothing if empty.
     pub comment: &'a str,
 }
 
-/// What was counted of an interface.
+/// The counts of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames that are in the capture, and those that should be and are not.
@@ -96,7 +96,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds a frame.
     /// # Errors
-    /// There is no such interface.
+    /// The interface does not exist.
     pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut options = vec![EnhancedPacketOption::Flags(if frame.is_outbound { OUTBOUND } else { INBOUND })];
         if !frame.comment.is_empty() {
@@ -113,7 +113,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds what was counted of an interface until a time.
     /// # Errors
-    /// There is no such interface.
+    /// The interface does not exist.
     pub fn counts(&mut self, interface: u32, time_ns: u64, counts: Counts) -> io::Result<()> {
         // The format has the upper half of a time first in either byte order; the library writes it as one number.
         let timestamp = if cfg!(target_endian = "little") { time_ns.rotate_left(32) } else { time_ns };
@@ -128,7 +128,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes what was added.
     /// # Errors
-    /// Those of the stream. [`Writer::whole_bytes`] are good, and what was not written is forgotten.
+    /// The errors of the stream. [`Writer::whole_bytes`] are valid, and unwritten data is discarded.
     pub fn flush(&mut self) -> io::Result<()> {
         let blocks = std::mem::take(self.blocks.get_mut());
         let mut written = 0;

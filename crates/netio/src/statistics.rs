@@ -1,4 +1,5 @@
-//! What interfaces lose before a device has it, and how long their frames may be, as the kernel says when it is asked (rtnetlink(7)).
+//! Frames that interfaces lose before a device gets them, and maximum frame lengths, as the kernel reports on request
+//! (rtnetlink(7)).
 //!
 //! Of the network namespace of the thread that opens it. The kernel counts since an interface was made; here it is counted since an
 //! interface was first asked for, and on when one is made again under its name.
@@ -29,7 +30,7 @@ const NAME_BYTES: usize = 16;
 /// Answers of an interface with many virtual functions are longer than most.
 const AT_ONCE: usize = 64 << 10;
 
-/// What an interface lost.
+/// The losses of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Frames that came whole and were discarded: by the kernel, which found them too long or had no room, and by a card without room.
@@ -41,7 +42,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// What is more than before; all of it, if the counting began anew.
+    /// The increase; the whole value, if the count was reset.
     fn since(self, before: Self) -> Self {
         let more = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         Self {
@@ -63,9 +64,9 @@ impl std::ops::AddAssign for Losses {
 /// An interface, when it was asked for last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
-    /// What it lost since it was first asked for.
+    /// Losses since the first request.
     pub lost: Losses,
-    /// The longest packet that it takes; 0: there is no such interface.
+    /// The longest packet that it can carry; 0: the interface does not exist.
     pub mtu: u32,
 }
 
@@ -140,7 +141,7 @@ fn request(interface: &str, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// The answer to a question; none within: there is no such interface.
+/// The answer to a request; the inner none means that the interface does not exist.
 fn answer_in(bytes: &[u8], sequence: u32) -> Option<Option<(Losses, u32)>> {
     let message = messages(bytes).find(|message| u32_at(message, 8) == Some(sequence))?;
     match u16_at(message, 4)? {

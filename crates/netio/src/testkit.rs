@@ -110,7 +110,7 @@ pub fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// The trial if what it needs is there. Otherwise it counts as ignored, and is reported as skipped for want of `what`.
+/// The trial, if its requirement is met. Otherwise it counts as ignored, and is reported as skipped for want of `what`.
 pub fn runs_here(trial: Trial, is_there: bool, what: &str) -> Trial {
     let arguments = Arguments::from_args();
     let name = trial.name();

@@ -26,7 +26,7 @@ const PREFIX: &str = "offloads-";
 pub(super) struct Found {
     interface: String,
     ifindex: u32,
-    /// What was on, by its place among [`OFFLOADS`], as a bit each.
+    /// The offloads that were on, one bit each, by index in [`OFFLOADS`].
     on: u8,
     file: Option<PathBuf>,
 }
@@ -79,7 +79,7 @@ impl Found {
         Some(Self { interface: interface.to_owned(), ifindex, on, file: None })
     }
 
-    /// Turns on again what was on. An interface that was made anew since has what it was made with.
+    /// Turns on again what was on. An interface that was created again since keeps its new settings.
     fn restore(&self) -> io::Result<()> {
         let socket = socket()?;
         let fd = socket.as_fd();
@@ -106,7 +106,7 @@ impl Drop for Found {
 
 /// Turns on again what a process that was killed had turned off, as it kept in `directory`. Returns the names of the interfaces.
 /// # Errors
-/// That of the first interface that cannot be restored, and its file is kept.
+/// The error of the first interface that cannot be restored; its file is kept.
 pub fn restore_left(directory: &Path) -> io::Result<Vec<String>> {
     let mut restored = Vec::new();
     let entries = match std::fs::read_dir(directory) {

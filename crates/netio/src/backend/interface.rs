@@ -56,7 +56,7 @@ pub fn enable_gro(interface: &str) -> Result<(), NetError> {
 /// Offloads of an interface that join or split frames, and are on: none may be where a switch forwards. A switch turns the
 /// first three off at its own ports. `lro`, which is a matter of the driver, stays.
 /// # Errors
-/// Those of the system; an interface that has no such settings has none on.
+/// System errors; an interface without such settings has none on.
 pub fn joining_offloads(interface: &str) -> io::Result<Vec<&'static str>> {
     const GET_TSO: u32 = 0x1e;
     const GET_GSO: u32 = 0x23;
@@ -121,7 +121,7 @@ pub(super) fn receive_all(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> 
 
 /// Whether an interface that was down is up again.
 /// # Errors
-/// [`NetError::Down`] if it is not; why nobody can tell.
+/// [`NetError::Down`] if it is down; otherwise the reason why that is unknown.
 pub(super) fn check_up(fd: BorrowedFd<'_>, interface: &str) -> Result<(), NetError> {
     match is_up(fd, interface) {
         Ok(true) => Ok(()),
@@ -130,7 +130,8 @@ pub(super) fn check_up(fd: BorrowedFd<'_>, interface: &str) -> Result<(), NetErr
     }
 }
 
-/// An interface that receives frames for any address, as long as this value is there; and a socket to ask about it.
+/// An interface that receives frames for any address for as long as this value exists, with a socket for requests about
+/// it.
 #[derive(Debug)]
 pub(super) struct Promiscuous(OwnedFd);
 

@@ -23,7 +23,7 @@ const UDP: u8 = 5;
 const ECN: u8 = 0x80;
 const CWR: u8 = 0x80;
 
-/// A header does not fit its frame, or says what nobody knows.
+/// A header does not fit its frame, or has an unknown meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a header of virtio does not fit its frame")]
 pub struct Malformed;
@@ -58,7 +58,7 @@ impl Offload {
                 if offload.size == 0 {
                     return Err(Malformed);
                 }
-                // One segment is no super-frame.
+                // A single segment is not a super-frame.
                 let is_one = offload.header_len(kind, frame) + usize::from(offload.size) >= frame.len();
                 Ok(if is_one { Self::checksum(start, field) } else { offload })
             }

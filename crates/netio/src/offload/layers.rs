@@ -27,7 +27,7 @@ const MAX_EXTENSIONS: usize = 8;
 pub(super) enum Layer {
     V4(usize),
     V6(usize),
-    /// Of a tunnel.
+    /// The layers of a tunnel.
     Udp(usize),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Layer {
 #[derive(Debug)]
 pub(super) struct Layers(pub(super) ArrayVec<Layer, MOST>);
 
-/// The headers do not lead there, or by what nobody knows here.
+/// The headers lead elsewhere, or through an unknown protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unknown;
 

@@ -1,4 +1,4 @@
-//! What senders leave to hardware: checksums that are not complete, and super-frames, which are to be cut into segments.
+//! Work that senders leave to hardware: incomplete checksums, and super-frames, which must be cut into segments.
 //!
 //! ```text
 //!   a host's stack ─► frame of up to 64 KB, checksum of the pseudo-header only ─► device that takes it so ─► another host's stack
@@ -30,7 +30,7 @@ pub use header::{HEADER_BYTES, Malformed};
 pub(crate) use join::{Join, Segment};
 pub use segment::{MAX_HEADER, Segments, Unsegmentable};
 
-/// What the segments of a super-frame are.
+/// The kind of a super-frame's segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// TCP over IPv4.
@@ -41,12 +41,12 @@ pub enum Kind {
     Udp,
 }
 
-/// What is left to do for a frame. Offsets are from its first byte.
+/// The remaining work for a frame. Offsets are from its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
-    /// Where the bytes begin that the checksum covers; 0: it is complete.
+    /// The offset of the bytes that the checksum covers; 0: it is complete.
     start: u16,
-    /// Where it is, from there.
+    /// The offset of the checksum from there.
     field: u16,
     /// Bytes of payload of each segment; 0 if there is one.
     size: u16,
@@ -79,7 +79,7 @@ impl Offload {
         self.kind
     }
 
-    /// Where the bytes begin that an incomplete checksum covers.
+    /// The offset of the bytes that an incomplete checksum covers.
     #[inline]
     pub fn start(self) -> Option<usize> {
         (self.start != 0).then_some(self.start.into())

@@ -62,13 +62,13 @@ impl<'a> Segments<'a> {
         Ok(Self { header, payload, offload, kind, layers })
     }
 
-    /// How many there are.
+    /// Their number.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
     pub fn len(&self) -> usize {
         self.payload.len().div_ceil(self.offload.size.into())
     }
 
-    /// What is left of a segment by [`Segments::cut`].
+    /// The rest of a segment after [`Segments::cut`].
     pub(crate) fn left(&self) -> Offload {
         Offload::checksum(self.offload.start, self.offload.field)
     }
@@ -76,7 +76,7 @@ impl<'a> Segments<'a> {
     /// The headers of segment number `i`, written to the beginning of `header`, and its payload. The checksum of the transport
     /// header is left.
     /// # Panics
-    /// If there is no such segment.
+    /// If the segment does not exist.
     #[inline]
     pub fn cut<'h>(&self, i: usize, header: &'h mut [u8; MAX_HEADER]) -> (&'h mut [u8], &'a [u8]) {
         let size = usize::from(self.offload.size);

@@ -62,7 +62,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Of super-frames that wait.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// What becomes of what senders leave to hardware.
+/// Handling of the work that senders leave to hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offloads {
     /// Packets say what is left of them ([`Packet::offload`]), and the interface is left as it is. For a [`Pool`] with large
@@ -80,9 +80,9 @@ pub struct Options {
     pub ring_frames: usize,
     /// Receive frames for any address, as a switch must.
     pub promiscuous: bool,
-    /// What becomes of super-frames and of checksums that are left to hardware.
+    /// Handling of super-frames and of checksums that are left to hardware.
     pub offloads: Offloads,
-    /// Who keeps sockets for the next process, and has those of the one before.
+    /// The keeper of sockets for the next process, which also has those of the previous one.
     pub handover: Option<Arc<Handover>>,
     /// How long a frame may have waited for this process in a ring of the one before it, by the system's clock. One that is too old is
     /// worse than a lost one: its sender has sent it again, or has gone elsewhere.
@@ -134,7 +134,7 @@ struct Backlog {
     n_left: usize,
 }
 
-/// What is lost with the interface.
+/// State that is lost with the interface.
 #[derive(Debug)]
 struct Open {
     socket: OwnedFd,
@@ -167,7 +167,7 @@ impl AfPacket {
         }
         let mut members = Self::absent_group(interface, options, n_workers);
         members.iter_mut().try_for_each(Self::open_anew)?;
-        // Kept once all are open: a part of a group is of no use to anybody.
+        // Kept once all are open: a part of a group is useless.
         members.iter().for_each(Self::keep);
         Ok(members)
     }
@@ -289,7 +289,7 @@ impl Open {
         interface::check_up(fd, name)?;
         let mut found = None;
         if options.offloads == Offloads::TurnOff {
-            // What is on is turned on again when it is closed.
+            // Offloads that were on are turned on again when it is closed.
             found = Some(Found::turn_off(fd, name, None)?);
         }
         let max_frame = interface::mtu(fd, name).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
@@ -309,7 +309,7 @@ impl Open {
         let socket = sys::socket().map_err(fail("open a packet socket"))?;
         let fd = socket.as_fd();
         let (ifindex, max_frame, found) = Self::prepare(fd, name, options)?;
-        // What is set here is left to the next process in a socket that is kept: `ring::VERSION`.
+        // These settings are passed on to the next process in a kept socket: `ring::VERSION`.
         let on: libc::c_int = 1;
         sys::set_option(fd, libc::PACKET_IGNORE_OUTGOING, &on).map_err(fail("ignore outgoing frames"))?;
         sys::set_option(fd, libc::PACKET_QDISC_BYPASS, &on).map_err(fail("bypass the queueing discipline"))?;

@@ -16,7 +16,7 @@ const LONG_AT_ONCE: usize = 8;
 /// Of a frame so many bytes are compared with those in its slot: Ethernet, IP and TCP, whose numbers no two frames have in common.
 const COMPARED: usize = 96;
 
-/// What becomes of a frame in the ring.
+/// The fate of a frame in the ring.
 pub(super) enum Judgement {
     Take,
     Drop,
@@ -99,7 +99,7 @@ impl Open {
             n_seen += 1;
         }
         self.ring.release(n_seen);
-        // Once a burst: while the ring overflows, every frame says so, and the count is a system call.
+        // Once per burst: while the ring overflows, every frame reports it, and reading the count is a system call.
         if losing {
             counters.rx_overrun.add(self.overruns());
         }

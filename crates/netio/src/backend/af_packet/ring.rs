@@ -82,7 +82,7 @@ impl Shape {
         self.n_blocks() * self.block_bytes
     }
 
-    /// Where a slot begins.
+    /// The start of a slot.
     fn slot_at(self, index: usize) -> usize {
         let (block, slot) = (index >> self.block_shift, index & (self.slots_a_block - 1));
         block * self.block_bytes + slot * self.slot_bytes
@@ -127,7 +127,7 @@ pub(super) struct Slot<'a> {
     pub(super) status: u32,
     /// Length of the frame; longer than `bytes` if it did not fit.
     pub(super) len: usize,
-    /// What the sender left to hardware.
+    /// The work that the sender left to hardware.
     pub(super) left: [u8; HEADER_BYTES],
     /// The frame as far as it fits.
     pub(super) bytes: &'a [u8],
@@ -144,7 +144,7 @@ impl Slot<'_> {
     }
 }
 
-/// Why a ring that somebody left cannot be taken over.
+/// Reasons why a ring that was left behind cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Misfit {
     #[error("their rings have other sizes than this configuration and the MTU ask for")]
@@ -316,7 +316,7 @@ impl Ring {
 
     /// Gives the slots of the first `n` waiting frames back to the kernel.
     /// # Panics
-    /// If there are not so many slots.
+    /// If there are fewer slots.
     #[inline]
     pub(super) fn release(&mut self, n: usize) {
         if n == 0 {

@@ -59,7 +59,8 @@ pub(super) const MOST_INHERITED: usize = 1024;
 
 /// Takes over the descriptor that is `index` behind the standard ones, if the process was started with it. Each is handed out once.
 /// # Safety
-/// Whoever started this process must have given it that descriptor to own, so that nobody else in the process uses it or takes it for theirs.
+/// The process that started this one must have given it that descriptor to own, so that no other code in the process
+/// uses it.
 pub(super) unsafe fn inherited(index: usize) -> Option<OwnedFd> {
     static TAKEN: [AtomicBool; MOST_INHERITED] = [const { AtomicBool::new(false) }; MOST_INHERITED];
     let fd = RawFd::try_from(index).ok()?.checked_add(libc::STDERR_FILENO + 1)?;

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 /// Super-frames of a kind that are cut before one is tried whole again.
 const TRY_EVERY: u32 = 4096;
 
-/// How many super-frames of each kind are still to be cut; 0: they are sent whole.
+/// How many super-frames of each kind must still be cut; 0: they are sent whole.
 #[derive(Debug, Default)]
 pub(super) struct Whole([u32; 3]);
 
@@ -74,7 +74,7 @@ impl Open {
         (sent, None)
     }
 
-    /// How many frames from the first on are sent as they are; 0 if the first one is to be cut.
+    /// The number of frames from the first on that are sent unchanged; 0 if the first one must be cut.
     #[cold]
     fn prepare_run(&mut self, frames: &mut Burst) -> usize {
         let longest = self.max_frame + VLAN_TAG;

@@ -72,7 +72,7 @@ pub struct AfXdp {
     counters: Arc<DeviceCounters>,
 }
 
-/// What is lost with the interface.
+/// State that is lost with the interface.
 #[derive(Debug)]
 struct Open {
     /// Chunks that hold no frame to send.
@@ -87,7 +87,7 @@ struct Open {
     is_virtual: bool,
     /// Frames that the kernel lost, as far as they are counted.
     lost: u64,
-    /// Bursts since that was looked at.
+    /// Bursts since the last check.
     since: u32,
 }
 
@@ -205,7 +205,7 @@ impl Open {
             )));
         }
         if !options.ring_frames.is_power_of_two() {
-            return Err(bad(format!("ring_frames = {} is no power of two", options.ring_frames)));
+            return Err(bad(format!("ring_frames = {} is not a power of two", options.ring_frames)));
         }
         let program = {
             let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of a chunk: a page, which XDP demands of frames in a driver anyway.
 pub(super) const CHUNK_BYTES: usize = 4096;
-/// What the kernel leaves free before a received frame.
+/// Space that the kernel leaves free before a received frame.
 const KERNEL_HEADROOM: usize = 256;
-/// What it wants behind a frame that it makes a socket buffer of: its `skb_shared_info`.
+/// Space that it needs behind a frame that becomes a socket buffer: its `skb_shared_info`.
 const KERNEL_TAIL: usize = 320;
 /// The longest frame of a chunk.
 pub(super) const MAX_FRAME: usize = CHUNK_BYTES - KERNEL_HEADROOM - KERNEL_TAIL;
@@ -61,7 +61,7 @@ pub(super) struct Ring<T> {
     entry: PhantomData<T>,
 }
 
-/// Where the parts of a ring are in its mapping.
+/// Positions of the parts of a ring in its mapping.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     producer: usize,
@@ -130,7 +130,7 @@ impl<T: Copy> Ring<T> {
         self.word(self.at.consumer).store(self.ours, Ordering::Release);
     }
 
-    /// Whether the kernel must be told that there is something in the ring.
+    /// Whether the kernel must be notified of entries in the ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.word(self.at.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }

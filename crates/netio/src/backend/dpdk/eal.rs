@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Memory where nobody says how much, in MiB. With small pages, what is not used is not taken from the machine.
+/// Default memory in MiB. With small pages, unused memory is not taken from the machine.
 const MEMORY_MIB: u64 = 256;
 
 /// Arguments of EAL that say which memory it takes.
@@ -32,9 +32,9 @@ pub enum EalError {
          Without huge pages it takes --no-huge -m MIB"
     )]
     Refused {
-        /// What it was given.
+        /// The arguments that it was given.
         arguments: String,
-        /// What it said.
+        /// Its output.
         said: String,
         /// The error number, in words.
         because: String,

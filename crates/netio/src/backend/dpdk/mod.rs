@@ -44,7 +44,7 @@ const VLAN_TAG: usize = 4;
 pub const BUSY: Duration = Duration::from_micros(50);
 /// The first sleep after that.
 pub const FIRST_NAP: Duration = Duration::from_micros(20);
-/// How often a port that is idle is asked whether it is up.
+/// Interval between checks whether an idle port is up.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bursts after which one that is not idle is asked.
 const LOOK_AFTER: u32 = 256;
@@ -52,7 +52,7 @@ const LOOK_AFTER: u32 = 256;
 /// How a port is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The MTU that a device is to have. One over an interface of the kernel's has that interface's.
+    /// The MTU for a device. A device over a kernel interface has that interface's.
     pub mtu: u16,
     /// Bytes above the MTU that frames may have, where the device can: a shim.
     pub room: u16,
@@ -86,13 +86,13 @@ pub struct Dpdk {
     group: Group,
     /// None until there is such a device.
     open: Option<Open>,
-    /// What was found between calls, for the next one.
+    /// Findings between calls, for the next one.
     failure: Option<NetError>,
     idle: Idle,
     counters: Arc<DeviceCounters>,
 }
 
-/// What is lost with the device. The queue comes first: it must be gone before the port is.
+/// State that is lost with the device. The queue comes first: it must be dropped before the port.
 #[derive(Debug)]
 struct Open {
     queue: sys::Queue,
@@ -104,7 +104,7 @@ struct Open {
     damaged: u64,
 }
 
-/// Since when nothing came, how often the worker has slept since, and what ends a nap.
+/// When the last frame came, how often the worker has slept since, and what ends a nap.
 #[derive(Debug)]
 struct Idle {
     since: Option<Instant>,
@@ -256,7 +256,7 @@ impl Device for Dpdk {
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
         self.ensure_open()?;
-        // It would take frames that go nowhere, and not say so.
+        // It would silently accept frames that go nowhere.
         if let Some(open) = self.open.as_ref().filter(|open| open.port.is_cheap_to_check()) {
             open.port.check(&self.spec).inspect_err(|_| self.counters.faults.add(1))?;
         }

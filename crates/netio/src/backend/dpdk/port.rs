@@ -106,12 +106,12 @@ impl Port {
         }
     }
 
-    /// Whether it costs nothing beside what its driver does for a burst to ask whether it is up.
+    /// Whether checking that it is up costs nothing in addition to the driver's work for a burst.
     pub(super) fn is_cheap_to_check(&self) -> bool {
         self.interface.is_some()
     }
 
-    /// Whether the interface that was opened is gone, so that the port must be opened anew.
+    /// Whether the opened interface is gone, so that the port must be opened again.
     pub(super) fn is_lost(&self) -> bool {
         self.interface.as_ref().is_some_and(|interface| {
             name_to_index(interface.beside.as_fd(), &interface.name).is_ok_and(|index| index != interface.index)

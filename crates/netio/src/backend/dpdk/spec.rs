@@ -23,7 +23,7 @@ enum Kind {
 
 impl Spec {
     /// # Errors
-    /// What is wrong with it.
+    /// The reason.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let name = text.split(',').next().unwrap_or_default();
         if name.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {

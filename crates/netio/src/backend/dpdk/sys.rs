@@ -118,7 +118,7 @@ pub(super) fn register_thread() {
     THREAD.with(|_| ());
 }
 
-/// What a port is opened with.
+/// Options for opening a port.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) device: &'a str,
@@ -213,7 +213,7 @@ impl Port {
         self.0.max_queues
     }
 
-    /// The MTU that was asked for, as far as the device can.
+    /// The requested MTU, as far as the device supports it.
     pub(super) fn mtu(&self) -> u16 {
         self.0.mtu
     }
@@ -234,7 +234,7 @@ impl Port {
         (lost, damaged)
     }
 
-    /// One of its queues. Each is to be taken once.
+    /// One of its queues, which can be taken once.
     pub(super) fn queue(self: &std::sync::Arc<Self>, queue: u16) -> Queue {
         let raw = RawQueue { pool: self.0.pool, reserve: self.0.reserve, port: self.0.port, queue };
         Queue { raw, port: self.clone() }
@@ -323,7 +323,7 @@ impl Received {
         let (Some(token), Some(bytes)) = (NonNull::new(frame.mbuf), NonNull::new(frame.bytes)) else { return false };
         let len = frame.len as usize;
         if frame.is_lent == 0 {
-            // SAFETY: the buffer is this value's, and has so many bytes of the frame.
+            // SAFETY: the buffer belongs to this value, and contains this many bytes of the frame.
             return packet.fill(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }).is_ok();
         }
         // SAFETY: the frame begins so far behind the first byte of its buffer.
@@ -331,7 +331,8 @@ impl Received {
         let loan = Loan { bytes: first, len: frame.room, token: token.cast(), lender: &LENDER };
         let (start, end) = (frame.start, frame.start + len as u16);
         std::mem::forget(self);
-        // SAFETY: the buffer was this value's alone; DPDK gives it to nobody else before it has it back, from whatever thread.
+        // SAFETY: the buffer belonged to this value alone; DPDK hands it out again only after it got it back, from any
+        // thread.
         unsafe { packet.borrow(loan, start, end) };
         true
     }
