@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 4 << 30;
 trait Set: Send + Sync {
     fn words(&self, hasher: &Hasher, names: &Packed<'_>, from: usize, out: &mut [Digest]) -> Result<(), TooLong>;
     fn contains(&self, words: &[Digest], present: &mut [bool]);
-    /// How long a program in Rust takes to ask for names.
+    /// The time that a Rust program takes to look up names.
     fn pass(&self, hasher: &Hasher, names: &Packed<'_>) -> Result<Duration, TooLong>;
     fn insert(&mut self, words: &[Digest]);
     /// Whether the name was removed; not if the counters say that it is not in, or there are none.
@@ -125,7 +125,7 @@ impl<L: Layout> Set for Held<L> {
     }
 }
 
-/// A filter, and what its file says beside the bits.
+/// A filter, and the rest of its file's header.
 struct State {
     header: Header,
     set: Box<dyn Set>,

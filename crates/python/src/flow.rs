@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Flows that are hashed, then looked up, together.
 const CHUNK: usize = 1024;
 
-/// What became of a flow that was to be inserted; the numbers are those of `fibula.Inserted`.
+/// The outcome of an insertion; the numbers are those of `fibula.Inserted`.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Inserted {
@@ -28,7 +28,7 @@ trait Flows: Send + Sync {
     fn put(&mut self, keys: &[u8], values: &[u64], lifetime: u16, replace: bool, done: &mut [u8])
     -> Result<(), String>;
     fn lookup(&self, keys: &[u8], values: &mut [u64], found: &mut [bool]);
-    /// How long a program in Rust takes to look up keys of its own type.
+    /// The time that a Rust program takes to look up keys of its own type.
     fn pass(&self, keys: &[u8]) -> Duration;
     fn remove(&mut self, keys: &[u8], removed: &mut [bool]);
     fn advance(&mut self, now: u64);

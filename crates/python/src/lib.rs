@@ -1,4 +1,4 @@
-//! What the Python package `fibula` has of Rust: its module `fibula._native`.
+//! The Rust part of the Python package `fibula`: its module `fibula._native`.
 //!
 //! | module | what |
 //! |---|---|

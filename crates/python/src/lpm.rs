@@ -181,7 +181,7 @@ impl PrefixTable {
         self.tables.hops.clone()
     }
 
-    /// How many prefixes there are of IPv4 and of IPv6.
+    /// The numbers of IPv4 and IPv6 prefixes.
     #[getter]
     fn n_prefixes(&self) -> (u64, u64) {
         (self.tables.ipv4.n_prefixes, self.tables.ipv6.n_prefixes)
