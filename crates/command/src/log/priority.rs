@@ -14,7 +14,7 @@ use tracing::{Level, Metadata};
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What a line begins with that says why a program ended.
+/// The prefix of a line that says why a program ended.
 const ERROR: &str = "<3>";
 
 /// Standard error of this process.
