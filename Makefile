@@ -36,7 +36,7 @@ SUITES ?=
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test test-lab test-all check lint deny loom memory-check fuzz xdp dpdk guest bundle campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
+.PHONY: help demo test test-lab test-all test-apart check lint deny loom memory-check fuzz xdp dpdk guest bundle campaign bench record benchmarks repro deep neon click dashboard-test build build-lab lib install deb deb-test container-test wheel wheel-test clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -125,8 +125,19 @@ test-lab: ## Clippy and the tests of the laboratory and of the fuzz targets
 	scripts/test -p fibula-repro -p fibula-fuzz
 
 # One after the other they would build what they share twice: plots and statistics turn on features of what the product uses.
-test-all: ## What CI runs: make test and make test-lab, built once
+test-all: ## What CI runs: make test and make test-lab, built once, and make test-apart
 	$(MAKE) test MEMBERS=--workspace
+	$(MAKE) test-apart
+
+test-apart: ## What takes programs of its own: ports of DPDK, the committed programs for the kernel, the page in a browser (installs libdpdk, clang, chromium, node)
+	@scripts/setup test
+	@scripts/setup xdp
+	@scripts/setup dashboard
+	scripts/kernel-program --check
+	cargo clippy -p fibula-netio -p fibula-dataplane -p fibula-switch --features fibula-switch/dpdk --lib --tests -- -D warnings
+	cargo test -p fibula-netio --features dpdk --lib
+	npm ci --prefix crates/controller/web/test
+	npm run short --prefix crates/controller/web/test
 
 loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build

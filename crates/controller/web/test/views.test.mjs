@@ -378,7 +378,7 @@ test("times have their zone, a search that finds nothing says so, and what was c
     await withPage(url, {}, async (page) => {
       await page.locator("#query").fill("zz");
       await page.waitForFunction(() => document.querySelector("#panel h1").textContent === "No name found");
-      assert.match(await page.locator("#panel .note").innerText(), /No names that begin with zz\. A search goes by how a name begins/);
+      assert.match(await page.locator("#panel .note").innerText(), /No names that begin with zz\. A search matches the beginning of names/);
       await page.locator("#query").fill("02");
       await page.waitForFunction(() => document.querySelector("#panel h1").textContent === "Names found");
       await visit(page, url, "#/inventory");
