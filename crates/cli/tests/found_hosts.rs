@@ -263,7 +263,7 @@ fn hosts_are_found_reach_each_other_move_and_cannot_be_flooded_away() {
             |port: u32| list.hosts.iter().find(|host| (&*host.switch, host.port) == ("s1", port)).unwrap().learnt;
         assert_eq!((learnt_at(1), learnt_at(3)), (1, QUOTA));
         let said = |words: &str| list.troubles.iter().any(|trouble| trouble.contains(words));
-        assert!(said("s1:3 has 4 learnt names, as many as it may"), "{:?}", list.troubles);
+        assert!(said("s1:3 has 4 learnt names, which is the maximum"), "{:?}", list.troubles);
         let printed = site.fibula(&["host", "seen"]);
         let text = String::from_utf8(printed.stdout).unwrap();
         assert!(text.lines().any(|line| line.contains("02:00:00:00:00:02") && line.contains("s2:2")), "{text}");

@@ -87,7 +87,7 @@ fn servers_that_go_down_and_come_up_are_told_and_checks_follow_the_file() {
             // Nobody is checked any more.
             pair.check("");
             eventually("it counts as up", async || pair.state() == "active").await;
-            pair.is_told(&format!("info     switch      {NAMED} was down, and is not checked any more"), 1).await;
+            pair.is_told(&format!("info     switch      {NAMED} was down, and is no longer checked"), 1).await;
             assert_eq!(pair.switch.terminate(), Some(0));
         });
     });

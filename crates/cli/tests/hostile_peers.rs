@@ -171,11 +171,7 @@ async fn of_two_switches_that_say_one_name_the_first_is_served_and_the_other_is_
     eventually("the first one in step", async || in_step(&client).await == 1).await;
     let second = start("two");
     eventually("both are told of", async || !list().await.troubles.is_empty()).await;
-    assert!(
-        list().await.troubles[0].starts_with("two switches say that they are `s1`: "),
-        "{:?}",
-        list().await.troubles
-    );
+    assert!(list().await.troubles[0].starts_with("two switches claim the name `s1`: "), "{:?}", list().await.troubles);
     let says = |log: &str, part: &str| std::fs::read_to_string(site.path(log)).unwrap().contains(part);
     eventually("the second one says why", async || says("two.log", "another switch says that it is `s1`")).await;
     eventually("the first one in step", async || in_step(&client).await == 1).await;

@@ -359,7 +359,7 @@ async fn hosts_are_renamed_and_one_that_nobody_declared_gets_the_name_that_is_ad
     );
     for (arguments, code, reason) in [
         (["host", "rename", "h1", "x"], 4, "no host `h1`"),
-        (["host", "rename", "web", "h2"], 5, "there is a host `h2` already"),
+        (["host", "rename", "web", "h2"], 5, "a host `h2` exists already"),
         (["host", "rename", "web", "h 2"], 3, "not a name for a switch or host"),
         (["host", "add", "mail", &port], 5, "`fibula host rename`"),
     ] {
@@ -514,5 +514,5 @@ async fn a_switch_that_waits_to_be_accepted_is_called_so_and_logged_once() {
     let log = std::fs::read_to_string(log).unwrap();
     let refused: Vec<&str> = log.lines().filter(|line| line.contains("s8")).collect();
     assert_eq!(refused.len(), 1, "{log}");
-    assert!(refused[0].contains("waits to be accepted") && !refused[0].contains("there is no switch"), "{log}");
+    assert!(refused[0].contains("is waiting to be accepted") && !refused[0].contains("there is no switch"), "{log}");
 }

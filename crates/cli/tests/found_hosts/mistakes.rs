@@ -33,7 +33,7 @@ pub(crate) fn two_hosts_with_one_address_are_told_and_others_are_served() {
         // twin.
         let began = Instant::now();
         let told = [("s1:1", "s1:3"), ("s1:3", "s1:1")].map(|(home, place)| {
-            format!("02:00:00:00:00:01 moves between {home} and {place} again and again: two hosts have it")
+            format!("02:00:00:00:00:01 moves repeatedly between {home} and {place}: two hosts have it")
         });
         while !told.iter().any(|told| runtime.block_on(said_of_hosts(network, told))) {
             assert!(began.elapsed() < PATIENCE, "nobody says that two hosts have one address");
@@ -68,7 +68,7 @@ pub(crate) fn a_loop_through_a_bridge_at_two_host_ports_is_told_and_others_are_s
         soon(runtime, "both switches are in step", async || in_step(client).await == 2);
         one.reaches_soon(1, &two, 2);
         let began = Instant::now();
-        let told = "02:00:00:00:00:03 moves between s1:";
+        let told = "02:00:00:00:00:03 moves repeatedly between s1:";
         while !runtime.block_on(said_of_hosts(network, told)) {
             assert!(began.elapsed() < PATIENCE, "nobody says that frames go round");
             // What it asks all goes through both cables.

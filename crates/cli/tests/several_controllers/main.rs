@@ -344,7 +344,7 @@ async fn a_store_is_converted_while_another_waits() {
     eventually("a switch has all names from the one that waited", async || has(2000)).await;
     let status = site.status(other).unwrap();
     assert_eq!((&status["follows"]["address"], &status["strayed"]), (&address.into(), &0.into()), "{status}");
-    assert!(!site.log(other).contains("it serves nobody until it leads"), "{}", site.log(other));
+    assert!(!site.log(other).contains("it serves no requests until it leads"), "{}", site.log(other));
     assert!(site.log(leader).contains("the configuration names other FIB designs"), "{}", site.log(leader));
     // And what the leader then commits.
     let (_, mut client) = site.wait_for_leader().await;

@@ -47,7 +47,7 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     one.send(trunks(&[(2, "silent", false, None), (3, "silent", false, None)])).await;
     two.send(trunks(&[(1, "up", false, Some(("s1", 2)))])).await;
     put(&client, 3, "h2").await;
-    let there = "s1:3 hears no switch, and a device that calls itself patch-\\u00079, port 3 is there: a cable leads elsewhere, or hellos are off";
+    let there = "s1:3 hears no switch, but a device that calls itself patch-\\u00079, port 3 is there: a cable leads elsewhere, or hellos are off";
     eventually("what they say is heard", async || links(&client).await.1.troubles == [there]).await;
     assert_eq!(links(&client).await.0, [false; 3]);
     // One end says that it is down; the other end still thinks that it is up.
@@ -74,7 +74,8 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     one.apply_until(&mut replica, &name(2), PortId(3)).await;
     let (cut, list) = links(&client).await;
     assert_eq!(cut, [true, false, false]);
-    let trouble = "s1:2 is joined to s3:7, and was declared to lead to s2:1: the cable is elsewhere, or the link";
+    let trouble =
+        "s1:2 is joined to s3:7, and was declared to lead to s2:1: the cable or the link is in the wrong place";
     assert_eq!(list.troubles, [trouble]);
     one.send(trunks(&[(2, "several", true, Some(("s9", 1))), (8, "foreign", true, Some(("x", 1)))])).await;
     eventually("both troubles are told", async || links(&client).await.1.troubles.len() == 2).await;
@@ -89,7 +90,7 @@ async fn links_are_cut_and_whole_as_the_switches_say_and_stay_so_after_a_restart
     let (cut, list) = links(&client).await;
     let known =
         "s3:6, a trunk, leads to host port s1:4: make s1:4 a trunk in its switch.toml, or plug the cable elsewhere";
-    let unknown = "host port s1:5 hears a trunk of a switch that calls itself x\\u0007:1, and no such switch was added";
+    let unknown = "host port s1:5 hears a trunk of a switch that calls itself x\\u0007:1, which was not added";
     assert_eq!((cut[0], list.found, list.troubles), (true, vec![], vec![known.to_owned(), unknown.to_owned()]));
     one.send(trunks(&[])).await;
     eventually("they are told no more", async || links(&client).await.1.troubles.is_empty()).await;
@@ -214,7 +215,8 @@ async fn a_cable_that_is_moved_is_a_link_where_it_is_now_unless_an_operator_decl
         one.send(trunks(&[(2, "up", false, Some(("s3", 6))), (5, "up", false, Some(("s3", 5)))])).await;
         two.send(trunks(&[(5, "no_carrier", true, None)])).await;
         let declared =
-            "s1:2 is joined to s3:6, and was declared to lead to s2:1: the cable is elsewhere, or the link".to_owned();
+            "s1:2 is joined to s3:6, and was declared to lead to s2:1: the cable or the link is in the wrong place"
+                .to_owned();
         eventually("one end is not enough", async || links(&client).await.1.troubles.len() == 2).await;
         let list = links(&client).await.1;
         assert_eq!((list.troubles.len(), list.found.len()), (2, 0), "{:?}", list.troubles);
@@ -235,7 +237,8 @@ async fn a_cable_that_is_moved_is_a_link_where_it_is_now_unless_an_operator_decl
         assert_eq!(stdout(&site.fibula(&["link", "set", "s3:5", "--cost", "7"])), "1 link set\n");
         one.send(trunks(&[(5, "up", false, Some(("s2", 7)))])).await;
         two.send(trunks(&[(7, "up", false, Some(("s1", 5)))])).await;
-        let moved = "s1:5 is joined to s2:7, and was declared to lead to s3:5: the cable is elsewhere, or the link";
+        let moved =
+            "s1:5 is joined to s2:7, and was declared to lead to s3:5: the cable or the link is in the wrong place";
         eventually("the link stays", async || links(&client).await.1.troubles == [moved]).await;
         put(&client, 1, "h1").await;
         assert_eq!(all(&client).await[2], "s1:5 s3:5 cut");

@@ -140,7 +140,7 @@ impl Said {
         let news = counters.ports.iter().filter(|port| too_small.contains(&port.port));
         begun.extend(news.filter(|port| !last.too_small.contains(&port.port)).map(|port| {
             let PortCounters { port, device, mtu, mtu_needed, .. } = port;
-            format!("the trunk at port {port} ({device}) has an MTU of {mtu}, and frames of hosts take {mtu_needed} with the shim: longer ones are lost. `ip link set {device} mtu {mtu_needed}`, at both ends")
+            format!("the trunk at port {port} ({device}) has an MTU of {mtu}, but frames of hosts need {mtu_needed} with the shim: longer ones are lost. `ip link set {device} mtu {mtu_needed}`, at both ends")
         }));
         last.too_small = too_small;
         last.counters = Some((now, counters));
@@ -162,7 +162,7 @@ impl Said {
             if !before.contains(&named) {
                 let why = clip(why);
                 events.push(match none_is_up {
-                    true => (Level::Bad, format!("{named} is down, and so are all others: {why}. They get new flows, as if they were not checked")),
+                    true => (Level::Bad, format!("{named} is down, and so are all others: {why}. They get new flows, as if there were no checks")),
                     false => (Level::Warning, format!("{named} is down, and gets no new flows: {why}")),
                 });
             }
@@ -171,7 +171,7 @@ impl Said {
         for named in before.difference(&down) {
             events.push(match up.contains(named) {
                 true => (Level::Good, format!("{named} is up again, and gets new flows")),
-                false => (Level::Info, format!("{named} was down, and is not checked any more, or was taken out")),
+                false => (Level::Info, format!("{named} was down, and is no longer checked, or was removed")),
             });
         }
         if events.len() > NAMED_SERVERS {

@@ -93,7 +93,7 @@ impl DuplicateNames {
 /// What is wrong, and what to do.
 pub(crate) fn sentence(name: &str, first: &str, other: &str) -> String {
     format!(
-        "two switches say that they are `{name}`: the one at {first} is served, the one at {other} is not; give one of them \
+        "two switches claim the name `{name}`: the one at {first} is served, the one at {other} is not; give one of them \
          another name, and a certificate for it"
     )
 }

@@ -68,7 +68,7 @@ fn learnt(records: &[Record], more: &[(String, Vec<IpAddr>)], host_of: impl Fn(&
         let text = match (from, latest.or(ip.as_ref())) {
             (Some(from), _) if from != host => format!("moved from {from} to {host}"),
             (Some(_), Some(ip)) => format!("has the address {ip} at {host}"),
-            (Some(_), None) => format!("has no address at {host} any more"),
+            (Some(_), None) => format!("no longer has an address at {host}"),
             _ => format!("learnt at {host}"),
         };
         (Level::Info, name.clone(), text)
@@ -99,7 +99,7 @@ impl Happened {
             Change::AddHosts { hosts } => {
                 some(hosts, "host", |(name, place)| (Level::Info, name.clone(), format!("added at {}", at(place))))
             }
-            Change::RenameHost { name, to } => one("host", name.clone(), format!("is called {to} from now on")),
+            Change::RenameHost { name, to } => one("host", name.clone(), format!("was renamed to {to}")),
             Change::RemoveHost { name } => one("host", name.clone(), "removed".to_owned()),
             Change::AddLink { a, b, wanted } => one("link", format!("{} – {}", at(a), at(b)), added(wanted)),
             Change::AddLinks { links } => {
@@ -121,7 +121,7 @@ impl Happened {
             }
             Change::SeeLinks { links } => some(links, "link", |(place, is_cut)| {
                 if *is_cut {
-                    (Level::Bad, link(place), "cut: its switches find that it carries nothing".to_owned())
+                    (Level::Bad, link(place), "cut: its switches report that it carries no frames".to_owned())
                 } else {
                     (Level::Good, link(place), "whole again".to_owned())
                 }

@@ -29,14 +29,14 @@ pub enum HostError {
         name: String,
     },
     /// The name is taken.
-    #[error("there is a host `{name}` already; choose another name")]
+    #[error("a host `{name}` exists already; choose another name")]
     NameTaken {
         /// As asked.
         name: String,
     },
     /// The port has a host.
     #[error(
-        "the host `{name}` is at that port already; choose another port, or give that host another name with `fibula host rename`"
+        "the host `{name}` is already at that port; choose another port, or give that host another name with `fibula host rename`"
     )]
     PortTaken {
         /// The host there.

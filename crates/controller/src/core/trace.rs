@@ -89,7 +89,7 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
         if !passed.insert(node) {
             break (
                 "loops",
-                format!("the frame comes to {here} a second time, and goes round until its hop limit ends"),
+                format!("the frame reaches {here} a second time, and loops until its hop limit is reached"),
             );
         }
         let entry = network.entry(node, name);
@@ -108,7 +108,7 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             } else {
                 hop("sends it somewhere, or drops it".to_owned(), None);
                 format!(
-                    "no host has the name {}; switches with hosts drop frames to it before they come to {here}",
+                    "no host has the name {}; switches with hosts drop frames to it before they reach {here}",
                     clip(&name.to_string())
                 )
             };
@@ -165,7 +165,7 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
                 let alternate = alternate.as_ref().and_then(around);
                 let alternate = alternate.map_or_else(String::new, |by| format!(" (while these are down, {by})"));
                 let ways = ways.join(" or ");
-                format!("sends it {ways}, as its flow says{alternate}; the hops below are those of port {port}")
+                format!("sends it {ways}, depending on its flow{alternate}; the hops below are those of port {port}")
             }
             _ => format!("sends it {}", by(&port).unwrap_or_default()),
         };
@@ -217,7 +217,7 @@ mod tests {
         assert!(spine.contains("while that is down, by port ") && spine.contains("turns it to another"), "{spine}");
         assert!(leaf.contains("by port 1 to s1 or by port 2 to s2") && !leaf.contains("turns"), "{leaf}");
         // Nobody but the leaf knows which way a flow takes.
-        assert!(leaf.ends_with("as its flow says; the hops below are those of port 1"), "{leaf}");
+        assert!(leaf.ends_with("depending on its flow; the hops below are those of port 1"), "{leaf}");
     }
 
     /// The value in the FIB of each switch, and what that stands for as the switch can read it; nothing for a name that it does not

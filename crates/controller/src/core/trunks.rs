@@ -142,7 +142,7 @@ impl Trunks {
                 "silent" if !trunk.device_there.is_empty() => {
                     let device = clip(&trunk.device_there);
                     return Some(format!(
-                        "{at} hears no switch, and a device that calls itself {device} is there: a cable leads elsewhere, or hellos are off"
+                        "{at} hears no switch, but a device that calls itself {device} is there: a cable leads elsewhere, or hellos are off"
                     ));
                 }
                 "host_port" => {
@@ -152,7 +152,7 @@ impl Trunks {
                             "{there}, a trunk, leads to host port {at}: make {at} a trunk in its switch.toml, or plug the cable elsewhere"
                         ),
                         false => format!(
-                            "host port {at} hears a trunk of a switch that calls itself {there}, and no such switch was added"
+                            "host port {at} hears a trunk of a switch that calls itself {there}, which was not added"
                         ),
                     });
                 }
@@ -171,16 +171,16 @@ impl Trunks {
                 }
                 if let Some(host) = state.hosts.name(end) {
                     return Some(format!(
-                        "{at} is joined to {there}, and is the port of the host {host}: `fibula host del {host}` makes room for a link, or plug the cable elsewhere"
+                        "{at} is joined to {there}, but is the port of the host {host}: `fibula host del {host}` makes room for a link, or plug the cable elsewhere"
                     ));
                 }
                 (!ids.contains_key(&*neighbour.switch)).then(|| {
                     let other = &neighbour.switch;
                     match is_label(other) {
                         true => format!(
-                            "{at} is joined to {there}, a switch that nobody added: `fibula switch accept {other}` if `fibula switch pending` lists it, or else `fibula switch add {other}`"
+                            "{at} is joined to {there}, a switch that was not added: `fibula switch accept {other}` if `fibula switch pending` lists it, or else `fibula switch add {other}`"
                         ),
-                        false => format!("{at} is joined to {there}, a switch with a name that none may have: give it another in its switch.toml"),
+                        false => format!("{at} is joined to {there}, a switch with an invalid name: give it another one in its switch.toml"),
                     }
                 })
             };
@@ -189,7 +189,7 @@ impl Trunks {
                 let held_s = f64::from(trunk.held_ms) / 1000.0;
                 (now.saturating_duration_since(*since) < SAID_FOR).then(|| {
                     format!(
-                        "{at} went down {n} times in a row, each time soon after it had come up, and is held down for {held_s} s when it comes back: look at its cable, and at the other end"
+                        "{at} went down {n} times in a row, each time soon after it had come up, and is held down for {held_s} s when it comes back: check its cable and the other end"
                     )
                 })
             };
@@ -202,7 +202,7 @@ impl Trunks {
     /// What a link was said to be of which a switch sees another neighbour, and what to do.
     fn of_moved(&self, link: &Link, was: &str) -> String {
         if !link.found {
-            return format!("was declared to lead to {was}: the cable is elsewhere, or the link");
+            return format!("was declared to lead to {was}: the cable or the link is in the wrong place");
         }
         let what = match self.auto() {
             _ if !link.up => "the link is out of use, so it stays: `fibula link del` removes it",
@@ -317,7 +317,8 @@ mod tests {
         // Both cables lead to s3 now. Its end is not known yet.
         bench.report("s1", vec![up(1, "s3", 1), up(2, "s3", 2)]);
         assert_eq!(bench.found(), [""; 0]);
-        let declared = "s1:1 is joined to s3:1, and was declared to lead to s2:1: the cable is elsewhere, or the link";
+        let declared =
+            "s1:1 is joined to s3:1, and was declared to lead to s2:1: the cable or the link is in the wrong place";
         let found = "s1:2 is joined to s3:2, and was found to lead to s2:2: `fibula link accept` follows the cable, once both ends see each other";
         assert_eq!(bench.troubles(), [declared, found]);
         bench.report("s3", vec![up(1, "s1", 1), up(2, "s1", 2)]);
@@ -344,10 +345,10 @@ mod tests {
         let mut bench = Bench::new(Auto::On);
         let trunks = [up(2, "s2", 2), up(7, "s9", 1), up(8, "x\u{7}", 1), up(9, "s3", 1), up(10, "s3", 2)];
         bench.report("s1", trunks.into());
-        let unknown = "s1:7 is joined to s9:1, a switch that nobody added: `fibula switch accept s9` if `fibula switch pending` lists it, or else `fibula switch add s9`";
+        let unknown = "s1:7 is joined to s9:1, a switch that was not added: `fibula switch accept s9` if `fibula switch pending` lists it, or else `fibula switch add s9`";
         let unnamed =
-            "s1:8 is joined to x\\u0007:1, a switch with a name that none may have: give it another in its switch.toml";
-        let host = "s1:9 is joined to s3:1, and is the port of the host h: `fibula host del h` makes room for a link, or plug the cable elsewhere";
+            "s1:8 is joined to x\\u0007:1, a switch with an invalid name: give it another one in its switch.toml";
+        let host = "s1:9 is joined to s3:1, but is the port of the host h: `fibula host del h` makes room for a link, or plug the cable elsewhere";
         assert_eq!(bench.troubles(), [unknown, unnamed, host]);
     }
 
@@ -358,7 +359,7 @@ mod tests {
         bench.report("s1", falls(FLAPS - 1));
         assert_eq!(bench.troubles(), [""; 0]);
         bench.report("s1", falls(FLAPS));
-        let flaps = "s1:2 went down 3 times in a row, each time soon after it had come up, and is held down for 1.2 s when it comes back: look at its cable, and at the other end";
+        let flaps = "s1:2 went down 3 times in a row, each time soon after it had come up, and is held down for 1.2 s when it comes back: check its cable and the other end";
         assert_eq!(bench.troubles(), [flaps]);
         // It went down no more, whatever else its switch tells.
         bench.now += SAID_FOR;

@@ -58,7 +58,7 @@ impl FromStr for Collector {
                 Ok(Collector { member: member.to_owned(), has_tls: scheme == "https" })
             }
             _ => Err(format!(
-                "otlp = {text:?} is no collector; write it like http://127.0.0.1:4317, or https:// with ca"
+                "otlp = {text:?} is not a collector; write it like http://127.0.0.1:4317, or https:// with ca"
             )),
         }
     }
@@ -87,12 +87,12 @@ impl Telemetry {
         let Telemetry { otlp, ratio, ca, cert, key } = self;
         if otlp.has_tls != ca.is_some() {
             return Err(
-                "[telemetry] needs ca for a collector with https, and has no use for it with http; write both, or none"
+                "[telemetry] needs ca for a collector with https, and must not have it with http; write both, or none"
                     .to_owned(),
             );
         }
         if cert.is_some() != key.is_some() || cert.is_some() && ca.is_none() {
-            return Err("[telemetry] takes cert and key together, and with ca; write all three, or ca alone".to_owned());
+            return Err("[telemetry] needs cert and key together, and with ca; write all three, or only ca".to_owned());
         }
         if !(0.0..=1.0).contains(ratio) {
             return Err(format!("telemetry.ratio = {ratio} is out of range; write 0 to 1"));
@@ -226,7 +226,7 @@ impl Config {
         };
         if config.etcd.is_some() && !matches!(config.store, Place::Etcd(_)) {
             return Err(
-                "there is [etcd], and store is a file; write store = \"etcd://HOST:PORT/PREFIX\", or remove [etcd]"
+                "there is [etcd], but store is a file; write store = \"etcd://HOST:PORT/PREFIX\", or remove [etcd]"
                     .to_owned(),
             );
         }
@@ -236,7 +236,7 @@ impl Config {
             );
         }
         if matches!(config.store, Place::Etcd(_)) && config.audit.file.is_none() {
-            return Err("there is no file for the audit trail beside a store in etcd; write [audit] file = \"/var/lib/fibula/controller/audit.jsonl\"".to_owned());
+            return Err("with a store in etcd, the audit trail has no default file; write [audit] file = \"/var/lib/fibula/controller/audit.jsonl\"".to_owned());
         }
         if let Some(status) = config.status.as_ref().filter(|status| status.overlaps(&config.listen)) {
             let listen = &config.listen;
@@ -374,7 +374,7 @@ mod tests {
             ("[telemetry]\notlp = '127.0.0.1:4317'\n", "like http://127.0.0.1:4317"),
             ("[telemetry]\notlp = 'http://nowhere'\n", "like http://127.0.0.1:4317"),
             ("[telemetry]\notlp = 'https://a:4317'\n", "needs ca"),
-            ("[telemetry]\notlp = 'http://a:4317'\nca = 'ca.pem'\n", "no use for it"),
+            ("[telemetry]\notlp = 'http://a:4317'\nca = 'ca.pem'\n", "must not have it"),
             ("[telemetry]\notlp = 'https://a:4317'\nca = 'a'\ncert = 'b'\n", "cert and key together"),
             ("[telemetry]\notlp = 'http://a:4317'\nratio = 1.5\n", "telemetry.ratio = 1.5"),
         ];

@@ -63,7 +63,7 @@ pub(crate) async fn begin(
 ) -> Result<Begun, StartError> {
     let options = EtcdOptions { address: address.clone(), tls: config.etcd.clone() };
     if options.tls.is_none() {
-        tracing::warn!(store = %address, "the connections to etcd are open: whoever is on the way reads the names and the secret hash key; set [etcd] ca, cert and key");
+        tracing::warn!(store = %address, "the connections to etcd are unencrypted: anyone on the path can read the names and the secret hash key; set [etcd] ca, cert and key");
     }
     let listens_at = config.listen.to_string();
     let mut leading = lead(&options, &listens_at, shared)?;
@@ -101,7 +101,7 @@ pub(crate) async fn begin(
                         wait = pause;
                     }
                     None => {
-                        tracing::error!(%error, "this controller cannot follow: it serves nobody until it leads");
+                        tracing::error!(%error, "this controller cannot follow: it serves no requests until it leads");
                         may_follow = false;
                     }
                 },
@@ -180,12 +180,12 @@ impl Following {
                         return;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "this controller cannot lead; it goes on as it is, and tries again");
+                        tracing::warn!(%error, "this controller cannot lead; it stays as it is, and tries again");
                         pause(PAUSE).await;
                         match lead(&self.options, &self.listens_at, &self.shared) {
                             Ok(leading) => self.leading = leading,
                             Err(error) => {
-                                tracing::error!(%error, "this controller cannot lead any more");
+                                tracing::error!(%error, "this controller can no longer lead");
                                 self.leading = Box::pin(std::future::pending());
                             }
                         }

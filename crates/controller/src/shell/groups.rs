@@ -133,7 +133,7 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): 
         let (level, text) = match (was_crowded, members.is_crowded) {
             (false, true) => {
                 let text = format!(
-                    "has more than groups.max_names = {} names: nothing is carried to everybody there",
+                    "has more than groups.max_names = {} names: its broadcasts are not carried",
                     settings.max_names
                 );
                 // Hosts that are found make names.
@@ -142,12 +142,12 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): 
                 }
                 (Level::Warning, text)
             }
-            (true, false) => (Level::Good, "frames to everybody are carried again".to_owned()),
+            (true, false) => (Level::Good, "its broadcasts are carried again".to_owned()),
             _ => match (before.get(tenant).is_some_and(|members| members.left_out > 0), members.left_out > 0) {
                 (false, true) => {
                     let text = format!(
-                        "has more than groups.max_names = {} names: what is said to everybody is carried to the oldest of the \
-                         ports with most learnt names, and {} others do not hear it; `fibula host list` shows them",
+                        "has more than groups.max_names = {} names: broadcasts are carried to the oldest names of the \
+                         ports with most learnt names, and {} others do not receive them; `fibula host list` shows them",
                         settings.max_names, members.left_out
                     );
                     if let Some(unsaid) = lines.pass() {
@@ -155,7 +155,7 @@ fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): 
                     }
                     (Level::Warning, text)
                 }
-                (true, false) => (Level::Good, "frames to everybody are carried to all its names again".to_owned()),
+                (true, false) => (Level::Good, "broadcasts are carried to all its names again".to_owned()),
                 _ => continue,
             },
         };

@@ -56,7 +56,7 @@ impl Relays {
 
     /// A switch answers. Returns when nobody reads it any more.
     pub(crate) async fn answer(&self, first: Said, said: Streaming<Said>) -> Result<(), Status> {
-        let nobody = || Status::not_found("nobody waits for this answer any more");
+        let nobody = || Status::not_found("the request for this answer has ended");
         let (_read, until_read) = oneshot::channel();
         {
             let mut waiting = self.lock();

@@ -32,13 +32,15 @@ pub enum StartError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The settings are invalid.
-    #[error("no network can be made from the configuration: {0}")]
+    #[error("no network can be created from the configuration: {0}")]
     Network(#[from] NetworkError),
     /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The record of changes cannot be written.
-    #[error("cannot write the audit trail {path}: {error}; see that its directory may be written, or set [audit] file")]
+    #[error(
+        "cannot write the audit trail {path}: {error}; make sure that its directory is writable, or set [audit] file"
+    )]
     Audit {
         /// The file.
         path: PathBuf,

@@ -172,7 +172,7 @@ impl Shared {
 
     /// The state here is not the one that was committed, or may not be.
     pub(crate) fn stray(&self, why: &str) {
-        tracing::warn!(why, "this controller cannot follow; it reads all rows again, and its switches connect anew");
+        tracing::warn!(why, "this controller cannot follow; it reads all rows again, and its switches reconnect");
         self.lead.strayed.fetch_add(1, Relaxed);
         self.lead.set_position(None);
         self.end_sessions();

@@ -90,7 +90,7 @@ impl Southbound for South {
         // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
         self.check(&peer, &switch, "attach")?;
         if self.shared.lead.drained.load(Relaxed) {
-            return Err(Status::unavailable("this controller is drained; go on to another one"));
+            return Err(Status::unavailable("this controller is drained; use another one"));
         }
         self.hear(&peer, &switch, process, true)?;
         // A switch may come from another controller, and have what this one has yet to learn.
@@ -243,8 +243,8 @@ impl South {
         let change = Change::AddSwitch { name: switch.to_owned(), tenants: Vec::new() };
         let added = self.jobs.answer(|reply| Input::Change { change, reply }).await.map_err(|_| stopping())?;
         match &added {
-            Ok(_) => tracing::info!(switch, %peer, "a switch that nobody added is accepted"),
-            Err(error) => tracing::warn!(switch, %peer, %error, "a switch that nobody added cannot be accepted"),
+            Ok(_) => tracing::info!(switch, %peer, "an unknown switch is accepted"),
+            Err(error) => tracing::warn!(switch, %peer, %error, "an unknown switch cannot be accepted"),
         }
         Ok(added.is_ok())
     }
@@ -279,7 +279,7 @@ impl South {
             Welcome::YesOfTwo(other) => {
                 tracing::warn!(switch = clip(switch), "{}", sentence(&clip(switch), &from, &other));
                 let text =
-                    format!("two switches say this name: the one at {from} is served, the one at {other} is not");
+                    format!("two switches claim this name: the one at {from} is served, the one at {other} is not");
                 self.shared.events.note("switch", Level::Bad, switch, text);
                 Ok(())
             }
@@ -403,7 +403,7 @@ pub(crate) fn hear(
             if let Some(unsaid) = throttle.pass() {
                 let reason = clip(&resync.reason);
                 tracing::info!(switch, reason, unsaid, "switch asks for a resync");
-                shared.events.note("switch", Level::Warning, switch, format!("asks for what it lacks: {reason}"));
+                shared.events.note("switch", Level::Warning, switch, format!("requests missing parts: {reason}"));
             }
             let report = decode(&resync.report).map_err(|reason| format!("its report is malformed: {reason}"))?;
             shared.totals.resyncs.fetch_add(1, Relaxed);
@@ -448,7 +448,7 @@ pub(crate) fn hear(
             let reason = clip(&refused.reason);
             if let Some(unsaid) = throttle.pass() {
                 tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
-                let text = format!("cannot hold what it should, and serves what it has: {reason}");
+                let text = format!("cannot hold its new table, and serves the one it has: {reason}");
                 shared.events.note("switch", Level::Bad, switch, text);
             }
             session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());

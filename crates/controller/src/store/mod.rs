@@ -133,7 +133,7 @@ pub enum StoreError {
     },
     /// What the file holds is not what was written.
     #[error(
-        "the store {path} is damaged: {what}. `fibula store check` lists what is; restore it from a backup, or see what `fibula store repair` saves"
+        "the store {path} is damaged: {what}. `fibula store check` lists the damage; restore it from a backup, or see what `fibula store repair` can save"
     )]
     Damaged {
         /// The store.
@@ -142,7 +142,7 @@ pub enum StoreError {
         what: String,
     },
     /// What is left makes no network.
-    #[error("nothing can be made of what is left of {path}: {what}; restore a backup")]
+    #[error("nothing can be saved from the remains of {path}: {what}; restore a backup")]
     BeyondRepair {
         /// The store.
         path: PathBuf,
@@ -151,7 +151,7 @@ pub enum StoreError {
     },
     /// Transactions that were acknowledged are neither in the file nor in its log.
     #[error(
-        "the store {path} has {has} transactions and {expected} were acknowledged: {missing} are missing, and its log {path}-log cannot bring them back. Restore the newest backup, or see what `fibula store repair` saves; if this file is an older copy that you put here on purpose, remove that log"
+        "the store {path} has {has} transactions and {expected} were acknowledged: {missing} are missing, and its log {path}-log cannot bring them back. Restore the newest backup, or see what `fibula store repair` can save; if this file is an older copy that you put here on purpose, remove that log"
     )]
     Behind {
         /// The store.
@@ -165,7 +165,7 @@ pub enum StoreError {
     },
     /// SQLite's file is not there or empty, and what lies beside it is of a store that was.
     #[error(
-        "the store {path} is {}, and {beside} of it is still there: put the file back, or a backup in place by `fibula store restore`. To begin with an empty store, move that file away: what was in the store is gone then",
+        "the store {path} is {}, and its {beside} still exists: put the file back, or restore a backup with `fibula store restore`. To start with an empty store, move that file away: the contents of the store are then lost",
         if path.exists() { "empty" } else { "missing" }
     )]
     FileMissing {
@@ -176,7 +176,7 @@ pub enum StoreError {
     },
     /// The log is not there, and the file alone need not be all of the store.
     #[error(
-        "the store {path} was not closed in order and its log {path}-log is missing, so acknowledged changes may be missing: put the log back, or restore a backup"
+        "the store {path} was not closed properly, and its log {path}-log is missing, so acknowledged changes may be missing: put the log back, or restore a backup"
     )]
     LogMissing {
         /// The store.
@@ -184,7 +184,7 @@ pub enum StoreError {
     },
     /// The log is damaged, or that of another store or another state of it.
     #[error(
-        "the log {path}-log does not belong to the store {path}, or is damaged, so acknowledged changes may be missing: put the right one back, or put a backup in place by `fibula store restore`"
+        "the log {path}-log does not belong to the store {path}, or is damaged, so acknowledged changes may be missing: put the right one back, or restore a backup with `fibula store restore`"
     )]
     WrongLog {
         /// The store.
@@ -217,7 +217,7 @@ pub enum StoreError {
         why: String,
     },
     /// What is in the store cannot be used.
-    #[error("what is in the store cannot be used: {what}")]
+    #[error("the contents of the store cannot be used: {what}")]
     Unusable {
         /// Why.
         what: String,
@@ -294,10 +294,10 @@ fn advice(error: &rusqlite::Error) -> &'static str {
         Some(ErrorCode::DiskFull) => "make room on the disk and start again: nothing acknowledged is lost",
         Some(ErrorCode::DatabaseCorrupt) => "the file is damaged: restore it from a backup",
         Some(ErrorCode::NotADatabase) => {
-            "this is no store, or it is damaged: name another file, restore a backup, or see what `fibula store repair` saves"
+            "this is not a store, or it is damaged: name another file, restore a backup, or see what `fibula store repair` can save"
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            "see that file and directory are there and may be written by this user"
+            "check that file and directory exist and are writable for this user"
         }
         _ => "check the disk (the kernel's log); the next start finds out whether anything acknowledged is missing",
     }

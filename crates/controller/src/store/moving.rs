@@ -43,7 +43,8 @@ pub fn copy(from: &Place, to: &Place, tls: Option<&EtcdTls>) -> Result<u64, Stor
             let got = copy.sealed()?.1;
             copy.close()?;
             if got != sum {
-                let what = format!("{} rows came and {} were sent, or they are others", got.n_rows, sum.n_rows);
+                let what =
+                    format!("{} rows arrived and {} were sent, or their contents differ", got.n_rows, sum.n_rows);
                 return Err(StoreError::Damaged { path: path(), what });
             }
         }

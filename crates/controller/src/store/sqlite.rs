@@ -206,7 +206,7 @@ impl SqliteStore {
             return Err(StoreError::WrongLog { path: self.path.clone() });
         }
         if found.damaged {
-            tracing::warn!(path = %self.path.display(), "the log of the store is damaged; nothing is missing, and it begins anew");
+            tracing::warn!(path = %self.path.display(), "the log of the store is damaged; nothing is missing, and a new log is started");
         }
         self.log.go_on(&found);
         // Blocks of a torn record must not be taken for some of the next one in its place.
@@ -245,7 +245,7 @@ impl SqliteStore {
             .and_then(|()| step("sqlite.commit", || transaction.commit()))
             .map_err(|error| self.failed(error))?;
         self.seal = last;
-        tracing::warn!(path = %self.path.display(), transactions = records.len(), "the log has transactions that SQLite has not; they are carried out again");
+        tracing::warn!(path = %self.path.display(), transactions = records.len(), "the log has transactions that SQLite lacks; they are applied again");
         Ok(())
     }
 
@@ -548,7 +548,7 @@ fn check_head(path: &Path) -> Result<(), rusqlite::Error> {
         return Ok(());
     }
     let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
-    Err(rusqlite::Error::SqliteFailure(error, Some("it is no database of SQLite".to_owned())))
+    Err(rusqlite::Error::SqliteFailure(error, Some("it is not an SQLite database".to_owned())))
 }
 
 #[cfg(test)]

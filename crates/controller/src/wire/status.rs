@@ -23,7 +23,7 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
 
 /// That a switch waits to be accepted, for a command that speaks of one that the network does not have.
 pub(crate) fn waits(switch: &str) -> String {
-    format!("switch `{switch}` waits to be accepted; `fibula switch accept {switch}` does so")
+    format!("switch `{switch}` is waiting to be accepted; run `fibula switch accept {switch}`")
 }
 
 fn code_of_refusal(refusal: &Refusal) -> Code {

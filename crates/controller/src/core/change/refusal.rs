@@ -14,7 +14,7 @@ use std::net::IpAddr;
 pub enum Refusal {
     /// A switch says that it has seen a term that no controller reaches.
     #[error(
-        "switch `{switch}` has seen term {got}, and a controller reaches {max} at most: remove its saved image and start it again"
+        "switch `{switch}` has seen term {got}, but a controller reaches at most {max}: remove its saved image and start it again"
     )]
     TermTooLate {
         /// Its name.
@@ -135,14 +135,14 @@ pub enum Refusal {
     },
     /// Rows change faster than a backup is received.
     #[error(
-        "more than {bytes} bytes of changes wait for the backup: try again where it is written faster, or when less changes"
+        "more than {bytes} bytes of changes wait for the backup: write it to a faster place, or try again when there are fewer changes"
     )]
     BackupTooSlow {
         /// The most.
         bytes: usize,
     },
     /// The store cannot be read.
-    #[error("there is no backup: {reason}")]
+    #[error("no backup was made: {reason}")]
     BackupFailed {
         /// Why.
         reason: String,
@@ -177,14 +177,14 @@ pub enum Refusal {
     Stopping,
     /// Another controller leads.
     #[error(
-        "{leader} leads, and this controller follows: it answers questions and serves switches. Name all controllers, as in --controller URL,URL,URL, and the one that leads is asked"
+        "{leader} leads, and this controller follows: it answers queries and serves switches. Name all controllers, as in --controller URL,URL,URL, to reach the one that leads"
     )]
     NotLeader {
         /// Who, and where it listens.
         leader: String,
     },
     /// This controller follows, and is not up to date.
-    #[error("this controller has yet to learn what another has committed; try again, or go on to another one")]
+    #[error("this controller has not yet caught up with another one's commits; try again, or use another one")]
     NotUpToDate,
 }
 
@@ -240,7 +240,7 @@ fn named(error: &NetworkError, switch: &str) -> String {
     match subject(error) {
         _ if switch.is_empty() => text,
         _ if matches!(error, NetworkError::Topology(TopologyError::NameTaken { .. })) => {
-            format!("there is a switch `{switch}` already: choose another name")
+            format!("a switch `{switch}` exists already: choose another name")
         }
         Some(id) if text.contains(&format!("switch {id}")) => {
             text.replacen(&format!("switch {id}"), &format!("switch `{switch}`"), 1)
@@ -275,7 +275,7 @@ mod tests {
         let (id, end) = (NodeId(1), End { node: NodeId(1), port: PortId(2) });
         let taken = TopologyError::NameTaken { name: "s1".to_owned(), id };
         let text = named(&taken.into(), "s1");
-        assert_eq!(text, "there is a switch `s1` already: choose another name");
+        assert_eq!(text, "a switch `s1` exists already: choose another name");
         let text = named(&NetworkError::PortOfHosts { end }, "s1");
         assert_eq!(text, "port 2 of switch `s1` is a host port already: choose another port or remove that one");
         let batch = NetworkError::Batch { index: 1, source: Box::new(NetworkError::PortOfHosts { end }) };

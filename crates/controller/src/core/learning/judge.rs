@@ -80,7 +80,7 @@ impl Seen {
             seen.trouble(
                 *end,
                 now,
-                format!("{place} has {max_names} learnt names, as many as it may; others are dropped there"),
+                format!("{place} has {max_names} learnt names, which is the maximum; others are dropped there"),
             );
             None
         };
@@ -100,7 +100,7 @@ impl Seen {
             if at != *end {
                 self.counts.declared += 1;
                 let (place, at) = (text(state, *end), text(state, at));
-                let why = format!("{name} is seen at {place}, and was declared to be at {at}");
+                let why = format!("{name} is seen at {place}, but was declared to be at {at}");
                 self.conflict(sight, ELSEWHERE, why, (now, now_ms));
             }
             return None;
@@ -119,7 +119,7 @@ impl Seen {
             if !self.may_move(name, (at, at), now) {
                 self.counts.flapping += 1;
                 let place = text(state, at);
-                let why = format!("{name} at {place} says again and again that it has another address");
+                let why = format!("{name} at {place} repeatedly claims another address");
                 self.conflict(sight, FROZEN_STATE, why, (now, now_ms));
                 return None;
             }
@@ -146,7 +146,7 @@ impl Seen {
             self.counts.flapping += 1;
             let home = self.moves.get(name).and_then(|moves| moves.home).map_or(from, |home| text(state, home));
             let why = format!(
-                "{name} moves between {home} and {place} again and again: two hosts have it, or frames go round; it stays at {home}, where it was before, for {} s",
+                "{name} moves repeatedly between {home} and {place}: two hosts have it, or frames loop; it stays at {home}, where it was before, for {} s",
                 FROZEN.as_secs()
             );
             self.conflict(sight, FROZEN_STATE, why, (now, now_ms));

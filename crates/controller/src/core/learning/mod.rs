@@ -152,7 +152,7 @@ struct Patience {
 /// Why a name is listed: its port does not learn by itself; or it was left when all were accepted, which holds also when there is
 /// room again.
 const REPORTED: &str = "the port, or the controller, only reports";
-const LEFT: &str = "the port, or its switch, had as many learnt names as it may when the others were accepted; `host accept NAME` learns it";
+const LEFT: &str = "the port, or its switch, was at its limit of learnt names when the others were accepted; `host accept NAME` learns it";
 
 #[derive(Clone, Debug)]
 struct Unknown {
@@ -275,7 +275,7 @@ impl Learning {
                     let owner = owner.map_or_else(|| "another name".to_owned(), |owner| owner.to_string());
                     seen.counts.taken += 1;
                     let place = text(state, end);
-                    let why = format!("{} at {place} says that it has {ip}, which {owner} has", sight.name);
+                    let why = format!("{} at {place} claims {ip}, which {owner} has", sight.name);
                     seen.conflict(&sight, ADDRESS, why, (now, now_ms));
                     sight.ip = None;
                 }
@@ -430,10 +430,10 @@ impl Learning {
             if names.is_empty() { seen.allowed(state, &settings, now, &mut decided.left) } else { names.to_vec() };
         for name in names {
             let none =
-                || format!("no switch has seen `{name}` at a port that learns; `fibula host seen` shows what was");
+                || format!("no switch has seen `{name}` at a learning port; `fibula host seen` lists what was seen");
             let unknown = seen.unknown.get(&name).ok_or_else(none)?;
             if state.network.rib().get(&name).is_some() && state.hosts.learnt.since_ms(&name).is_none() {
-                return Err(format!("`{name}` is declared already; `fibula name set` moves it"));
+                return Err(format!("`{name}` is already declared; `fibula name set` moves it"));
             }
             let host = match state.hosts.name(unknown.end).or_else(|| made.get(&unknown.end).map(String::as_str)) {
                 Some(host) => host.to_owned(),
@@ -495,10 +495,10 @@ fn free_host(state: &State, end: End) -> Result<String, String> {
     let place = state.place(end);
     let (name, Place { switch, port }) = (crate::core::change::found_name(&place), place);
     crate::core::change::check_label(&name)
-        .map_err(|_| format!("{switch}:{port} needs a host with a name; `fibula host add` makes one"))?;
+        .map_err(|_| format!("{switch}:{port} needs a host with a name; `fibula host add` adds one"))?;
     match state.hosts.end(&name) {
         Ok(_) => {
-            Err(format!("there is a host `{name}` elsewhere; give {switch}:{port} another with `fibula host add`"))
+            Err(format!("a host `{name}` exists elsewhere; give {switch}:{port} another one with `fibula host add`"))
         }
         Err(_) => Ok(name),
     }

@@ -141,14 +141,14 @@ fn the_word_of_an_operator_stands() {
     let mut bench = Bench::new();
     // Elsewhere, and with another's address.
     assert_eq!(bench.see("s1", &[seen(1, 1, "10.0.0.9")]), [""; 0]);
-    assert_eq!(bench.trouble(), "02:00:00:00:00:01 is seen at s1:1, and was declared to be at s2:3");
+    assert_eq!(bench.trouble(), "02:00:00:00:00:01 is seen at s1:1, but was declared to be at s2:3");
     assert_eq!(bench.conflicts(), [(text(1), "elsewhere".to_owned(), "s1:1".to_owned())]);
     bench.see("s2", &[seen(3, 1, "10.0.0.9")]);
     assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
     // It answers for the gateway: its name is learnt, the address stays whose it is.
     bench.see("s1", &[seen(2, NAME_A, "10.0.0.1")]);
     assert_eq!(bench.at(&text(NAME_A)), "s1.2 ");
-    assert!(bench.trouble().contains("says that it has 10.0.0.1, which 02:00:00:00:00:01 has"), "{}", bench.trouble());
+    assert!(bench.trouble().contains("claims 10.0.0.1, which 02:00:00:00:00:01 has"), "{}", bench.trouble());
     assert!(bench.conflicts().contains(&(text(NAME_A), "address".to_owned(), "s1:2".to_owned())));
     // Two in one report.
     bench.see("s1", &[seen(2, NAME_A, "10.0.0.5"), seen(2, NAME_B, "10.0.0.5")]);
@@ -177,7 +177,7 @@ fn made_up_names_fill_a_quota_and_nothing_else() {
     assert_eq!(bench.state.hosts.learnt.len(), 3);
     assert!(bench.counts().full > 9000);
     assert_eq!(bench.learning.counts().1, 0, "what a full port does not learn is not listed either");
-    assert!(bench.trouble().contains("s1:1 has 3 learnt names, as many as it may"), "{}", bench.trouble());
+    assert!(bench.trouble().contains("s1:1 has 3 learnt names, which is the maximum"), "{}", bench.trouble());
     assert!(bench.learning.troubles(bench.now).len() <= MAX_TROUBLES);
     // Others still learn there and elsewhere.
     assert_eq!(bench.see("s2", &[seen(4, NAME_A, "10.0.0.10")]).len(), 1);
@@ -208,8 +208,7 @@ fn a_name_that_moves_again_and_again_stays_where_it_was_before() {
         assert_eq!(bench.at(&text(NAME_A)), "s1.1 ");
         bench.now += FROZEN / 5;
     }
-    let said =
-        "moves between s1:1 and s2:4 again and again: two hosts have it, or frames go round; it stays at s1:1, where";
+    let said = "moves repeatedly between s1:1 and s2:4: two hosts have it, or frames loop; it stays at s1:1, where";
     assert!(bench.trouble().contains(said), "{}", bench.trouble());
     assert_eq!(bench.conflicts(), [(text(NAME_A), "frozen".to_owned(), "s2:4".to_owned())]);
     bench.now += FROZEN;
@@ -252,7 +251,7 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     let put = Record { host: "declared".to_owned(), tenant: 0, ip: None, ..records[0].clone() };
     bench.state.carry_out(Change::PutNames { records: vec![put], only_new: true }).unwrap();
     let b = bench.state.parse(&text(NAME_B)).unwrap();
-    assert!(bench.learning.accept(&bench.state, &[b], bench.now).unwrap_err().contains("is declared already"));
+    assert!(bench.learning.accept(&bench.state, &[b], bench.now).unwrap_err().contains("is already declared"));
     bench.carry_out(hosts, records, 4000);
     assert_eq!((bench.at(&text(NAME_B)), bench.is_learnt(NAME_B)), ("declared ".to_owned(), false));
     bench.now += LISTED_FOR;
@@ -282,7 +281,7 @@ fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
     // Their next frames do not change why.
     bench.see("s1", &[only_seen(1, 0x23)]);
     let (list, _) = bench.learning.unknown(&bench.state, bench.now, MAX_UNKNOWN);
-    assert!(list.len() == 5 && list.iter().all(|host| host.why.contains("as many learnt names as it may")), "{list:?}");
+    assert!(list.len() == 5 && list.iter().all(|host| host.why.contains("at its limit of learnt names")), "{list:?}");
     let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     assert_eq!((records.len(), left), (0, 5));
     let (first, n) = bench.learning.unknown(&bench.state, bench.now, 2);
@@ -374,7 +373,7 @@ fn an_address_goes_to_who_announces_it_and_its_holder_keeps_its_own() {
     bench.now += 2 * MOVES_WITHIN;
     bench.see("s1", &[seen(2, NAME_B, "10.0.0.100")]);
     assert_eq!(holder(&bench, "10.0.0.100"), Some(NAME_A));
-    assert!(bench.trouble().contains("says that it has 10.0.0.100"), "{}", bench.trouble());
+    assert!(bench.trouble().contains("claims 10.0.0.100"), "{}", bench.trouble());
     let node = bench.state.node("s1").unwrap();
     let decided =
         bench.learning.decide(&bench.state, node, &[announced(2, NAME_B, "10.0.0.100")], bench.now, 1_700_000_000_000);
@@ -493,7 +492,7 @@ fn an_address_that_changes_again_and_again_stays_and_a_switch_has_a_quota_too() 
         bench.see("s1", &[seen(1, NAME_A, &format!("10.0.1.{i}"))]);
     }
     assert_eq!((bench.at(&text(NAME_A)), bench.more(NAME_A).len()), ("s1.1 10.0.1.0".to_owned(), MOST_MOVES));
-    assert!(bench.trouble().contains("again and again that it has another address"), "{}", bench.trouble());
+    assert!(bench.trouble().contains("repeatedly claims another address"), "{}", bench.trouble());
     // A port that only reports changes nothing.
     bench.now += FROZEN;
     bench.see("s1", &[SeenHost { accept: false, ..seen(1, NAME_A, "10.0.2.1") }]);

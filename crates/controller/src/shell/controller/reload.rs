@@ -52,12 +52,12 @@ impl Config {
 
 impl Controller {
     /// Goes on in files that have the names now of those that it writes: another file, where one was renamed. Returns what could
-    /// not be opened; there it goes on in the file before.
+    /// not be opened; there the trail continues in the previous file.
     pub fn reopen_files(&self) -> Vec<String> {
         let audit = &self.live.audit;
         let refused = |error| {
             format!(
-                "the audit trail {} cannot be opened: {error}; it goes on in the file before",
+                "the audit trail {} cannot be opened: {error}; the trail continues in the previous file",
                 audit.path().display()
             )
         };
@@ -72,7 +72,7 @@ impl Controller {
         if let (Some(tls), Some(files)) = (gate.tls(), &config.tls)
             && let Err(error) = tokio::task::block_in_place(|| tls.read_from(files))
         {
-            refused.push(format!("{error}; the certificates before stay in use"));
+            refused.push(format!("{error}; the previous certificates stay in use"));
         }
         if let Err(error) = tokio::task::block_in_place(|| audit.set_sizes(&config.audit)) {
             refused.push(format!("a full file of the audit trail that is over `keep` cannot be removed: {error}"));

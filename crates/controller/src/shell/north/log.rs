@@ -94,7 +94,7 @@ impl North {
         let answer = session.ask_log(filter).ok_or_else(|| {
             let name = clip(name);
             Status::unavailable(format!(
-                "somebody else asks switch `{name}` for its log just now, or its stream has ended; try again"
+                "another request for the log of switch `{name}` is in progress, or its stream has ended; try again"
             ))
         })?;
         let said = tokio::select! {

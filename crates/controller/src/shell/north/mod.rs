@@ -403,7 +403,7 @@ impl Northbound for North {
         if let Some(name) = names.iter().find(|name| !pending.contains(name)) {
             let why = format!(
                 "no switch `{}` waits to be accepted; `fibula switch pending` lists those that do, and `fibula switch add` adds one \
-                 that is to come",
+                 in advance",
                 fib::name::clip(name)
             );
             return Err(Status::not_found(why));
@@ -419,7 +419,7 @@ impl Northbound for North {
         let drained = request.into_inner().drained;
         let result = if drained && !self.shared.lead.has_others() {
             Err(
-                "there is no other controller to which switches could go, for the store is a file: stop this one instead, or move the store to etcd with `fibula store copy`",
+                "there is no other controller for the switches, because the store is a file: stop this one instead, or move the store to etcd with `fibula store copy`",
             )
         } else {
             self.shared.lead.drained.store(drained, Relaxed);

@@ -46,7 +46,7 @@ impl North {
         let called = clip(name);
         if !session.answers() {
             return Err(Status::failed_precondition(format!(
-                "switch `{called}` has an earlier version, which cannot be asked by its controller; update it first, or ask it itself, with --at"
+                "switch `{called}` has an earlier version, which cannot be asked by its controller; update it first, or ask it directly with --at"
             )));
         }
         let (turn, answer) = self.relays.wait(name);

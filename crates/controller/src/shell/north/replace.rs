@@ -60,7 +60,7 @@ impl North {
             (false, true) => Others::Remove,
             (true, true) => {
                 return Err(Status::invalid_argument(
-                    "names that are learnt cannot go while others stay; ask for one of the two",
+                    "learnt names cannot be removed while others stay; ask for one of the two",
                 ));
             }
         };

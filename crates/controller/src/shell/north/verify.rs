@@ -97,7 +97,7 @@ pub(crate) async fn answer_of<T>(name: &str, answer: Receiver<T>, patience: Dura
     answer.map_err(|_| {
         let name = clip(name);
         Status::unavailable(format!(
-            "the stream of switch `{name}` ended, or somebody else asked it, before it answered; try again"
+            "the stream of switch `{name}` ended, or another request reached it, before it answered; try again"
         ))
     })
 }

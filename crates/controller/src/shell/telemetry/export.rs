@@ -47,7 +47,7 @@ pub(super) async fn run(
                 {
                     tracing::warn!(
                         error,
-                        "the collector of [telemetry] does not take all of each trace; this is said once"
+                        "the collector of [telemetry] does not accept all of each trace; this is logged once"
                     );
                 }
                 None
@@ -64,7 +64,7 @@ pub(super) async fn run(
         };
         counts.lost.fetch_add(n_traces, Relaxed);
         if !std::mem::replace(&mut was_away, true) {
-            tracing::warn!(error, "the collector of [telemetry] takes no traces; those are lost until it does");
+            tracing::warn!(error, "the collector of [telemetry] accepts no traces; they are lost until it does");
         }
         #[expect(clippy::disallowed_methods, reason = "a collector that is away is not asked all the time")]
         tokio::time::sleep(PAUSE).await;

@@ -131,7 +131,7 @@ impl Writer {
         self.finish(Group { rows, effects: vec![effects], replies, ..Group::default() })?;
         // To drop millions of names takes long.
         std::thread::spawn(move || drop(discarded));
-        tracing::warn!(seconds = (now() - began).as_secs_f32(), "the hash key is another one");
+        tracing::warn!(seconds = (now() - began).as_secs_f32(), "the hash key has changed");
         self.release(false);
         Ok(())
     }

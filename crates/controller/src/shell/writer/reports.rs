@@ -271,7 +271,7 @@ impl Writer {
             && !rows.is_empty()
             && let Err(error) = store.commit(&rows, NOTHING)
         {
-            tracing::error!(%error, "the state of a switch's table is not stored: after a restart it is sent anew");
+            tracing::error!(%error, "the state of a switch's table is not stored: after a restart the table is sent again");
         }
     }
 

@@ -71,10 +71,10 @@ impl Fault {
     pub(in crate::store) fn advice(self) -> &'static str {
         match self {
             Fault::Unreachable => {
-                "see with `etcdctl endpoint health --cluster` which members run, and that more than half do; with TLS, see that [etcd] names the right ca, cert and key, and that they are valid. Nothing acknowledged is lost"
+                "check with `etcdctl endpoint health --cluster` that more than half of the members run; with TLS, check that [etcd] names the right ca, cert and key, and that they are valid. Nothing acknowledged is lost"
             }
             Fault::NoSpace => {
-                "compact and defragment it, then `etcdctl alarm disarm`; let it compact by itself (--auto-compaction-retention), or give it a larger --quota-backend-bytes. Nothing acknowledged is lost"
+                "compact and defragment it, then `etcdctl alarm disarm`; enable automatic compaction (--auto-compaction-retention), or give it a larger --quota-backend-bytes. Nothing acknowledged is lost"
             }
             Fault::Denied => "let the user of our certificate read and write the keys under the prefix",
             Fault::TooLarge => {

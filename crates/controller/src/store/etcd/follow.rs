@@ -78,7 +78,7 @@ impl Follower {
     }
 
     fn no_seal(&self) -> StoreError {
-        self.client.failed(Fault::Other, format!("{} is no seal of this version of fibula", self.keys.shown("seal")))
+        self.client.failed(Fault::Other, format!("{} is not a seal of this version of fibula", self.keys.shown("seal")))
     }
 
     /// A commit whose rows are all in place.

@@ -205,8 +205,9 @@ pub(super) async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Resul
     let before = found.kvs.first().map(|kv| &kv.value);
     let seal = match before {
         Some(bytes) => {
-            let damaged =
-                || client.failed(Fault::Other, format!("{} is no seal of this version of fibula", keys.shown("seal")));
+            let damaged = || {
+                client.failed(Fault::Other, format!("{} is not a seal of this version of fibula", keys.shown("seal")))
+            };
             Seal::decode(bytes).ok_or_else(damaged)?
         }
         None => {

@@ -125,7 +125,7 @@ impl Left {
         };
         if log.generation == 0 || seal.is_some_and(|seal| seal.store != log.store) {
             left.may_be_older = true;
-            left.notes.push("the log cannot be read, or is that of another store: it is not used".to_owned());
+            left.notes.push("the log cannot be read, or belongs to another store: it is not used".to_owned());
             return left;
         }
         // SQLite has at least what it had when this log began, unless its file is an older one.

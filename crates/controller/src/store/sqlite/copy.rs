@@ -73,7 +73,8 @@ impl Copy {
             store.close()?;
             let got = store.seal.sum;
             if got != sum {
-                let what = format!("{} rows came and {} were sent, or they are others", got.n_rows, sum.n_rows);
+                let what =
+                    format!("{} rows arrived and {} were sent, or their contents differ", got.n_rows, sum.n_rows);
                 return Err(StoreError::Damaged { path: self.partial.clone(), what });
             }
         }
