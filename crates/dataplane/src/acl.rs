@@ -57,7 +57,7 @@ pub enum AclError {
         source: std::io::Error,
     },
     /// It has more bytes than are read.
-    #[error("{0} has more than {MAX_BYTES} bytes, and is no access list; name a file of rules")]
+    #[error("{0} has more than {MAX_BYTES} bytes, so it is not an access list; name a file of rules")]
     TooLong(PathBuf),
     /// A line is wrong.
     #[error("{}:{}: {}", path.display(), error.line, error.reason)]

@@ -83,7 +83,7 @@ impl Share {
     }
 
     fn failed(&mut self, error: String) {
-        tracing::error!(path = %self.path.display(), "other programs cannot read the table: {error}; forwarding goes on");
+        tracing::error!(path = %self.path.display(), "other programs cannot read the table: {error}; forwarding continues");
         (self.is_shown, self.waits, self.error) = (false, false, Some(error));
         shown::discard(&self.path);
         // Rather none than one that is old.

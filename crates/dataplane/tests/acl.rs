@@ -305,7 +305,7 @@ fn a_list_that_changes_is_used_and_a_wrong_one_leaves_the_one_before() {
     list.write("deny udp\npermit udp to any port 77777\n");
     assert!(list.list.reload().unwrap().is_none());
     let error = list.list.reload().unwrap_err().to_string();
-    assert!(error.contains("list.acl:2: `77777` is no range of ports"), "{error}");
+    assert!(error.contains("list.acl:2: `77777` is not a range of ports"), "{error}");
     // It is said once, and stays in the status.
     assert!(list.list.reload().unwrap().is_none());
     assert_eq!((list.list.status().rules, list.list.status().error), (2, Some(error)));

@@ -88,16 +88,16 @@ impl MemberState {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Up | Self::Negotiating => "",
-            Self::NoCarrier => "look at its cable and at the other end",
+            Self::NoCarrier => "check its cable and the other end",
             Self::NoPartner => {
-                "nobody speaks LACP there: bundle the link at the other end, or write lacp = \"off\" at both"
+                "the other end does not speak LACP: bundle the link there, or write lacp = \"off\" at both ends"
             }
-            Self::Looped => "the switch hears itself there: look where the cable goes",
+            Self::Looped => "the switch hears itself there: check where the cable leads",
             Self::Individual => "the other end does not bundle this link: add it to the bundle there",
             Self::OtherPartner => {
-                "it leads elsewhere than the other members: look where the cable goes, and at the bundles there"
+                "it leads elsewhere than the other members: check where the cable leads, and the bundles there"
             }
-            Self::Watched(_) => "hellos do not pass there both ways: look at its cable and at the other end",
+            Self::Watched(_) => "hellos do not pass in both directions: check its cable and the other end",
             Self::TooFew => "fewer members than min_links can be used",
         }
     }

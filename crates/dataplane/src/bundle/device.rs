@@ -93,7 +93,7 @@ impl BundleDevice {
         let member = &mut self.members[place];
         if member.health.is_up() {
             self.n_failed += 1;
-            tracing::warn!(port = %self.bundle.port, "the bundle goes on without a member: {error}");
+            tracing::warn!(port = %self.bundle.port, "the bundle continues without a member: {error}");
         }
         member.health.failed(error, member.retry.failed(Instant::now(), error.is_transient()));
         // A device that is opened again has another descriptor.

@@ -168,7 +168,7 @@ pub enum Slow {
 #[non_exhaustive]
 pub enum Malformed {
     /// It ends before what it must have.
-    #[error("{got} bytes, where {least} are the least")]
+    #[error("{got} bytes, with a minimum of {least}")]
     Short {
         /// Its bytes.
         got: usize,
@@ -186,7 +186,7 @@ pub enum Malformed {
         expected: [u8; 2],
     },
     /// A sender that is a group, or version 0.
-    #[error("a sender that nobody can be, or version 0")]
+    #[error("an impossible sender, or version 0")]
     Sender,
 }
 

@@ -348,9 +348,9 @@ fn end_without_memory(n_words: usize) -> ! {
     // Not by way of the log, which needs memory itself.
     let _ = writeln!(
         std::io::stderr(),
-        "there is no memory for {} MiB of an exact table, so the switch ends; started again, it serves its saved image. Allow \
+        "there is no memory for {} MiB of an exact table, so the switch ends; after a restart, it serves its saved image. Allow \
          it more (ulimit -v, MemoryMax), or set max_table_bytes to a third of what it may have: then it refuses a table that \
-         is too large, and goes on serving the one before",
+         is too large, and keeps serving the previous one",
         layout.size() >> 20
     );
     handle_alloc_error(layout)

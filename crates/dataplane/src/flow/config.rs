@@ -438,14 +438,14 @@ impl CheckSection {
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let path = self.path.clone().unwrap_or_else(|| "/".to_owned());
         if !path.starts_with('/') || !is_plain(&path) {
-            return Err(format!("path = {path:?} is no path; begin with / and escape spaces, as in \"/healthz\""));
+            return Err(format!("path = {path:?} is not a path; begin with / and escape spaces, as in \"/healthz\""));
         }
         if let Some(host) = self.host.as_ref().filter(|host| host.is_empty() || !is_plain(host)) {
             return Err(format!("host = {host:?} is not a name of a host; write it like \"www.example.com\""));
         }
         let status = self.status.as_ref().map_or(Ok(200..=399), PortsText::range);
         let status = status.ok().filter(|status| *status.start() >= 100 && *status.end() <= 599);
-        let status = status.ok_or("status is no range of status codes; write 200, or \"200-399\"")?;
+        let status = status.ok_or("status is not a range of status codes; write 200, or \"200-399\"")?;
         Ok(Question::Http { path, host: self.host.clone(), status })
     }
 }
@@ -462,7 +462,7 @@ impl NatSection {
             return Err(format!("{} addresses are too many; write at most {MAX_ADDRESSES}", addresses.len()));
         }
         if addresses.iter().collect::<HashSet<_>>().len() != addresses.len() {
-            return Err("addresses has one address twice; remove one".to_owned());
+            return Err("addresses contains an address twice; remove one".to_owned());
         }
         for address in &addresses {
             let ip = IpAddr::from(*address);

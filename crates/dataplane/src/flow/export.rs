@@ -150,7 +150,7 @@ impl Writer {
     /// Writing failed, or did not end in time.
     pub fn finish(self, patience: Duration) -> io::Result<()> {
         drop(self.queue);
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "nobody takes what is written");
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the reader does not accept what is written");
         self.done.recv_timeout(patience).map_err(late).and_then(|result| result)
     }
 }

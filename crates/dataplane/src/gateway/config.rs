@@ -151,7 +151,7 @@ fn add_routes(
     };
     for one in prefixes {
         if let Some(before) = seen.insert(one, place.clone()) {
-            return Err(format!("{prefix} is {before} already: leave one of them"));
+            return Err(format!("{prefix} is {before} already: keep only one of them"));
         }
         routes.push(route(one, via, outside)?);
     }

@@ -105,7 +105,9 @@ impl Local {
         // What is not there is for the workers.
         self.map.remove_hashed(key)?;
         if !self.is_said.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the kernel does not take all local names; the workers send frames of the others: {error}");
+            tracing::warn!(
+                "the kernel does not accept all local names; the workers send frames to the others: {error}"
+            );
         }
         Ok(())
     }

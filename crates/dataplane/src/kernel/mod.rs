@@ -82,7 +82,7 @@ pub enum KernelError {
     },
     /// The program does not read such names.
     #[error(
-        "the program in the kernel reads mac and ipv4 names with --hash muladd, and these are {kind} with {family}"
+        "the program in the kernel reads mac and ipv4 names with --hash muladd, but these are {kind} with {family}"
     )]
     Names {
         /// The kind of the names.
@@ -237,7 +237,7 @@ impl Kernel {
         let exit = |&id| Exit { id, attached: Weak::new(), program: None, is_up: true, is_linked: true, takes: true };
         let exits = ports.iter().map(exit).collect();
         let takers = Takers::open().unwrap_or_else(|error| {
-            tracing::warn!("the kernel does not say which ports take its frames; all are tried: {error}");
+            tracing::warn!("the kernel does not say which ports accept its frames, so all are tried: {error}");
             None
         });
         let interfaces = || Map::interfaces(n).map_err(KernelError::Maps);
@@ -379,7 +379,7 @@ impl Kernel {
     }
 
     fn failed(&self, state: &mut State, error: &KernelError) {
-        tracing::warn!("the kernel does not forward, the workers do: {error}");
+        tracing::warn!("the kernel does not forward, so the workers do: {error}");
         self.detach(state);
         (state.table, state.error) = (None, Some(error.to_string()));
     }

@@ -117,13 +117,13 @@ impl Why {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Full => {
-                "a name, or the port, has as many groups as it may: look for a host that joins without end, or raise groups_per_name or \
+                "a name, or the port, is at its limit of groups: look for a host that joins endlessly, or raise groups_per_name or \
                  groups_per_port in [subscriptions]"
             }
             Self::Often => {
-                "more comes than the port may say: look for a flood, or raise reports_per_second in [subscriptions]"
+                "the port exceeds its rate of reports: look for a flood, or raise reports_per_second in [subscriptions]"
             }
-            Self::Malformed => "they are in a wrong form: `fibula capture` shows them",
+            Self::Malformed => "they are malformed: `fibula capture` shows them",
         }
     }
 }

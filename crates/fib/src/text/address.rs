@@ -176,7 +176,7 @@ fn checked(address: IpAddr, len: u8) -> Result<IpAddr, String> {
 /// # Errors
 /// What is wrong, and what to write.
 pub fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("`{}` is no range of ports: write it like 80 or 1024-65535", clip(text));
+    let wrong = || format!("`{}` is not a range of ports: write it like 80 or 1024-65535", clip(text));
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| digits::<u16>(text.trim()).ok_or_else(wrong);
     let (low, high) = (port(low)?, port(high)?);

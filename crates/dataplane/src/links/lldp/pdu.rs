@@ -194,13 +194,13 @@ pub struct Said {
 #[non_exhaustive]
 pub enum Malformed {
     /// It ends inside a field, or before what it must have.
-    #[error("it ends at byte {at}, inside a field, or before the three that it must have")]
+    #[error("it ends at byte {at}, inside a field, or before the three required fields")]
     Short {
         /// Where.
         at: usize,
     },
     /// A field where another must be, or one that was there before.
-    #[error("field {kind} at byte {at}, where it must not be")]
+    #[error("field {kind} at byte {at}, where it is not allowed")]
     Order {
         /// Its kind.
         kind: u16,
@@ -208,7 +208,7 @@ pub enum Malformed {
         at: usize,
     },
     /// A value that the field cannot have.
-    #[error("field {kind} at byte {at} has a value of {len} bytes that it cannot have")]
+    #[error("field {kind} at byte {at} has an invalid value of {len} bytes")]
     Value {
         /// Its kind.
         kind: u16,
@@ -218,7 +218,7 @@ pub enum Malformed {
         len: usize,
     },
     /// The sender is a group, or nobody.
-    #[error("a sender that nobody can be")]
+    #[error("an impossible sender")]
     Sender,
 }
 
