@@ -22,9 +22,9 @@ const TOTAL: &str = "total";
 
 /// Interval at which [`keep_small`] checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Traffic after which free memory is returned when there is a pause,
+/// Traffic after which free memory is returned when there is a pause.
 const TRIM_AFTER_BYTES: u64 = 8 << 20;
-/// and without a pause: an import of millions of names has none.
+/// Traffic after which it is returned without a pause: an import of millions of names has none.
 const TRIM_BUSY_AFTER_BYTES: u64 = 32 << 20;
 
 /// The operating system's figures for this process, in bytes.

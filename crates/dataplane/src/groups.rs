@@ -169,14 +169,14 @@ pub struct Groups {
 struct Names {
     tenants: HashMap<Mac, Arc<Tenant>>,
     snooping: Option<Snooping>,
-    /// How often this was replaced,
+    /// Number of times that this was replaced.
     version: u64,
-    /// and when the names were others last.
+    /// The version in which the set of names changed last.
     names_version: u64,
 }
 
 impl Groups {
-    /// Nobody hears anything yet. Where it is heard what hosts want, that is kept in `subscriptions`.
+    /// No host receives anything yet. Where the switch listens for what hosts want, `subscriptions` holds it.
     pub fn new(subscriptions: Option<Subscriptions>) -> Self {
         Self { subscriptions, ..Self::default() }
     }

@@ -184,9 +184,9 @@ pub(crate) struct Transport<'a> {
     pub(crate) addresses: &'a [u8],
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
-    /// Whether it is a part of a packet,
+    /// Whether it is a fragment of a packet.
     pub(crate) is_fragment: bool,
-    /// and not the first.
+    /// Whether it is a fragment other than the first.
     pub(crate) later_fragment: bool,
 }
 

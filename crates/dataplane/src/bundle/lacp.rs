@@ -266,17 +266,17 @@ impl Lacp {
 /// What the state of a member follows from. A test leaves each out in turn, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rule {
-    /// A member passes frames only if its partner says that it is in the bundle,
+    /// A member passes frames only if its partner says that it is in the bundle.
     BothInSync,
-    /// and says so of this very end.
+    /// The partner must say so of this very end.
     KnowsUs,
     /// Frames are sent only to a partner that takes them.
     TakenFirst,
-    /// A partner that is not heard is not there.
+    /// A partner that is no longer heard is gone.
     Expires,
-    /// A change is said at once,
+    /// A change is announced at once.
     SaysNews,
-    /// and yet no more than so often.
+    /// Even changes are announced at a limited rate.
     NotTooOften,
     /// All members of a bundle have the same partner.
     OnePartner,

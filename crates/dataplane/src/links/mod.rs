@@ -32,9 +32,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Hellos of a trunk that are read in a second: as many neighbours as are told apart say as many, each as often as it may;
+/// Hellos of a trunk that are read in a second: what as many neighbours as are told apart send, each at its highest rate.
 const READ_PER_SECOND: u32 = 1600;
-/// and at once.
+/// Hellos of a trunk that are read at once.
 const READ_AT_ONCE: u32 = 64;
 
 /// What the keeper and the workers share.

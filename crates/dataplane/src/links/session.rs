@@ -40,11 +40,11 @@ impl Default for Timing {
     }
 }
 
-/// How long a link that went down must be good before it is up again, for each interval between hellos,
+/// How long a link that went down must be good before it is up again, in intervals between hellos.
 const FIRST_HOLD: u32 = 3;
-/// at most,
+/// The longest time that a link that went down must be good before it is up again.
 const LONGEST_HOLD: Duration = Duration::from_secs(10);
-/// and how long it must be up until that is forgotten.
+/// How long a link must be up until earlier falls are forgotten.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
 /// How long a neighbour that starts anew may not hear us, in intervals: so one hello, or the answer to it, may be lost.
@@ -179,9 +179,9 @@ struct Peer {
     hears_us: bool,
     is_foreign: bool,
     heard: Instant,
-    /// It is gone when it was not heard for so long,
+    /// The neighbour is gone when it was not heard for this long, unless frames came.
     within: Duration,
-    /// unless frames came: until then they show that it is there.
+    /// Until then, frames that came show that it is there.
     shown: Option<Instant>,
 }
 
@@ -489,35 +489,35 @@ enum Rule {
     BothWays,
     /// With two others at the port it is down.
     OneNeighbour,
-    /// A neighbour that is not heard any more is gone.
+    /// A neighbour that is no longer heard is gone.
     Expires,
-    /// A link whose neighbour is gone is down,
+    /// A link whose neighbour is gone is down.
     GoneIsDown,
-    /// unless it never was up.
+    /// A link that was never up is not down when its neighbour is gone.
     NeverUpIsNotDown,
-    /// One whose neighbour says hello and never heard us is down, too,
+    /// A link whose neighbour says hello but never heard us is down, too.
     UnheardIsDown,
-    /// when it has had the time to,
+    /// The neighbour first has the time to hear us.
     UnheardWaits,
-    /// and until it was up, even if its neighbour falls silent.
+    /// Such a link stays down until it was up, even if its neighbour falls silent.
     UnheardStays,
     /// Without carrier it is down at once.
     CarrierCounts,
     /// A switch that hears itself is no neighbour.
     NotItself,
-    /// One that fell is held down for a while,
+    /// A link that fell is held down for a while.
     Held,
-    /// each time for longer,
+    /// With each fall it is held down for longer.
     HeldLonger,
-    /// and not for ever.
+    /// It is never held down for longer than [`LONGEST_HOLD`].
     NotForEver,
-    /// One whose neighbour starts anew has not fallen,
+    /// A link whose neighbour restarts has not fallen.
     RestartIsExcused,
-    /// unless that one starts again before it heard us.
+    /// It has fallen if the neighbour restarts again before it heard us.
     ExcusedOnce,
-    /// One whose frames come is there, though its hellos do not,
+    /// A neighbour whose frames come is there, even if its hellos do not come.
     FramesCount,
-    /// and not for ever.
+    /// Frames alone show that for a limited time.
     FramesForAWhile,
 }
 

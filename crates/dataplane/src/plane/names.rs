@@ -197,9 +197,9 @@ pub struct LocalNames<T> {
     names: Entries<PortId>,
     /// Who sends to them, too.
     kernel: Option<Arc<Kernel>>,
-    /// How often a name changed,
+    /// Number of times that a name changed.
     version: u64,
-    /// and which ones lately, the last one last: as often as they did since all of them were replaced, up to [`RECENT`].
+    /// The names that changed since all of them were replaced, the last [`RECENT`] changes at most, the newest last.
     recent: VecDeque<Name>,
 }
 
@@ -216,7 +216,7 @@ impl<T> LocalNames<T> {
         self.version
     }
 
-    /// The names that changed since there was this version, some of them more than once. None: nobody remembers.
+    /// The names that changed since there was this version, some of them more than once. None if that was too long ago.
     pub fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &Name>> {
         let n = usize::try_from(self.version.checked_sub(version)?).ok()?;
         Some(self.recent.range(self.recent.len().checked_sub(n)?..))

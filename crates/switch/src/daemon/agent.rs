@@ -68,9 +68,9 @@ const MEMORY_EVERY: Duration = Duration::from_secs(10);
 const COUNTERS_EVERY: Duration = Duration::from_secs(2);
 
 /// Interval between checks whether a preferred controller answers again; doubled each time that it answers but sends
-/// the switch on,
+/// the switch on.
 const HOME_EVERY: Duration = Duration::from_secs(120);
-/// up to this many times as long.
+/// The longest interval between these checks, as a multiple of the first.
 const MOST_HOME: u32 = 16;
 
 /// Interval of log lines while there is no controller.
@@ -79,9 +79,9 @@ const REMIND: Duration = Duration::from_secs(60);
 /// Reports answered without progress before the stream is abandoned and opened again.
 const MAX_FRUITLESS_REPORTS: u32 = 3;
 
-/// A switch whose limits were exceeded reports again after this time, then after twice the time each,
+/// A switch whose limits were exceeded reports again after this time, which doubles with each report.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// up to this.
+/// The longest time after which such a switch reports again.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// Messages above this size are applied where they do not delay other tasks.

@@ -26,12 +26,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
-/// How often time is brought up to date and a part of every table is looked through,
+/// Interval at which the time is updated and a part of every table is swept.
 const KEEP_EVERY: Duration = Duration::from_millis(100);
-/// and how many such parts a table has: all of it in a second.
+/// Number of such parts of a table: the whole table is swept in a second.
 const PARTS: usize = 10;
 
-/// At the end, how long it is waited for that what ended is taken, and then that it is written.
+/// At the end, how long to wait until the ended flows are taken, and then until they are written.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the tables of a switch, and writes out what ends.

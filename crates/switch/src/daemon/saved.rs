@@ -26,12 +26,12 @@ use tokio::sync::watch;
 /// How long a switch that was just killed may take to let go of its directory.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The image is saved when nothing changed for this long,
+/// The image is saved when nothing changed for this long.
 const SETTLED: Duration = Duration::from_secs(1);
-/// or when the first unsaved change is this old.
+/// The image is saved when the first unsaved change is this old.
 const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
 
-/// How long after a save that failed the next is tried: at first, and at most.
+/// How long after a failed save the next is tried: at first, and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 

@@ -39,11 +39,11 @@ pub(crate) use decided::Decided;
 use decided::add_address;
 use judge::{Judged, Room};
 
-/// A name that moves so often
+/// Moves of a name within [`MOVES_WITHIN`] after which it flaps: two hosts have it, or frames go round in a loop.
 const MOST_MOVES: usize = 5;
-/// within this time flaps: two hosts have it, or frames go round in a loop. It stays where it was before
+/// Time within which the moves of a name are counted.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
-/// for this time.
+/// How long a name that flaps stays where it was.
 const FROZEN: Duration = Duration::from_secs(60);
 
 /// Names that are listed and not learnt, and names whose moves are known.
@@ -195,11 +195,11 @@ struct Conflict {
     seen: Instant,
 }
 
-/// How it is claimed: it changes again and again, and stays as it was for a while;
+/// Kind of a conflict: the name changes again and again, and stays as it was for a while.
 const FROZEN_STATE: &str = "frozen";
-/// it is another's place or tenant;
+/// Kind of a conflict: the name belongs to another place or tenant.
 const ELSEWHERE: &str = "elsewhere";
-/// it says that it has an address that is another's.
+/// Kind of a conflict: the name claims an address that belongs to another.
 const ADDRESS: &str = "address";
 
 /// What a switch saw, as far as it makes sense.

@@ -23,9 +23,9 @@ pub(super) const QUICKLY: Duration = Duration::from_secs(1);
 pub struct Neighbour {
     /// What it said last.
     pub said: Said,
-    /// When it was heard first,
+    /// When it was heard first.
     pub since: Instant,
-    /// and last.
+    /// When it was heard last.
     pub heard: Instant,
 }
 
@@ -56,9 +56,9 @@ pub struct Station {
     has_carrier: Option<bool>,
     /// Frames that are left of the quick ones.
     quick: u8,
-    /// When it spoke last,
+    /// When it spoke last.
     spoke: Option<Instant>,
-    /// and when it speaks next.
+    /// When it speaks next.
     next: Option<Instant>,
     neighbours: Vec<Arc<Neighbour>>,
 }
@@ -157,19 +157,19 @@ impl Station {
 /// What a station keeps to. A test leaves each out in turn, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
-    /// It speaks some times quickly at first,
+    /// At first it speaks a few times in quick succession.
     QuickAtFirst,
-    /// and never more often than each second,
+    /// It never speaks more than once a second.
     NotTooOften,
-    /// nor without carrier.
+    /// It does not speak without carrier.
     SilentWithoutCarrier,
-    /// Who is not heard any more is not there,
+    /// A neighbour that is no longer heard is gone.
     Expires,
-    /// nor who says that he goes,
+    /// A neighbour that says that it leaves is gone.
     FarewellCounts,
-    /// nor who was behind another cable.
+    /// A neighbour that was behind another cable is gone.
     CableIsAll,
-    /// Whoever makes up neighbours takes no more memory than so many.
+    /// Invented neighbours take a bounded amount of memory.
     Bounded,
 }
 

@@ -15,9 +15,9 @@ const UP_AFTER: u32 = 115;
 /// Times that an end comes up within [`WINDOW`] rounds at most: it is held for 3, 6, 12, 24, ... rounds.
 const MOST_RISES: usize = 6;
 const WINDOW: u32 = 100;
-/// Rounds in which frames come and hellos do not: a link is up for so many, of which the last hello may have come some before them,
+/// Rounds with frames but without hellos for which a link stays up: the last hello may have come some rounds before them.
 const FLOODED_UP: u32 = 3 * PATIENCE - 4;
-/// and down after so many.
+/// Rounds with frames but without hellos after which a link is down.
 const FLOODED_DOWN: u32 = 3 * PATIENCE + 1;
 
 thread_local! {
