@@ -5,7 +5,8 @@
 //! ```
 //! This is the slow path: frames to one host meet a comparison with the server's address, if that.
 
-use super::{Parsed, reports};
+use super::reports;
+use super::work::Parsed;
 use crate::answer::answer;
 use crate::counters::DropReason;
 use crate::dhcp;

@@ -9,8 +9,9 @@
 //! The check comes before all else that is done with a burst. So a full burst whose check has begun waits for the next
 //! burst, and its lines come meanwhile.
 
-use super::Worker;
-use super::checking::Sources;
+use super::check::Sources;
+use super::context::{Context, Flight};
+use super::pipeline::Stage;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
@@ -19,7 +20,6 @@ use crate::links::{lldp, local};
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, Tables, ip_source, source};
 use crate::table::Table;
-use crate::tap::{At, Verdict};
 use arrayvec::ArrayVec;
 use netio::BURST;
 use std::time::Instant;
@@ -27,11 +27,32 @@ use std::time::Instant;
 /// Where the period is in a version: local names change less often than that.
 const PERIOD_SHIFT: u32 = 40;
 
-impl<T: Table> Worker<T> {
-    /// Begins to check the sources of the burst, which came under `plane`. False if there is nothing to check.
+/// The stage that drops frames of hosts that do not say truly who sent them.
+pub(super) struct SourceCheck;
+
+impl<T: Table> Stage<Context<T>, Flight<T>> for SourceCheck {
     #[inline]
-    pub(super) fn begin_sources(&mut self, plane: &Plane<T>) -> bool {
-        let port = &self.ports[self.work.entry];
+    fn begin(&mut self, context: &mut Context<T>, burst: &mut Flight<T>, _: Option<&mut Flight<T>>) -> bool {
+        let Flight { plane, work } = burst;
+        // The source of a copy was checked when the frame itself came.
+        !work.is_copied && context.begin_sources(plane, work)
+    }
+
+    /// This comes before all that is done with frames, so that those without a true source begin no flow, end none, and get no answer.
+    #[inline]
+    fn finish(&mut self, context: &mut Context<T>, burst: &mut Flight<T>) {
+        let checked = std::mem::replace(&mut burst.work.sources.checked, Checked::Nothing);
+        if checked != Checked::Nothing {
+            context.finish_sources(&burst.plane, &mut burst.work, checked);
+        }
+    }
+}
+
+impl<T: Table> Context<T> {
+    /// Begins to check the sources of a burst. False if there is nothing to check.
+    #[inline]
+    fn begin_sources(&mut self, plane: &Plane<T>, work: &mut Work) -> bool {
+        let port = &self.ports[work.entry];
         if port.check_source == CheckSource::Off {
             return false;
         }
@@ -43,7 +64,7 @@ impl<T: Table> Worker<T> {
         if checked == Checked::Nothing {
             return false;
         }
-        let Work { sources, burst, .. } = &mut *self.work;
+        let Work { sources, burst, .. } = work;
         let n = burst.len();
         (sources.checked, sources.whole, sources.more) = (checked, 0, 0);
         let name_len = if checked == Checked::Ip {
@@ -84,38 +105,32 @@ impl<T: Table> Worker<T> {
         true
     }
 
-    /// Drops the frames of the burst that do not say truly who sent them. This comes before everything else, so that they
-    /// begin no flow, end none, and get no answer.
+    /// Drops the frames of a burst that do not say truly who sent them.
     #[inline]
-    pub(super) fn finish_sources(&mut self) {
-        let checked = std::mem::replace(&mut self.work.sources.checked, Checked::Nothing);
-        if checked == Checked::Nothing {
-            return;
-        }
-        let Some(plane) = &self.work.plane else { return };
-        let (here, mut wrong, mut reasons) = self.judge(plane, checked);
+    fn finish_sources(&mut self, plane: &Plane<T>, work: &mut Work, checked: Checked) {
+        let (here, mut wrong, mut reasons) = self.judge(plane, work, checked);
         let mut strangers = wrong;
         if wrong != 0 {
             // Of switches: whoever they are, nobody is to learn them, or hosts behind them, as hosts here.
-            let (heard, of_switches) = self.hear_switches(wrong);
+            let (heard, of_switches) = self.hear_switches(work, wrong);
             (wrong, strangers) = (wrong & !heard, wrong & !of_switches);
-            self.work.sources.more &= !of_switches;
+            work.sources.more &= !of_switches;
             ones(of_switches).for_each(|i| reasons[i] = DropReason::LinkLocal);
         }
-        let Sources { version, unknown, names, .. } = &self.work.sources;
+        let Sources { version, unknown, names, .. } = &work.sources;
         // True ones from the first that was not known on. Whoever makes up sources hides none of them.
         let trues = here & u32::MAX.checked_shl(*unknown as u32).unwrap_or(0);
         if checked == Checked::Mac && trues != 0 {
-            let port = &mut self.ports[self.work.entry];
+            let port = &mut self.ports[work.entry];
             let mut trues = ones(trues).map(|i| names[i]);
             // One that could not be noted comes again with its next frame. One that waited says who was here.
             let source = match &mut port.notes {
                 None => trues.next(),
-                Some(_) if self.work.has_waited => None,
+                Some(_) if work.has_waited => None,
                 Some(notes) => {
-                    let (learner, index) = (&self.shared.learner, self.work.entry as u8);
+                    let (learner, index) = (&self.shared.learner, work.entry as u8);
                     let claim = |source: u64| Claim::new(&source.to_le_bytes()[..6], None);
-                    notes.note(learner.period(), self.work.burst.is_full(), trues, |source| {
+                    notes.note(learner.period(), work.burst.is_full(), trues, |source| {
                         learner.note_true(index, claim(source), Instant::now())
                     })
                 }
@@ -124,20 +139,20 @@ impl<T: Table> Worker<T> {
                 port.known.add(*version, source);
             }
         }
-        let entry = self.work.entry;
-        if self.ports[entry].learns && !self.work.has_waited && (strangers | self.work.sources.more) != 0 {
-            self.note_sources(strangers);
+        let entry = work.entry;
+        if self.ports[entry].learns && !work.has_waited && (strangers | work.sources.more) != 0 {
+            self.note_sources(plane, work, strangers);
         }
         if wrong != 0 {
-            self.refuse(wrong, &reasons);
+            self.refuse(work, wrong, &reasons);
         }
     }
 
     /// Those of the frames that are read as LLDP and go no further, and all that are of switches. Of others than LLDP it is kept here
     /// what they say: no flow, nor anything else, is to begin with a frame whose source is not known.
     #[cold]
-    fn hear_switches(&self, frames: u32) -> (u32, u32) {
-        let Work { burst, entry, has_waited, .. } = &*self.work;
+    fn hear_switches(&self, work: &Work, frames: u32) -> (u32, u32) {
+        let Work { burst, entry, has_waited, .. } = work;
         let (links, index) = (&self.shared.links, *entry as u8);
         let listens = links.lldp().listens(index);
         let (mut heard, mut all) = (0, 0);
@@ -155,9 +170,9 @@ impl<T: Table> Worker<T> {
     /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong` of hosts, and those that
     /// say more than a source.
     #[cold]
-    fn note_sources(&self, wrong: u32) {
-        let Some(Ok(field)) = self.work.plane.as_ref().map(|plane| &plane.field) else { return };
-        let Work { sources, burst, entry, .. } = &*self.work;
+    fn note_sources(&self, plane: &Plane<T>, work: &Work, wrong: u32) {
+        let Ok(field) = &plane.field else { return };
+        let Work { sources, burst, entry, .. } = work;
         // Most frames of IPv6, and with `mac+ip` all of IPv4, say no more than was checked.
         let may_claim = |i: &usize| wrong >> i & 1 != 0 || may_claim_address(burst[*i].frame());
         let mut candidates = ones(wrong | sources.more).filter(may_claim).peekable();
@@ -180,9 +195,9 @@ impl<T: Table> Worker<T> {
 
     /// The frames from names that are local at this port; those that do not say truly who sent them, and why.
     #[inline]
-    fn judge(&self, plane: &Plane<T>, checked: Checked) -> (u32, u32, [DropReason; BURST]) {
+    fn judge(&self, plane: &Plane<T>, work: &Work, checked: Checked) -> (u32, u32, [DropReason; BURST]) {
         let mut reasons = [DropReason::SourceMac; BURST];
-        let Work { sources, burst, entry, .. } = &*self.work;
+        let Work { sources, burst, entry, .. } = work;
         let (n, port, has_router) = (burst.len(), self.ports[*entry].id, self.ports[*entry].ra_trusted);
         let view = || self.shared.neighbours.view();
         // Changes of addresses wait from the first question to the last answer: a slot keeps its name.
@@ -213,25 +228,5 @@ impl<T: Table> Worker<T> {
             }
         }
         (here, wrong, reasons)
-    }
-
-    /// Drops the frames `wrong` of the burst, and counts them by their reasons.
-    #[inline(never)]
-    pub(super) fn refuse(&mut self, wrong: u32, reasons: &[DropReason; BURST]) {
-        for (i, packet) in std::mem::take(&mut self.work.burst).into_iter().enumerate() {
-            if wrong >> i & 1 == 0 {
-                self.work.burst.push(packet);
-            } else {
-                self.counters.drop_frame(reasons[i]);
-                if let Some(tap) = &mut self.tap {
-                    let at = At::of_entry(self.work.entry, &self.ports[self.work.entry]);
-                    tap.tell(&self.work.seen, i, at, packet.frame(), Verdict::Dropped(reasons[i]));
-                }
-                self.pool.put(packet);
-            }
-        }
-        if self.tap.is_some() {
-            self.work.seen.remove(wrong);
-        }
     }
 }

@@ -1,20 +1,47 @@
 //! The working memory of one burst, from its reception to its departure.
 
-use super::Fate;
-use super::checking::Sources;
+use super::check::Sources;
 use crate::counters::DropReason;
 use crate::flow::Tracking;
 use crate::parse::Names;
-use crate::plane::Plane;
 use crate::tap::Seen;
-use arc_swap::Guard;
 use fib::designs;
 use lookup::base::marked::Searches;
 use lookup::hash::Digest;
 use netio::{BURST, Burst};
-use std::sync::Arc;
 
-pub(super) struct Work<T> {
+/// What the worker does with a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Sends it out of the port with this index.
+    Forward(u8),
+    /// Sends it out of the trunk with this index, with these [`shim::flags`](crate::shim::flags) beside those that it has.
+    Marked(u8, u8),
+    /// Sends it, to an unknown name, out of the port with this index.
+    Alien(u8),
+    /// Sends it back out of the port it came from, as an answer.
+    Answer,
+    /// The keeper of trunks has what it says, or nobody is to have it.
+    Hello,
+    /// It is for everybody: copies of it are made.
+    Copy,
+    Drop(DropReason),
+}
+
+/// What a frame is found to be before anything is looked up.
+pub(super) enum Parsed {
+    /// It has a name.
+    Name,
+    /// It was turned into an answer.
+    Answer,
+    /// See [`Fate::Hello`].
+    Hello,
+    /// See [`Fate::Copy`].
+    Copy,
+}
+
+/// See the module.
+pub(super) struct Work {
     pub(super) burst: Burst,
     /// The port that it came from.
     pub(super) entry: usize,
@@ -25,8 +52,10 @@ pub(super) struct Work<T> {
     pub(super) is_copied: bool,
     /// See [`Shared::epoch`](crate::plane::Shared::epoch), before the plane was loaded.
     pub(super) epoch: u32,
-    /// The plane that it is forwarded by. None while there is no burst.
-    pub(super) plane: Option<Guard<Arc<Plane<T>>>>,
+    /// Of a burst from outside, the frames that are addressed to the gateway, a bit each.
+    pub(super) to_us: Option<u32>,
+    /// Frames from which the gateway took the shim, a bit each.
+    pub(super) bare: u32,
     /// The frames as they came, if there is a tap at the port.
     pub(super) seen: Seen,
     pub(super) sources: Sources,
@@ -41,16 +70,17 @@ pub(super) struct Work<T> {
     pub(super) owners: [u8; BURST],
 }
 
-impl<T> Work<T> {
-    pub(super) fn new() -> Box<Self> {
-        Box::new(Self {
+impl Default for Work {
+    fn default() -> Self {
+        Self {
             burst: Burst::new(),
             entry: 0,
             from_trunk: false,
             has_waited: false,
             is_copied: false,
             epoch: 0,
-            plane: None,
+            to_us: None,
+            bare: 0,
             seen: Seen::default(),
             sources: Sources::default(),
             tracking: Tracking::default(),
@@ -60,9 +90,11 @@ impl<T> Work<T> {
             values: [0; BURST],
             fates: [Fate::Drop(DropReason::Runt); BURST],
             owners: [0; BURST],
-        })
+        }
     }
+}
 
+impl Work {
     /// The names, as designs look them up.
     pub(super) fn keys(&self) -> designs::Burst<'_> {
         designs::Burst { digests: &self.digests[..self.names.len()], names: &self.names }

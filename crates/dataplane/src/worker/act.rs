@@ -1,28 +1,45 @@
 //! How frames leave a worker: staged at their ports of exit, with shims as these take them, and sent.
 
-use super::{Fate, Worker};
+use super::context::{Context, Flight};
+use super::pipeline::Rest;
+use super::work::{Fate, Work};
 use crate::counters::DropReason;
+use crate::gateway::Question;
 use crate::mistakes::{Mistake, mistaken};
 use crate::port::Role;
 use crate::shim;
-use crate::table::Table;
 use crate::tap::{At, Verdict};
 use netio::{Packet, offload};
 
-impl<T: Table> Worker<T> {
-    /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
-    /// `bare` have none any more.
-    pub(super) fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
+/// The end of the path: frames leave, or are dropped.
+pub(super) struct Act;
+
+impl<T> Rest<Context<T>, Flight<T>> for Act {
+    fn pass(&mut self, context: &mut Context<T>, mut burst: Flight<T>, _: bool) {
+        context.distribute(&mut burst.work);
+        context.ask_outside();
+        context.flush();
+        context.idle.push(burst.work);
+    }
+
+    fn drain(&mut self, _: &mut Context<T>) {}
+}
+
+impl<T> Context<T> {
+    /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims.
+    fn distribute(&mut self, work: &mut Work) {
+        let Work { burst, seen, fates, entry, from_trunk, bare, is_copied, .. } = work;
+        let (entry, from_trunk, bare, is_copied) = (*entry, *from_trunk, *bare, *is_copied);
         // Asked once, so that without a tap no frame pays for the question.
         let is_tapped = self.tap.is_some();
-        for (i, mut packet) in self.work.burst.drain(..).enumerate() {
-            let fate = self.work.fates[i];
+        for (i, mut packet) in burst.drain(..).enumerate() {
+            let fate = fates[i];
             let (exit, changed) = match fate {
                 Fate::Forward(exit) | Fate::Alien(exit) => {
                     if fate != Fate::Forward(exit) {
                         self.counters.aliens.add(1);
                     }
-                    let to_trunk = self.trunks.contains(exit);
+                    let to_trunk = self.ports.is_trunk(exit);
                     let has_shim = from_trunk && bare >> i & 1 == 0;
                     (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
                 }
@@ -39,9 +56,8 @@ impl<T: Table> Worker<T> {
                 }
                 Fate::Hello => {
                     self.counters.hellos.add(1);
-                    if is_tapped && let Some(tap) = &mut self.tap {
-                        let at = At::of_entry(entry, &self.ports[entry]);
-                        tap.tell(&self.work.seen, i, at, packet.frame(), Verdict::Heard);
+                    if is_tapped {
+                        self.tell(seen, i, entry, packet.frame(), Verdict::Heard);
                     }
                     self.pool.put(packet);
                     continue;
@@ -50,7 +66,7 @@ impl<T: Table> Worker<T> {
                     Ok(kept) => {
                         if is_tapped && let Some(tap) = &mut self.tap {
                             let at = At::of_entry(entry, &self.ports[entry]);
-                            tap.tell(&self.work.seen, i, at, kept.frame(), Verdict::Copied);
+                            tap.tell(seen, i, at, kept.frame(), Verdict::Copied);
                         }
                         continue;
                     }
@@ -61,34 +77,31 @@ impl<T: Table> Worker<T> {
                 },
                 Fate::Drop(reason) => (entry, Err(reason)),
             };
-            if is_tapped && let Some(tap) = &mut self.tap {
+            if is_tapped {
                 let verdict = match changed {
                     Err(reason) => Verdict::Dropped(reason),
                     Ok(()) if fate == Fate::Answer => Verdict::Answered,
                     Ok(()) => Verdict::Forwarded(self.ports[exit].id),
                 };
-                let at = At::of_entry(entry, &self.ports[entry]);
-                tap.tell(&self.work.seen, i, at, packet.frame(), verdict);
+                self.tell(seen, i, entry, packet.frame(), verdict);
             }
             if let Err(reason) = changed {
                 self.counters.drop_frame(reason);
                 self.pool.put(packet);
                 continue;
             }
-            if self.work.is_copied && self.trunks.contains(exit as u8) {
+            if is_copied && self.ports.is_trunk(exit as u8) {
                 shim::set_flags(packet.frame_mut(), shim::COPY);
             }
-            self.dirty.insert(exit as u8);
             // There is room: only one burst is staged at a time, and a staging holds a burst.
-            self.ports[exit].staged.push(packet);
+            self.ports.stage(exit as u8, packet);
         }
     }
 
     /// Sends the staged packets. It drops what a port does not take.
-    pub(super) fn flush(&mut self) {
+    fn flush(&mut self) {
         let mut sent = 0;
-        while let Some(exit) = self.dirty.pop() {
-            let exit = usize::from(exit);
+        while let Some(exit) = self.ports.next_staging() {
             let port = &mut self.ports[exit];
             if mistaken(Mistake::SentTwice) && port.role == Role::Host {
                 for at in 0..port.staged.len().min(port.staged.remaining_capacity()) {
@@ -112,7 +125,7 @@ impl<T: Table> Worker<T> {
                 match result {
                     Ok(_) => DropReason::TxFull,
                     Err(error) => {
-                        self.port_failed(exit, &error);
+                        self.ports.failed(exit, &error);
                         DropReason::PortDown
                     }
                 }
@@ -133,21 +146,35 @@ impl<T: Table> Worker<T> {
         self.counters.sent.add(sent);
     }
 
+    /// Stages the gateway's questions for its neighbours.
+    fn ask_outside(&mut self) {
+        let Some(router) = &mut self.router else { return };
+        for Question { port, frame } in router.questions.drain(..) {
+            let Some(mut packet) = self.pool.take() else { return };
+            // If the staging is full, a later packet asks again.
+            let exit = self.ports.index_of(port).filter(|exit| !self.ports[usize::from(*exit)].staged.is_full());
+            let Some(exit) = exit.filter(|_| packet.fill(&frame).is_ok()) else {
+                self.pool.put(packet);
+                continue;
+            };
+            self.ports.stage(exit, packet);
+            self.counters.originated.add(1);
+        }
+    }
+
     /// Sends what the keeper of trunks says. A trunk that is down sends nothing.
     #[cold]
     pub(super) fn send_hellos(&mut self) {
         // What is in flight was staged for none of these ports yet, and has its turn after this.
         for (exit, frame) in self.shared.links.take_frames() {
             let Some(mut packet) = self.pool.take() else { break };
-            let port = self.ports.get_mut(usize::from(exit));
-            let port = port.filter(|port| port.health.is_up() && !port.staged.is_full() && packet.fill(&frame).is_ok());
-            let Some(port) = port else {
+            let port = self.ports.get_mut(exit).filter(|port| port.health.is_up() && !port.staged.is_full());
+            if port.is_none_or(|_| packet.fill(&frame).is_err()) {
                 self.pool.put(packet);
                 continue;
-            };
+            }
             self.shared.links.left(exit, packet.frame());
-            port.staged.push(packet);
-            self.dirty.insert(exit);
+            self.ports.stage(exit, packet);
             self.counters.originated.add(1);
         }
         self.flush();

@@ -1,11 +1,10 @@
 //! Where values lead: the action table, with what does not depend on the frame found before frames come.
 
-use super::PortIndex;
 use crate::counters::DropReason;
 use crate::links::Links;
 use crate::mistakes::{Mistake, mistaken};
-use crate::port::{Port, Role};
 use crate::spread::{Slots, Times, Way};
+use crate::worker::ports::Ports;
 use arrayvec::ArrayVec;
 use fib::action::{Action, MAX_WAYS, PortId, Ways};
 use std::collections::BTreeMap;
@@ -31,7 +30,7 @@ pub(super) enum Lead {
 /// The leads of one action table.
 pub(super) struct Leads {
     of: Option<Arc<[Action]>>,
-    /// Of the trunks that were down when the leads were found.
+    /// Of the trunks and ports that were down when the leads were found.
     version: u32,
     leads: Box<[Lead]>,
     /// The trunk that each value has as its alternate, if that is up: also while its own ways are.
@@ -49,21 +48,16 @@ impl Default for Leads {
 }
 
 impl Leads {
-    /// Finds the leads of a table, unless it is the table of before, no trunk went down or came up, and bundles have as many members
-    /// that send.
+    /// Finds the leads of a table, unless it is the table of before, no trunk or port went down or came up, and bundles have as many
+    /// members that send.
     #[inline]
-    pub(super) fn follow(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &[Port], port_index: &PortIndex) {
-        let version = links.version();
+    pub(super) fn follow(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &Ports) {
+        // Both only grow.
+        let version = links.version().wrapping_add(ports.n_changes());
         // The table of before is kept, so no other table is where it is.
         if version != self.version || self.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, actions)) {
-            let mut finder = Finder {
-                links,
-                ports,
-                port_index,
-                spreads: BTreeMap::new(),
-                slots: Vec::new(),
-                times: Times::default(),
-            };
+            let mut finder =
+                Finder { links, ports, spreads: BTreeMap::new(), slots: Vec::new(), times: Times::default() };
             self.leads = actions.iter().map(|action| finder.lead(action)).collect();
             self.alternates = actions.iter().map(|action| finder.alternate(action)).collect();
             self.spreads = finder.slots;
@@ -75,11 +69,6 @@ impl Leads {
             }
             (self.of, self.version) = (Some(actions.clone()), version);
         }
-    }
-
-    /// Has them found again: a port of this worker failed, or works again.
-    pub(super) fn forget(&mut self) {
-        self.of = None;
     }
 
     #[inline]
@@ -122,8 +111,7 @@ fn trunk_in(lead: &Lead) -> Option<u8> {
 /// What leads are found from.
 struct Finder<'a> {
     links: &'a Links,
-    ports: &'a [Port],
-    port_index: &'a PortIndex,
+    ports: &'a Ports,
     /// Many actions have the same ways.
     spreads: BTreeMap<ArrayVec<Way, MAX_WAYS>, Lead>,
     slots: Vec<Slots>,
@@ -164,8 +152,8 @@ impl Finder<'_> {
     }
 
     fn to(&self, id: PortId) -> Lead {
-        match self.port_index.get(id) {
-            Some(index) if self.ports[usize::from(index)].role == Role::Trunk => Lead::Trunk(index),
+        match self.ports.index_of(id) {
+            Some(index) if self.ports.is_trunk(index) => Lead::Trunk(index),
             _ => Lead::Port(id),
         }
     }

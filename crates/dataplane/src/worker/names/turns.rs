@@ -8,19 +8,25 @@
 //! A frame takes one detour. While it comes by the own way of who gets it, it goes away from its destination; after that each switch
 //! is nearer. So it makes no circle, whatever has failed, if tables agree. If not, the hop limit ends it.
 
-use super::{Exit, Worker};
+use super::{Exit, Names};
 use crate::counters::DropReason;
 use crate::mistakes::{Mistake, mistaken};
 use crate::shim;
-use crate::table::Table;
+use crate::worker::work::Work;
 
-impl<T: Table> Worker<T> {
+impl Names {
     /// Where the frame with the `i`th name goes that came by its own way, or from the switch that it leads to; of several ways its flow
     /// takes this one. If its sender has lost its own ways, by another, or else by the alternate. In tables that do not agree yet a
     /// frame may come back, too: that one is dropped.
     #[cold]
-    pub(super) fn turn(&self, entry: usize, spread: Option<(u16, u64)>, i: usize) -> Result<Exit, DropReason> {
-        let flags = self.flags_of(i) & (shim::DETOUR | shim::TURNED);
+    pub(super) fn turn(
+        &self,
+        work: &Work,
+        entry: usize,
+        spread: Option<(u16, u64)>,
+        i: usize,
+    ) -> Result<Exit, DropReason> {
+        let flags = flags_of(work, i) & (shim::DETOUR | shim::TURNED);
         if flags != shim::DETOUR || mistaken(Mistake::WayOfEntryTaken) {
             return Err(DropReason::InputPort);
         }
@@ -28,7 +34,7 @@ impl<T: Table> Worker<T> {
             return Ok(Exit::Marked(exit, shim::TURNED));
         }
         // Whoever gets it there may have to turn it as well, so it is not marked.
-        let alternate = self.leads.alternate_of(self.work.values[i]);
+        let alternate = self.leads.alternate_of(work.values[i]);
         let exit = alternate.filter(|exit| !self.leads.are_parallel(entry, *exit));
         exit.map(|exit| Exit::Marked(exit, 0)).ok_or(DropReason::InputPort)
     }
@@ -38,25 +44,26 @@ impl<T: Table> Worker<T> {
     #[cold]
     pub(super) fn detour(
         &self,
+        work: &Work,
         entry: Option<usize>,
         alternate: u8,
         own: Option<u8>,
         i: usize,
     ) -> Result<Exit, DropReason> {
-        let has_shim = self.work.from_trunk && entry.is_some();
-        if !has_shim || self.flags_of(i) & shim::DETOUR == 0 {
+        let has_shim = work.from_trunk && entry.is_some();
+        if !has_shim || flags_of(work, i) & shim::DETOUR == 0 {
             return Ok(Exit::Marked(alternate, shim::DETOUR));
         }
         let own = own.ok_or(DropReason::NoPort)?;
         match entry {
             // A link that is down in the other direction.
-            Some(entry) if self.leads.are_parallel(entry, own) => self.turn(entry, None, i),
+            Some(entry) if self.leads.are_parallel(entry, own) => self.turn(work, entry, None, i),
             _ => Ok(Exit::Marked(own, 0)),
         }
     }
+}
 
-    /// The [`shim::flags`] of the frame with the `i`th name, which came from a trunk.
-    fn flags_of(&self, i: usize) -> u8 {
-        shim::flags(self.work.burst[usize::from(self.work.owners[i])].frame())
-    }
+/// The [`shim::flags`] of the frame with the `i`th name, which came from a trunk.
+fn flags_of(work: &Work, i: usize) -> u8 {
+    shim::flags(work.burst[usize::from(work.owners[i])].frame())
 }
