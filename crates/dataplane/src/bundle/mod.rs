@@ -9,7 +9,7 @@
 //! weight ([`crate::spread`]): no flow is reordered, and when a member goes, its flows alone move. Slots of flows are mixed with a
 //! number of the bundle's own: those that the table of ways leads here are spread over all members.
 //!
-//! Among several ways (`worker::leads`) a trunk that is a bundle counts as often as it has members that send. All workers read
+//! Among several ways (`worker::names::leads`) a trunk that is a bundle counts as often as it has members that send. All workers read
 //! that number from one place ([`Links`](crate::links::Links)), and not from the devices in their own hands, so that they choose alike.
 //!
 //! Cost: a port without members pays nothing. A frame that leaves by a bundle pays for the hash of its flow unless one member alone sends;
