@@ -135,8 +135,8 @@ impl Host {
         });
     }
 
-    /// Looks for servers of DHCP, so often of everybody and so often of the server itself, each time in its own name and in one that
-    /// nobody has.
+    /// Looks for DHCP servers, `n` times by broadcast and `n` times at the server itself, each time in its own name and in one that
+    /// no host has.
     fn floods(&self, index: u8, n: u32) {
         let discover = move |to: [u8; 6], client: [u8; 6]| {
             let source = [2, 0, 0, 0, 0, index];
@@ -482,7 +482,7 @@ impl Ears {
         false
     }
 
-    /// Waits until it hears what is said to everybody, and nothing of what is said to the group.
+    /// Waits until it hears broadcasts, and nothing of what is said to the group.
     fn end_of_group(&mut self, mouth: &UdpSocket) {
         let began = Instant::now();
         for i in 0.. {

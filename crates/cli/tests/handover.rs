@@ -240,7 +240,7 @@ impl Hosts {
         self.go_on(0, |hosts| hosts.got.len() as u32 == hosts.n_sent);
     }
 
-    /// Sends until no more may be on their way: nobody forwards them.
+    /// Sends until no more may be on their way: no switch forwards them.
     #[track_caller]
     fn fill(&mut self) {
         self.go_on(u32::MAX / 2, |hosts| hosts.n_sent - hosts.got.len() as u32 == ON_THEIR_WAY);

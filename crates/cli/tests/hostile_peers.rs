@@ -61,7 +61,7 @@ async fn messages_that_never_end_are_refused_and_take_no_memory() {
     eventually("bytes given back", async || metric(&status, "fibula_request_bytes") == Some(0)).await;
 }
 
-/// As somebody does who asks and never reads: what the answers may take is bounded, and changes wait for none of them.
+/// A client asks and never reads: what the answers may take is bounded, and changes wait for none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_nobody_reads_take_bounded_memory_and_hold_up_no_change() {
     let (site, status) = site("");

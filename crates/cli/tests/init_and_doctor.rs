@@ -240,7 +240,7 @@ fn doctor_ends_as_its_help_says() {
     assert!(error["exit"] == 6 && error["error"] == "1 finding is bad", "{error}");
 }
 
-/// The beginning of a script on a machine of its own, whose /etc, /run and network nobody else sees: in it, systemd seems to run, and says
+/// The beginning of a script on a machine of its own, whose /etc, /run and network no one else sees: in it, systemd seems to run, and says
 /// of every unit what the file `unit` does. `doctor CODE` and `says WORDS` check what doctor ends with and says, on standard output.
 const MACHINE: &str = r#"
     grep -E '^(root|nobody):' /etc/passwd > passwd

@@ -1,4 +1,4 @@
-//! Certificates: whoever has none, or not the right one, gets nothing from a controller or a switch, and is told why.
+//! Certificates: anyone who has none, or not the right one, gets nothing from a controller or a switch, and is told why.
 
 #[path = "trust/names.rs"]
 mod names;
@@ -169,7 +169,7 @@ fn s_client(address: SocketAddr, arguments: &[&str]) -> String {
     format!("{}{}", stdout(&output), stderr(&output))
 }
 
-/// What somebody gets who sends this in the clear.
+/// What a client gets that sends this in the clear.
 fn in_the_clear(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

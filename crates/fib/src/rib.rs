@@ -5,7 +5,7 @@
 //!  digests   digest:           number
 //!  ips       IP address:       number
 //!  order     in name order:    number
-//!  watched   tenant:           numbers         of tenants that somebody asks for
+//!  watched   tenant:           numbers         of tenants that a caller asks for
 //! ```
 //! Cost: 15 bytes and the name itself, 9 to 15 bytes for digest and order, and up to 6.3 for an IP address: 30 to 40
 //! bytes for a MAC address. A name that is found costs one digest. A name that comes or goes costs O(log n). Ordered by

@@ -4,7 +4,7 @@
 //! unused index is left. A value that comes back gets its old index at once.
 //!
 //! * [`Indices::assign`] waits until the switches have acknowledged a change later than the retirement.
-//! * [`Indices::displace`] waits for nobody. It says since which version of the action table the index has the new meaning. A
+//! * [`Indices::displace`] waits for no switch. It says since which version of the action table the index has the new meaning. A
 //!   switch with an earlier table is sent one first in which the index drops, then cells without the former meaning, then the
 //!   table with the new one.
 

@@ -315,7 +315,7 @@ pub trait Skeleton: Sized + Send + 'static {
     /// an update of any view; then [`Skeleton::touch`] makes views send everything.
     fn insert_batch(&mut self, entries: &[(Self::Key, Self::Payload)]) -> Result<Change, InsertError>;
 
-    /// The parts that would be crowded if `keys`, which are not in the skeleton, were inserted: somebody who has the hash key
+    /// The parts that would be crowded if `keys`, which are not in the skeleton, were inserted: someone who has the hash key
     /// chose names for them. O(1) a key; where parts are crowded or split, their names are sorted.
     fn crowds(&self, keys: &[Self::Key]) -> Vec<Crowd> {
         let _ = keys;

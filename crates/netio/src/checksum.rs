@@ -15,7 +15,7 @@ const PROTO_ICMPV6: u8 = 58;
 const MAX_EXTENSIONS: usize = 8;
 
 /// Completes the checksum of the TCP, UDP or ICMPv6 segment in `frame`, if its field holds the pseudo-header's folded sum. Returns
-/// false, and changes nothing, if not. For frames of which nobody says whether it is left: one checksum in 65,536 is
+/// false, and changes nothing, if not. For frames for which it is unknown whether it is left to do: one checksum in 65,536 is
 /// complete and looks so, and stays what it is, because the sum over a segment with the right checksum gives this checksum again.
 pub(crate) fn complete(frame: &mut [u8]) -> bool {
     let Some(Segment { start, field, end, pseudo_header }) = locate(frame) else { return false };

@@ -190,7 +190,7 @@ impl Packet {
     /// # Panics
     /// If the frame does not lie in the buffer.
     /// # Safety
-    /// Until the lender's `give_back` is called with `token`, `len` bytes from `bytes` on are initialised and nobody else's.
+    /// Until the lender's `give_back` is called with `token`, `len` bytes from `bytes` on are initialised and no one else's.
     /// Any thread may use them and make that call.
     // SAFETY: the caller keeps the contract.
     #[inline(always)]

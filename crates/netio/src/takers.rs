@@ -1,6 +1,6 @@
 //! Which interfaces take frames that a program redirects to them, as the kernel says over generic netlink (family `netdev`,
-//! Linux 6.3). One that does not, such as a veth whose other end has neither a program nor GRO, loses them, and nobody
-//! counts them.
+//! Linux 6.3). One that does not, such as a veth whose other end has neither a program nor GRO, loses them, and they are not
+//! counted.
 //!
 //! This is so of a program in the driver: one in front of the stack sends to any interface.
 //!

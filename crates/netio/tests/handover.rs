@@ -1,4 +1,4 @@
-//! Packet sockets that outlive the one who opened them: what comes while nobody reads is received by the next one, once and in
+//! Packet sockets that outlive the process that opened them: what comes while none reads is received by the next one, once and in
 //! order, or its loss is counted.
 
 mod common;

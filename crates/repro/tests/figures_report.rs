@@ -107,7 +107,7 @@ fn every_record_says_which_commit_measured_it_or_that_nobody_knows_and_since_whe
     }
 }
 
-/// Outcomes of the records for whose cause nobody looked: a new one fails, until somebody does or counts it here.
+/// Outcomes of the records whose cause has not been looked for: a new one fails until its cause is found or it is counted here.
 const NOT_LOOKED_FOR: usize = 66;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Documents quote what the records say, and nobody types a figure.
+//! Documents quote what the records say: no figure is typed by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

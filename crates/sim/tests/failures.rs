@@ -177,7 +177,7 @@ fn random_networks_hold_when_any_one_or_two_links_fail() {
     check_all(&nets, 8);
 }
 
-/// What arrives when these links are cut and nobody makes new tables.
+/// What arrives when these links are cut and no new tables are made.
 fn alone((graph, core): &Net, cuts: Vec<(usize, How)>, mutant: Option<Mutant>, seed: u64) -> Alone {
     let (mode, from_start, when, repaired) = (MODES[(seed % 2) as usize], false, None, false);
     let scenario = Scenario { graph, core, mode, cuts, from_start, when, repaired, mutant, seed };

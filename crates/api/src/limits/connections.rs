@@ -13,7 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the log says that a limit refuses something.
+/// Interval at which the log says that a limit refuses something.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// What was refused or closed. The names are labels of a metric.
@@ -107,7 +107,7 @@ pub(super) struct Connection {
     pub(super) is_known: AtomicBool,
     /// When it was accepted or its last request ended, and whether there was one.
     pub(super) quiet: Mutex<(Instant, bool)>,
-    /// Whoever reads from it.
+    /// The task that reads from it.
     pub(super) reader: Mutex<Option<Waker>>,
 }
 
@@ -190,7 +190,7 @@ impl Guard {
         lock(&self.listeners).iter().map(|listening| listening.in_use.bytes(Use::Answer)).sum()
     }
 
-    /// How often a limit refused or closed something.
+    /// Number of times that a limit refused or closed something.
     pub fn refused(&self, limit: Limit) -> u64 {
         self.refused[limit as usize].load(Relaxed)
     }

@@ -301,7 +301,7 @@ const PIECE: usize = 32 << 10;
 struct Answer<B> {
     body: B,
     held: Arc<Held>,
-    /// Whether its pieces count as they come: nobody has reserved anything for it.
+    /// Whether its pieces count as they come, because nothing has been reserved for it.
     counts: bool,
     /// Bytes of the last piece.
     counted: usize,

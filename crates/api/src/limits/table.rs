@@ -58,7 +58,7 @@ type Turn = (Rank, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Rank {
-    /// Of a stranger, in the order of their arrival, also with a request begun: strangers close each other, and nobody who works.
+    /// Of a stranger, in the order of their arrival, also with a request begun: strangers close each other, and none that works.
     Stranger,
     /// Without a request in progress, in the order in which their last ones ended.
     Idle,

@@ -101,7 +101,7 @@ pub(super) trait Control {
     /// or, where they do not watch their cables, because it is told here.
     fn link_changed(&mut self, link: usize, up: bool, stop: &Stop) -> Result<()>;
     /// Lets no path of others lead through a switch any more, step by step, or lets them again. How many changes of paths that took;
-    /// none: there is no other path, or nobody knows of all switches whether they have confirmed a step.
+    /// none: there is no other path, or it is unknown whether all switches have confirmed a step.
     fn drain(&mut self, switch: usize, undo: bool, stop: &Stop) -> Result<Option<u32>>;
     /// Waits until every switch has confirmed all changes so far. Fails after a bounded time, or when a part of the
     /// network has ended.

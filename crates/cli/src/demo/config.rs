@@ -78,7 +78,7 @@ struct Switch<'a> {
     port: Vec<Port<'a>>,
 }
 
-/// What becomes of hosts that nobody declared, and whom they ask for their addresses.
+/// What becomes of undeclared hosts, and whom they ask for their addresses.
 #[derive(Clone, Serialize)]
 struct Hosts {
     learn: &'static str,

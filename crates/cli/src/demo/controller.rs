@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// A switch answers a request for its status within this.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often to poll for confirmations.
+/// Interval between polls for confirmations.
 const POLL: Duration = Duration::from_millis(1);
 /// Names in one message of an import.
 const BATCH: usize = 10_000;

@@ -1,4 +1,4 @@
-//! Addresses for hosts to which nobody gave one: dnsmasq runs at the first host, and udhcpc at every other.
+//! Addresses for hosts that were given none: dnsmasq runs at the first host, and udhcpc at every other.
 //!
 //! A client is done when it has a lease. It tells the demo by a script in the directory of the run, as it would tell an operating
 //! system, and the host gets its address then ([`super::wire::Wires::set_address`]).

@@ -171,7 +171,7 @@ pub(super) struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Runs until `done`. Stores an error in [`Shared::fault`], so that nobody waits for the engine.
+    /// Runs until `done`. Stores an error in [`Shared::fault`], so that no thread waits for the engine.
     pub(super) fn run(mut self, done: &AtomicBool) {
         let _ended = FaultOnDrop(self.shared);
         while !done.load(Ordering::Relaxed) {

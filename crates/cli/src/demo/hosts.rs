@@ -36,10 +36,10 @@ const CONNECT_TRY: Duration = Duration::from_secs(3);
 const SILENCE: Duration = Duration::from_secs(30);
 /// A rate-limited sender writes at least this many bytes at once.
 const MIN_WRITE: u64 = 8 << 10;
-/// How often sockets wake up to check whether the demo was interrupted.
+/// Interval at which sockets wake up to check whether the demo was interrupted.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Every host has a socket for probes that nobody reads, so that its kernel does not answer them with ICMP errors.
+/// Every host has a socket for probes that is never read, so that its kernel does not answer them with ICMP errors.
 pub(super) struct Hosts<'a> {
     layout: &'a Layout,
     wires: &'a Wires,

@@ -42,7 +42,7 @@ const DATAGRAM_LEN: usize = 1472;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The switches confirm a change within this, the first import of many names included.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often to poll.
+/// Interval between polls.
 const POLL: Duration = Duration::from_micros(50);
 
 /// Builds the network and runs all phases.

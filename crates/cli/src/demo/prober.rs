@@ -16,7 +16,7 @@ use super::layout::{Layout, Mac, synthetic_mac};
 const PAYLOAD_LEN: usize = 64;
 /// The first unknown name: far above every name that a demo adds.
 const UNKNOWN_FROM: u64 = 1 << 39;
-/// How often the prober wakes up.
+/// Interval at which the prober wakes up.
 const TICK: Duration = Duration::from_millis(1);
 /// Most probes sent at once to catch up after a pause of the whole machine.
 const MAX_BURST: u64 = 64;

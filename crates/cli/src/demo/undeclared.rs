@@ -30,7 +30,7 @@ use super::wire::{RawSenders, Wires};
 
 /// Everything is found within this, and so is a host that moved.
 const FIND_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often to look what is known, and whether a host is known elsewhere.
+/// Interval between checks of what is known, and of whether a host is known elsewhere.
 const FIND_POLL: Duration = Duration::from_millis(5);
 const MOVE_POLL: Duration = Duration::from_millis(1);
 /// A server that is not known says again where it is.

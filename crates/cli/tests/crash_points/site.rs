@@ -30,7 +30,7 @@ impl Display for Crash {
     }
 }
 
-/// How often a process of a round takes a step, at least in most rounds.
+/// Number of times that a process of a round takes a step, at least in most rounds.
 fn times(of: Of, step: &str) -> u32 {
     match (of, step) {
         (Of::Controller, "sqlite.write") => 40,

@@ -50,7 +50,7 @@ pub(crate) struct World {
     controller: Option<Daemon>,
     followers: Vec<Follower>,
     agents: Vec<AbortHandle>,
-    /// What the last rounds did, for whoever reads why one failed.
+    /// What the last rounds did, for anyone who reads why one failed.
     after: String,
     fresh_states: u32,
     copies: u32,
@@ -116,7 +116,7 @@ impl World {
         Some(api::client::northbound(api::client::connect(&self.site.url, CONNECT_TIMEOUT).await.ok()?))
     }
 
-    /// A controller that nobody kills, with what there should be.
+    /// A controller that is not killed, with what there should be.
     async fn serve(&mut self) -> Client {
         if self.controller.is_none() {
             let config = self.config();
@@ -441,7 +441,7 @@ impl World {
         killed
     }
 
-    /// The directory of everything, at rest after a kill or a stop, for whoever damages copies of it.
+    /// The directory of everything, at rest after a kill or a stop, for tests that damage copies of it.
     pub(crate) async fn at_rest(&mut self, stopped: bool) {
         let client = self.serve().await;
         for _ in 0..20 {

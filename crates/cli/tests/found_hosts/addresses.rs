@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Belongs to one host and then to another.
 const SHARED: [u8; 4] = [10, 0, 0, 100];
 
-/// Says to everybody that this host has the shared address, as keepalived does.
+/// Announces to all that this host has the shared address, as keepalived does.
 fn announce(host: &Host, index: u8) {
     let source = [2, 0, 0, 0, 0, index];
     let request: &[u8] = &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1];

@@ -1,4 +1,4 @@
-//! Cables that should not be: one address at two ports, a loop through a bridge, two networks joined. Each is told, and harms nobody else.
+//! Cables that should not be: one address at two ports, a loop through a bridge, two networks joined. Each is reported, and harms no one else.
 
 use super::multicast::bridge;
 use super::{Host, Network, Site, in_step, ip, place, soon, switch, with_controller};

@@ -23,7 +23,7 @@ pub(crate) fn bridge(name: &str, port: &str) {
     }
 }
 
-/// Sends to the group until somebody hears it.
+/// Sends to the group until someone hears it.
 #[track_caller]
 fn heard_soon(mouth: &UdpSocket, ears: &UdpSocket) {
     let (began, mut heard) = (Instant::now(), [0; 64]);

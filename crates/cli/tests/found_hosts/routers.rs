@@ -1,5 +1,5 @@
-//! Hosts of IPv6: a router tells them the prefix, a server of DHCPv6 hears them, and whoever else says that it is a router is heard by
-//! nobody.
+//! Hosts of IPv6: a router tells them the prefix, a server of DHCPv6 hears them, and hosts do not hear
+//! others that claim to be routers.
 
 use super::{Host, Network, STATUS, dnsmasq, dropped, in_step, ip, run, soon, switch, with_sections};
 use crate::PATIENCE;

@@ -1,4 +1,4 @@
-//! Members of etcd that can be cut off from each other and from everybody: each is in a network namespace of its own, and
+//! Members of etcd that can be cut off from each other and from all others: each is in a network namespace of its own, and
 //! has a cable to a bridge.
 
 use crate::member::Place;

@@ -3,7 +3,7 @@
 //! Operators change a few names through controllers as processes, and write down when they asked, what, and what they were
 //! told. Meanwhile controllers are killed, stopped (SIGSTOP) and continued, ended (SIGTERM), cut off from etcd, some so that
 //! their requests arrive and the answers do not, and their dates are set forward and back; and members of etcd, the one that
-//! leads them among them, are cut off from everybody. At the end each name's history must have an order in which every answer is
+//! leads them among them, are cut off from all others. At the end each name's history must have an order in which every answer is
 //! right, no change comes before one that was answered before it was asked, and the last one gives what is found. (Wing and
 //! Gong, "Testing and verifying concurrent objects", 1993.)
 
@@ -40,7 +40,7 @@ pub(crate) enum What {
     Put(u32),
     /// The name was there.
     Remove,
-    /// Nobody knows whether the name was there.
+    /// It is unknown whether the name was there.
     RemoveIfThere,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     asked: Instant,
-    /// None: nobody knows whether it was made, or will be.
+    /// None: it is unknown whether it was made, or will be.
     answered: Option<Instant>,
     what: What,
 }
@@ -300,7 +300,7 @@ async fn run(seed: u64, members: Vec<String>) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// Adds a switch with a host, whoever leads meanwhile.
+/// Adds a switch with a host, whichever controller leads meanwhile.
 async fn set_up(urls: &[String]) {
     let began = Instant::now();
     let is_there = |done: &Result<_, tonic::Status>| match done {
@@ -320,7 +320,7 @@ async fn set_up(urls: &[String]) {
     }
 }
 
-/// All names and their values in the end. Whoever commits now says what there is: what is still on the way comes too late.
+/// All names and their values in the end. A controller that commits now says what there is: what is still on the way comes too late.
 async fn found(urls: &[String]) -> BTreeMap<String, u32> {
     let began = Instant::now();
     loop {

@@ -112,7 +112,7 @@ async fn leaders_are_killed() {
     copied_there_and_back(site.directory.path(), &store, &cluster.address("other"));
 }
 
-/// What a switch sees at its trunks counts, whichever controller serves it; also what it saw while nobody led.
+/// What a switch sees at its trunks counts, whichever controller serves it; also what it saw while none led.
 async fn links_are_as_switches_see_them(site: &mut Site, switches: &[(String, Arc<agent::Shared<MemoryTables>>); 3]) {
     // Port `j` of switch `i` leads to switch `j`.
     let see = |i: usize, cut: bool| {

@@ -17,7 +17,7 @@ pub(crate) struct Site {
     /// Of gRPC and of the status page.
     pub(crate) ports: Vec<(u16, u16)>,
     pub(crate) running: Vec<Option<Child>>,
-    /// While a controller is down, nobody else gets its ports: an operator would change another network.
+    /// While a controller is down, no other process gets its ports: an operator would change another network.
     _reserved: Vec<Socket>,
 }
 

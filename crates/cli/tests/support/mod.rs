@@ -97,7 +97,7 @@ impl Site {
     }
 }
 
-/// A port that processes may listen at and nobody else gets.
+/// A port that processes may listen at and no one else gets.
 pub(crate) fn reserved_port() -> Socket {
     let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     reserved.set_reuse_address(true).unwrap();

@@ -3,7 +3,7 @@
 //! ```text
 //! | "FIBULAS1" | message length, 4 bytes | message | ... | fingerprint of all before it, 8 bytes |
 //! ```
-//! A replica of a million names has some 14 MB. It is saved and read in pieces of about one message each, so that nobody
+//! A replica of a million names has some 14 MB. It is saved and read in pieces of about one message each, so that neither side
 //! needs all of it in memory: [`Replica::save_pieces`], [`Replica::read`].
 
 use super::{Cuts, Exact, Limits, Replica, ReplicaError, Tables, image_parts};

@@ -155,7 +155,7 @@ fn parts(text: &str) -> Result<(IpAddr, Option<u8>), String> {
     }
 }
 
-/// The number that a word is, if it is digits alone: `+24` is a number elsewhere, but nobody means one by it.
+/// The number that a word is, if it is digits alone: `+24` is a number elsewhere, but no one means one by it.
 pub fn digits<T: FromStr>(word: &str) -> Option<T> {
     let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { word.parse().ok() } else { None }

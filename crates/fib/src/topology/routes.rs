@@ -14,7 +14,7 @@
 //! are not spread. The weight of a way is that of its first link, whatever lies behind the neighbour.
 //!
 //! **Alternates** are loop-free (RFC 5286, inequality 1): a neighbour from which the shortest path to the destination does not
-//! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and nobody else knows, what S sends to N arrives.
+//! lead back. `d(N, D) < d(N, S) + d(S, D)`, so while one link of S is down and only S knows, what S sends to N arrives.
 //! Not every pair has one: in a ring, those on the near half have none. Of several, one is taken whose paths do not lead through the
 //! next switch of a way, since that one may be what is gone, and since switches nearer by may need it to turn frames; then that of the
 //! shortest path; then by hash, as above. The alternate of several ways is none of them: it serves when all of them are down.

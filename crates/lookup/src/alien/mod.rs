@@ -1,4 +1,4 @@
-//! Alien names, which nobody inserted: three ways to detect them, in front of or inside any table.
+//! Alien names, which were never inserted: three ways to detect them, in front of or inside any table.
 //!
 //! | mechanism | what | probability that an alien passes | bits per name | cost for a live name |
 //! |---|---|---|---|---|

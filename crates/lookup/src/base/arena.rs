@@ -106,7 +106,7 @@ impl Arena {
     /// Clears `bytes` of memory that the program hands over, and uses them: a memzone of DPDK, for example. Whole lines of
     /// them count. Other processes may map it.
     /// # Safety
-    /// `base` is at a line and begins so many bytes, which nobody else writes, and which stay until the last owner of the
+    /// `base` is at a line and begins so many bytes, which nothing else writes, and which stay until the last owner of the
     /// arena drops.
     // SAFETY: the caller keeps the contract.
     pub unsafe fn on_lent(base: NonNull<u8>, bytes: usize) -> Self {

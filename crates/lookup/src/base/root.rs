@@ -43,7 +43,7 @@ pub(crate) struct Root {
     directory: Entry,
     /// First line and number of bytes of what else the table's owner tells.
     annex: Entry,
-    /// Process and start time of the writer, 0 if nobody outside shall know.
+    /// Process and start time of the writer, 0 if they are to stay hidden.
     writer: [AtomicU64; 2],
     spare: [AtomicU64; 4],
     counters: Counters,

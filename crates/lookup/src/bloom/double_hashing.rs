@@ -121,7 +121,7 @@ fn about(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
     (Standard::expected_fp(bits, n_hashes, n_names) + same_pair(bits, n_names as f64)).min(1.0)
 }
 
-/// How often an alien has the same h_1 and h_2 as one of the names.
+/// The rate at which an alien has the same h_1 and h_2 as one of the names.
 fn same_pair(bits: u64, n_names: f64) -> f64 {
     if n_names == 0.0 { 0.0 } else { n_names / (bits as f64 * bits as f64) }
 }

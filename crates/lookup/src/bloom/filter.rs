@@ -67,7 +67,7 @@ pub struct Bloom<L: Layout> {
 }
 
 impl<L: Layout> Bloom<L> {
-    /// An empty filter; `seed` is drawn from the table's key, so that nobody can choose aliens that are positive.
+    /// An empty filter; `seed` is drawn from the table's key, so that no one can choose aliens that are positive.
     /// # Panics
     /// When there is no memory for it.
     pub fn new(shape: Shape<L>, seed: u64) -> Self {

@@ -12,7 +12,7 @@
 //! Limits: the theorem gives *pairwise* independence, and requires a word with more values than the product of all m_i.
 //! For k = 10 partitions of 65,000 that product is 2^160, far more. Formula (7) needs all k remainders to be
 //! independent. With words from a keyed hash it holds within the accuracy of a thousand filters; with clustered
-//! addresses as their own words it is off by a factor of fifty. And whoever knows the sizes and chooses words can list
+//! addresses as their own words it is off by a factor of fifty. And anyone who knows the sizes and chooses words can list
 //! k aliens `y + m_i` that make another word y positive. So words are digests mixed with a secret seed;
 //! [`AddressHashing`] lacks this protection.
 
@@ -26,7 +26,7 @@ use super::theory;
 pub struct OneHashing<const MIXED: bool = true>;
 
 /// One-hashing with the digest itself, unmixed and unseeded, as the word: the paper's option of an IP address as its
-/// own hash value (section VI.C). Not for addresses that somebody else chooses, nor for clustered ones.
+/// own hash value (section VI.C). Not for addresses that others choose, nor for clustered ones.
 pub type AddressHashing = OneHashing<false>;
 
 /// A partition: the modulus of its remainders, and its first bit.

@@ -46,7 +46,7 @@ pub struct Settings {
     pub max_capacity: usize,
     /// How keys are hashed.
     pub family: Family,
-    /// The secret that they are hashed with; whoever knows it can crowd buckets.
+    /// The secret that they are hashed with; anyone who knows it can crowd buckets.
     pub key: SecretKey,
     /// The caller's clock at the start; the caller chooses the unit of time.
     pub now: u64,

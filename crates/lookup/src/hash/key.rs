@@ -8,7 +8,7 @@ use super::mix64;
 
 /// 256 secret bits from which every hash constant of a table is derived.
 ///
-/// Whoever knows the key can choose names that collide. It is part of the durable state and is sent with images to the
+/// Anyone who knows the key can choose names that collide. It is part of the durable state and is sent with images to the
 /// switches, over a trusted channel only. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey([u8; 32]);
@@ -52,7 +52,7 @@ impl SecretKey {
         SecretKey(bytes)
     }
 
-    /// A reproducible key for tests and benches. Never for a real table: 64 bits that somebody typed are no secret.
+    /// A reproducible key for tests and benches. Never for a real table: 64 bits that someone typed are no secret.
     pub fn from_seed(seed: u64) -> SecretKey {
         let mut bytes = [0; 32];
         for (i, chunk) in bytes.chunks_exact_mut(8).enumerate() {

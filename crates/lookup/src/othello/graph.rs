@@ -30,7 +30,7 @@ use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
 /// A shard with more names splits in two when it is next solved.
 pub const MAX_SHARD: usize = 3000;
-/// A shard with more names splits even if its prefix is long already: otherwise names that somebody chose would fill it,
+/// A shard with more names splits even if its prefix is long already: otherwise names that an attacker chose would fill it,
 /// and names of others would be refused with them.
 const CROWDED: usize = 20_000;
 /// The most names that a shard can surely have: its cells are numbered by 16 bits.

@@ -12,7 +12,7 @@ use super::rule::Rule;
 /// The most masks among which tables are chosen. A grid with more is made coarser. With ports whole or not at all there are at
 /// most 648.
 const MOST_CANDIDATES: usize = 1024;
-/// How often the choice looks at each rule, at most and on average: once with each mask, and three times as often later. What
+/// Times that the choice looks at each rule, at most and on average: once with each mask, and three times as often later. What
 /// it has not decided then is left to anyone who inserts.
 const MOST_LOOKS: usize = 4 * MOST_CANDIDATES;
 
@@ -155,7 +155,7 @@ fn held<const W: usize>(
     left.iter().copied().filter(fits).collect()
 }
 
-/// How often each key was counted: open addressing, without removals. Each entry has the round in which it was made.
+/// Number of times that each key was counted: open addressing, without removals. Each entry has the round in which it was made.
 struct Counts {
     entries: Vec<(u64, u32, u32)>,
     round: u32,

@@ -71,7 +71,7 @@ use mask::Mask;
 pub struct Settings {
     /// The family of digests.
     pub family: Family,
-    /// The key of digests: whoever chooses rules must not know it.
+    /// The key of digests: those who choose rules must not know it.
     pub key: SecretKey,
 }
 

@@ -1,4 +1,4 @@
-//! Names that somebody who has the hash key chose, so that their digests begin alike.
+//! Names that someone who has the hash key chose, so that their digests begin alike.
 
 use fibula_lookup::hash::{Digest, SecretKey};
 use fibula_lookup::line::LineTable;

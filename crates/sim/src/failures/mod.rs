@@ -94,7 +94,7 @@ pub struct Scenario<'a> {
     pub mode: ValueMode,
     /// The links that fail, by index, in this order.
     pub cuts: Vec<(usize, How)>,
-    /// Whether the first is there before the switches start. One in which no end hears anything is known to nobody then.
+    /// Whether the first is there before the switches start. No switch then knows of one in which no end hears anything.
     pub from_start: bool,
     /// When the second comes; none: after a random number of events.
     pub when: Option<Stage>,

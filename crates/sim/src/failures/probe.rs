@@ -68,7 +68,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What becomes of frames when the ends of links that were cut know it, and nobody else.
+    /// What becomes of frames when only the ends of the links that were cut know it.
     pub(super) fn check_alone(&mut self) -> Result<Alone, Violation> {
         let (frames, dropped) = self.send(0..FLOWS)?;
         if let Some(n) = dropped.get("hop_limit") {

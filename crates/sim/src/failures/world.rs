@@ -81,7 +81,7 @@ pub(super) struct World<'a> {
     /// Whether a switch has a table that follows from a link.
     pub(super) is_rerouted: bool,
     n_moves: u32,
-    /// How often each kind of event comes: in some runs switches are slow, in others the controller.
+    /// Pace of each kind of event: in some runs switches are slow, in others the controller.
     paces: [u64; 4],
     pub(super) outcome: Outcome,
 }

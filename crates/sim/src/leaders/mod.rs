@@ -84,7 +84,7 @@ pub struct Outcome {
     pub trace: u64,
     /// Changes that were answered as made.
     pub acknowledged: u64,
-    /// Changes of which nobody knows.
+    /// Changes with an unknown outcome.
     pub unknown: u64,
     /// Times that a controller began to lead, and those of them after it had followed.
     pub leads: u64,
@@ -147,7 +147,7 @@ struct Asked {
     answer: Answer<Changed>,
 }
 
-/// What may be the place of a name: that of the last change that was answered, and those of changes of which nobody knows.
+/// The possible places of a name: that of the last change that was answered, and those of changes with an unknown outcome.
 #[derive(Clone, Debug)]
 struct Possible {
     values: BTreeSet<Option<u64>>,

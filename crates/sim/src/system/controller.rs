@@ -126,7 +126,7 @@ impl System {
         self.schedule(end, Event::EndOld);
     }
 
-    /// Somebody stops it.
+    /// Stops the old controller of the two.
     pub(super) fn end_old(&mut self) {
         if let Some(old) = self.old.take() {
             self.end_links(old.generation);

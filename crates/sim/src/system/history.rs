@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// How often a value got another meaning while cells could have it, at any switch.
+    /// Number of times that a value got another meaning while cells could have it, at any switch.
     pub(super) fn n_displaced(&self) -> u64 {
         self.0.iter().map(OfSwitch::n_displaced).sum()
     }
@@ -119,7 +119,7 @@ impl OfSwitch {
         }
     }
 
-    /// How often a value got another meaning while cells could have it.
+    /// Number of times that a value got another meaning while cells could have it.
     fn n_displaced(&self) -> u64 {
         self.displaced.len() as u64
     }

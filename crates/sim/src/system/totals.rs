@@ -34,7 +34,7 @@ pub struct Outcome {
     pub crashes: BTreeMap<&'static str, u64>,
     /// Other faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// How often each point was passed at which a crash can be asked for.
+    /// Number of times that each point was passed at which a crash can be asked for.
     pub points: BTreeMap<&'static str, u64>,
 }
 

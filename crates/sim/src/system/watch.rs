@@ -53,7 +53,7 @@ impl Watched {
         })))
     }
 
-    /// Leaves this to a controller that nobody relies on any more: no crashes come, and what is seen says nothing. What was
+    /// Leaves this to a controller that is no longer relied on: no crashes come, and what is seen says nothing. What was
     /// seen so far goes on in the returned one.
     pub(super) fn part(&self) -> Watched {
         let quiet = Watch {

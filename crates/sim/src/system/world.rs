@@ -289,7 +289,7 @@ impl System {
         Ok(self.outcome)
     }
 
-    /// A controller, and a network that nobody follows yet.
+    /// A controller, and a network that it does not follow yet.
     fn begin(&mut self) -> Result<(), Violation> {
         self.start_controller()?;
         self.set_up();

@@ -72,9 +72,9 @@ pub struct Config {
     pub audit: api::audit::Settings,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<Address>,
-    /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
+    /// Where programs ask which port a name is at, over gRPC and HTTP; none can if absent.
     pub lookup: Option<Address>,
-    /// Where operators ask the switch itself: captures of frames; nobody can if absent.
+    /// Where operators ask the switch itself: captures of frames; none can if absent.
     pub control: Option<Address>,
     /// The file in which other programs can read the table while it is served; none if absent. On a file system in memory.
     pub share: Option<PathBuf>,
@@ -109,13 +109,13 @@ pub struct Config {
     /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
     #[serde(default, deserialize_with = "some_mac")]
     pub dhcp_server: Option<Mac>,
-    /// Whether servers or relays of DHCP are at host ports, unless a port says otherwise. If nobody says it, hosts may answer.
+    /// Whether servers or relays of DHCP are at host ports, unless a port says otherwise. If neither says so, hosts may answer.
     pub dhcp_trusted: Option<bool>,
     /// Requests of DHCP that the hosts of a port may send a second, unless it says otherwise; 0: none.
     #[serde(default = "default_dhcp_requests")]
     pub dhcp_requests_per_second: u32,
-    /// Frames to everybody that the hosts of a port may send a second, unless it says otherwise; 0: none. Who hears them is the
-    /// controller's to say.
+    /// Broadcasts and multicasts that the hosts of a port may send a second, unless it says otherwise; 0: none. The controller
+    /// decides who receives them.
     #[serde(default = "default_group_frames")]
     pub group_frames_per_second: u32,
     /// What hosts may say of the multicast groups that they want.
@@ -167,7 +167,7 @@ pub struct Port {
     /// Whether an IPv6 router is there: its advertisements are heard, and those of others are dropped. For host ports only.
     #[serde(default)]
     pub ra_trusted: bool,
-    /// Frames to everybody that its hosts may send a second; as at the other ports if absent. For host ports only.
+    /// Broadcasts and multicasts that its hosts may send a second; as at the other ports if absent. For host ports only.
     pub group_frames_per_second: Option<u32>,
     /// What it does with LLDP; as the other ports if absent.
     pub lldp: Option<Lldp>,
@@ -493,7 +493,7 @@ impl Config {
         }
     }
 
-    /// Frames to everybody that the hosts of a port may send a second.
+    /// Broadcasts and multicasts that the hosts of a port may send a second.
     pub fn group_frames_at(&self, port: &Port) -> u32 {
         port.group_frames_per_second.unwrap_or(self.group_frames_per_second)
     }

@@ -213,14 +213,14 @@ impl Service for Control {
 }
 
 impl Control {
-    /// Ends flows. Whoever asks records it.
+    /// Ends flows. The caller records it.
     pub(super) async fn flushed(&self, request: v1::FlushFlowsRequest) -> Result<v1::FlushFlowsReply, Status> {
         let filter = Filter::new(request.filter.unwrap_or_default())?;
         let flushed = self.blocking(move |flows| flows.flush(|ends| filter.matches(&ends.original, &ends.reply)));
         Ok(v1::FlushFlowsReply { flushed: flushed.await? })
     }
 
-    /// Changes the servers of a virtual address. Whoever asks records it.
+    /// Changes the servers of a virtual address. The caller records it.
     pub(super) async fn change_of(&self, request: v1::ChangeServerRequest) -> Result<(), Status> {
         let v1::ChangeServerRequest { service, protocol, server, change, .. } = request;
         let (service, server) = (endpoint(&service)?, endpoint(&server)?);

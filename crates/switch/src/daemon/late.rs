@@ -1,4 +1,4 @@
-//! A port whose interface was not there at the start, so that nobody knew yet whether AF_XDP can use it.
+//! A port whose interface was missing at the start, so that it was unknown whether AF_XDP can use it.
 
 use dataplane::port::DriverText;
 use netio::backend::af_packet::AfPacket;

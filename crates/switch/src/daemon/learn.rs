@@ -25,10 +25,10 @@ const COLLECT: Duration = Duration::from_millis(1);
 /// How long a controller may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often true sources are noted within the time after which a silent name is forgotten.
+/// Number of times that true sources are noted within the time after which a silent name is forgotten.
 const PERIODS: u32 = 4;
 
-/// How often a controller is told which ports forget, though nobody was seen: it may be another one.
+/// Interval at which a controller is told which ports forget, even if no host was seen: it may be another controller.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// After a round in vain.

@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-/// How often it looks round where no hellos are said.
+/// Interval between checks where no hellos are sent.
 const WITHOUT_HELLOS: Duration = Duration::from_secs(1);
 
 /// The nice value of a thread that must not be late.
 const URGENCY: i32 = -15;
 
-/// How often what follows carriers looks whether it is still needed.
+/// Interval at which the follower of carriers checks whether it is still needed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// How often it is told at most that another device is at a trunk.
+/// The shortest interval between two messages that another device is at a trunk.
 const DEVICES_EVERY: Duration = Duration::from_secs(10);
 
 /// A trunk, as it is told.
@@ -49,7 +49,7 @@ pub struct Trunk {
     pub neighbour: Option<Neighbour>,
     /// Where no switch says hello: who says in LLDP that it is there.
     pub device: Option<String>,
-    /// How often it went down in a row, each time soon after it had come up, and how long it is held down therefore.
+    /// Number of times in a row that it went down soon after it had come up, and how long it is held down therefore.
     pub falls: (u32, Duration),
 }
 
@@ -316,7 +316,7 @@ impl Keeper {
     }
 
     /// Looks which foreign device says in LLDP that it is at a trunk where no switch says hello, and not too often: it may say another thing each time.
-    /// Whether it is somebody else than before.
+    /// Returns whether the device is another one than before.
     fn follow_devices(&mut self, now: Instant) -> bool {
         if now < self.devices_next {
             return false;
@@ -335,7 +335,7 @@ impl Keeper {
         has_changed
     }
 
-    /// Tells everybody of trunks that changed: first those who forward.
+    /// Announces trunks that changed, first to those that forward.
     fn act(&self, changed: &BTreeSet<u8>) {
         let those = || self.trunks.iter().filter(|trunk| changed.contains(&trunk.index));
         for trunk in those() {

@@ -72,7 +72,7 @@ const BUFFER_BYTES: usize = 9216;
 /// What a frame may have above the MTU and the header.
 const VLAN_TAG_BYTES: usize = 4;
 
-/// How often the ports are looked at for the log, and the files of access lists for changes.
+/// Interval at which ports are checked for the log, and the files of access lists for changes.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a switch does not start.
@@ -437,7 +437,7 @@ async fn watch_lists(switch: String, plane: Weak<Dataplane>) {
 }
 
 /// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them
-/// themselves), workers that end, and ports with clients of DHCP that nobody hears.
+/// themselves), workers that end, and ports with DHCP clients that no server hears.
 async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<Kernel>>) {
     let (mut reasons, mut were_running) = (HashMap::<_, Option<String>>::new(), 0);
     let mut unheard = Unheard::default();

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tonic::Code;
 
-/// How often each of them is told, and how long it may take.
+/// Interval at which each of them is told, and how long that may take.
 const EVERY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -20,7 +20,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Begins to answer. Whoever drops the receiver ends it.
+    /// Begins to answer. Dropping the receiver ends the answer.
     pub(super) async fn answer(&self, switch: String, Ask { number, who, what }: Ask) -> mpsc::Receiver<Said> {
         // The controller has made sure of who it is, and yet it is a text from elsewhere.
         let who = clip(&who);

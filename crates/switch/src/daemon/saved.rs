@@ -158,7 +158,7 @@ impl SavedImage {
         step("image.directory.sync", || File::open(&self.directory)?.sync_all())
     }
 
-    /// Puts a damaged image aside as `image.bad`, for whoever wants to know why.
+    /// Puts a damaged image aside as `image.bad`, for anyone who wants to know why.
     /// # Errors
     /// When it cannot be renamed.
     pub fn set_aside(&self) -> io::Result<()> {

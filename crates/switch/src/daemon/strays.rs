@@ -7,8 +7,8 @@ use fib::action::PortId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A trunk that says nothing for so long does not lead there any more: three of the longest intervals between two hellos. So long, too,
-/// no other one is taken for it: whoever makes up hellos has something said, and logged, twice in this time.
+/// A trunk that is silent for this long does not lead there any more: three of the longest intervals between two hellos. For as long,
+/// no other one is taken for it: forged hellos cause two messages and log lines in this time, no more.
 const HELD: Duration = Duration::from_secs(30);
 
 /// See the module.

@@ -31,19 +31,19 @@ use tokio::time::MissedTickBehavior;
 // What the data plane keeps is what fits into a message.
 const _: () = assert!(table::MOST == api::groups::MOST);
 
-/// How often it is looked.
+/// Interval between checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often it is looked where names are, if anything changed.
+/// Interval at which it checks where names are, if anything changed.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Ports that are asked at a time: the frames are lent by the first worker, and all hosts answer at the same time.
 const PORTS_AT_ONCE: usize = 32;
 
-/// How often each of several controllers is told, and how long it may take.
+/// Interval at which each of several controllers is told, and how long that may take.
 const REFRESH: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is said at most of a port that its reports are not taken, for the same reason.
+/// The shortest interval between two messages that a port's reports are not taken for the same reason.
 const SAID_AGAIN: Duration = Duration::from_secs(600);
 
 /// After a try in vain, and between two tries.

@@ -1,4 +1,4 @@
-//! A trunk of two cables between two switches: one is a veth, the other has somebody in between who can stop passing frames on
+//! A trunk of two cables between two switches: one is a veth, the other has a relay in between that can stop passing frames on
 //! without a word. Each flow's frames are numbered.
 
 use super::Daemon;

@@ -1,4 +1,4 @@
-//! One listener is flooded while all others are asked; answers that nobody reads.
+//! One listener is flooded while all others are asked; answers that no one reads.
 
 use super::super::table::Kind;
 use super::*;
@@ -184,7 +184,7 @@ async fn narrow(address: SocketAddr) -> Channel {
     endpoint.initial_stream_window_size(65_535).initial_connection_window_size(65_535).connect().await.unwrap()
 }
 
-/// Asks for a path over HTTP/2; the status of the answer, whose body nobody has read.
+/// Asks for a path over HTTP/2. Returns the status of the answer, whose body has not been read.
 async fn unread(channel: &Channel, path: &str) -> axum::http::Response<tonic::body::Body> {
     let mut channel = channel.clone();
     let request = Request::get(format!("http://127.0.0.1{path}")).body(tonic::body::Body::default()).unwrap();

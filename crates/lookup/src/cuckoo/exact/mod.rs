@@ -16,7 +16,7 @@
 //! Cost: two buckets per lookup, read completely without a branch on the name. A MAC with a 16-bit value is one word: a
 //! bucket is half a cache line, 67.4 bits per name at load 0.95. An 8-byte name takes two words: a bucket is one line,
 //! 134.7 bits per name. Plus four loads of the buckets' counters (see [`super`]).
-//! Alien names, and removed ones: 0 (drop). An empty slot is zero: nobody's name, or the zero name with value drop.
+//! Alien names, and removed ones: 0 (drop). An empty slot is zero: no name, or the zero name with value drop.
 //! Source: Zhou, Fan, Lim, Kaminsky, Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch",
 //! section 3; Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", section II.
 //! Differs: both buckets follow from one keyed digest of the full name. (In CuckooSwitch the second follows from the

@@ -105,7 +105,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
 ///
 /// **Not for tables that anybody else can write to or query.** Prefixes of different lengths share their bits
 /// (10.0.0.0/8 is 0.10.0.0/16), and clustered prefixes share remainders, so the rate is above the formula's. And
-/// whoever knows the sizes m_i of the partitions makes any address positive by announcing k prefixes `y + m_i`.
+/// anyone who knows the sizes m_i of the partitions makes any address positive by announcing k prefixes `y + m_i`.
 #[derive(Clone, Debug)]
 pub struct OwnHash(Places<AddressHashing>);
 

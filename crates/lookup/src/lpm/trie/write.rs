@@ -346,7 +346,7 @@ impl<A: Address, L: Leaf> PrefixTrieQuery<A, L> {
         }
     }
 
-    /// Writes a whole update to an empty table that nobody reads, and trusts it.
+    /// Writes a whole update to an empty table that has no readers, and trusts it.
     pub(super) fn fill(&mut self, update: &Update<A, L>) -> Result<(), ApplyError> {
         let mut words = &update.words[..];
         for record in &update.records {

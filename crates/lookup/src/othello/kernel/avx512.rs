@@ -1,7 +1,7 @@
 //! Loops 1 and 2 with AVX-512, eight digests at a time. The product with MIX is one instruction (`vpmullq`).
 //!
 //! The last vector of a burst may have lanes without a name. Their digest is 0, so their spots are inside the first
-//! shard, and nobody reads them.
+//! shard, and they are not read.
 
 #![expect(unsafe_code, reason = "loads from and stores into arrays of a burst by vectors")]
 

@@ -93,7 +93,7 @@ fn parse(name: &str) -> Option<(&str, (usize, usize))> {
 }
 
 /// Sockets that a service manager started this process with, and their names (`LISTEN_PID`, `LISTEN_FDS`, `LISTEN_FDNAMES`; sd_listen_fds(3)):
-/// none if they are for another process. They are handed out once, to the first who asks; whoever drops them closes them. To be called
+/// none if they are for another process. They are handed out once, to the first who asks; dropping them closes them. To be called
 /// before anything that may hand descriptors on to other programs.
 #[expect(unsafe_code, reason = "what the manager gave is this process's own")]
 pub fn inherited() -> Vec<(String, OwnedFd)> {
@@ -122,7 +122,7 @@ impl Handover {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what was left and nobody has taken over, and waits until the vault has what is open. To be called once all ports are.
+    /// Closes what was left and has not been taken over, and waits until the vault has what is open. To be called once all ports are.
     /// Returns what there is to tell.
     pub fn settle(&self) -> Vec<String> {
         let mut state = self.state();

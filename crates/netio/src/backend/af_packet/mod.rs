@@ -30,7 +30,7 @@
 //! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, even
 //! after it was deleted and created again. A missing one can be waited for: [`AfPacket::absent_group`].
 //!
-//! **A socket may outlive the process**, with a [`Handover`]: somebody else keeps it, the kernel fills its ring meanwhile, and the next
+//! **A socket may outlive the process**, with a [`Handover`]: another process keeps it, the kernel fills its ring meanwhile, and the next
 //! process takes what waits there, in order, and forwards nothing twice. What waited longer than [`Options::max_wait`] is dropped
 //! and counted in `rx_stale`. Frames that were copied out of the ring and not sent when a process was killed are lost: a burst.
 //!

@@ -12,7 +12,7 @@
 //! hardware ([`crate::offload`]). A frame that does not fit its slot is in the slot as far as it fits, and also waits in the socket's
 //! queue, whole, if there is room (`PACKET_COPY_THRESH`): so super-frames take no memory before they come.
 //!
-//! **A ring outlives its reader** where somebody else keeps the socket, and the kernel goes on filling it. Nothing in the kernel says
+//! **A ring outlives its reader** where another process keeps the socket, and the kernel goes on filling it. Nothing in the kernel says
 //! where the next reader has to go on, and status words alone do not: of a ring that is empty or full all are alike. So the reader
 //! notes its place in memory that the kernel never writes, the rest of a block that no slot fits into. Frames are copied, and then their
 //! slots released, in steps between which the reader may be killed:

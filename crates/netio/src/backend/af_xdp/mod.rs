@@ -8,7 +8,7 @@
 //! that can do without, and the machine's own stack does not see them. What it costs:
 //! - one worker per receive queue: `ethtool -L IF combined N`. The device's hash decides which queue a frame is in;
 //! - frames of one page: an MTU of up to 3,500 bytes;
-//! - nobody says which checksums a local sender (a veth peer, a guest) left to hardware. Those that look so, because their fields have the
+//! - nothing says which checksums a local sender (a veth peer, a guest) left to hardware. Those that look so, because their fields have the
 //!   sums of pseudo-headers, are completed and counted in `rx_checksums`. While a program is at a veth the kernel cuts super-frames for
 //!   it at the other end. Tags that a local sender leaves to the hardware are lost (`ethtool -K IF tx-vlan-hw-insert off` there).
 //!
@@ -106,8 +106,8 @@ impl AfXdp {
     /// Opens an interface for `n_workers`, one for each receive queue.
     /// # Errors
     /// [`NetError::NoSuchInterface`], [`NetError::NotPermitted`], [`NetError::Down`] if the interface is not up,
-    /// [`NetError::BadOption`] if it has another number of receive queues, too large an MTU or a program of somebody
-    /// else, [`NetError::Io`].
+    /// [`NetError::BadOption`] if it has another number of receive queues, too large an MTU or the program of another
+    /// process, [`NetError::Io`].
     pub fn open_group(interface: &str, options: &Options, n_workers: usize) -> Result<Vec<Self>, NetError> {
         let mut members = Self::absent_group(interface, options, n_workers);
         members.iter_mut().try_for_each(Self::reopen)?;
@@ -166,7 +166,7 @@ impl AfXdp {
 }
 
 /// Tries again while something is taken, for half a second: what a socket or a process that has ended had is free a moment
-/// later, and nobody is told.
+/// later, without notice.
 fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..50 {
         match attempt() {

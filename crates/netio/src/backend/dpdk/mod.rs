@@ -5,13 +5,13 @@
 //! buffer is not the frame's alone, or if many buffers are lent already: rings to send keep buffers until the next burst, and
 //! no port may wait for another one's.
 //!
-//! **A worker polls.** DPDK's drivers wake nobody. As long as frames come, the port says that it is ready, and the worker
+//! **A worker polls.** DPDK's drivers wake no worker. As long as frames come, the port says that it is ready, and the worker
 //! asks all its ports again. When none has come for [`BUSY`], it lets the worker sleep, at first for [`FIRST_NAP`], then
 //! twice as long each time, up to [`Options::longest_nap`]. A timer ends the nap, or a frame at a port
 //! of another kind, so that no port waits for a port of DPDK.
 //!
 //! **Interfaces of the kernel's** behind `net_af_packet` and `net_af_xdp` are looked at by name, as
-//! [`af_packet`](super::af_packet) does: MTU, up or down, gone and made anew. As with [`af_xdp`](super::af_xdp), nobody
+//! [`af_packet`](super::af_packet) does: MTU, up or down, gone and made anew. As with [`af_xdp`](super::af_xdp), nothing
 //! completes checksums that a local sender left to its hardware. Other devices are down when their driver says that they
 //! have no link.
 //!

@@ -70,7 +70,7 @@ pub enum Part {
     Lookup,
     /// Inserts per second into an empty table, up to the load.
     Insert,
-    /// How often the hint is wrong, after the fill and after 30 turnovers.
+    /// Rate at which the hint is wrong, after the fill and after 30 turnovers.
     Hint,
     /// Lookups per second after turnovers, before and after flows are moved back to their first buckets.
     Churn,

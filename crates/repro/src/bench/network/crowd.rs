@@ -14,7 +14,7 @@ use tracing::subscriber::NoSubscriber;
 
 struct Agent {
     shared: Arc<Shared<MemoryTables>>,
-    /// How often it has changed, and when it did last, in nanoseconds since the crowd began.
+    /// Number of times that it has changed, and when it did last, in nanoseconds since the crowd began.
     changes: Arc<AtomicU64>,
     changed: Arc<AtomicU64>,
     tasks: [AbortHandle; 2],
@@ -54,7 +54,7 @@ impl Crowd {
         self.agents.iter().map(|agent| agent.shared.status())
     }
 
-    /// How often each has changed.
+    /// Number of times that each has changed.
     pub(super) fn mark(&self) -> Vec<u64> {
         self.agents.iter().map(|agent| agent.changes.load(Relaxed)).collect()
     }

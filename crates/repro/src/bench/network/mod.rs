@@ -369,7 +369,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Switches tell of hosts that nobody declared: of one at a time, and of as many as are learnt.
+    /// Switches report undeclared hosts: one at a time, and as many as are learnt.
     fn hosts_found(&mut self, controller: &mut Controller, crowd: &Crowd) -> Result<(), BenchError> {
         let mut served = Vec::new();
         for i in 0..2 * self.options.runs + 8 {

@@ -37,7 +37,7 @@ impl std::str::FromStr for Kind {
     }
 }
 
-/// How often each form comes, in percent.
+/// Share of each form, in percent.
 struct Shares {
     /// Bits of source and of destination prefixes.
     lens: [&'static [(u8, u64)]; 2],

@@ -118,7 +118,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
 /// The cost of one kind of change.
 #[derive(Default)]
 struct Changes {
-    /// How often each number of cells changed, when no shard was solved again.
+    /// Number of times that each number of cells changed, when no shard was solved again.
     cells: HashMap<usize, u64>,
     /// Bits of an encoded update, solved shards included.
     mean_bits: f64,

@@ -28,7 +28,7 @@ pub enum Explanation<'a> {
     Unchecked(&'a [&'a str]),
     /// It is not known; this was tried for this outcome.
     Open(&'a str),
-    /// It is not known, and nobody has looked for that of this outcome.
+    /// It is not known, and has not been looked for in this outcome.
     NotLookedFor,
 }
 

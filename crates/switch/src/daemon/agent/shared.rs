@@ -78,7 +78,7 @@ pub struct Shared<T: Tables> {
     pub(super) trunks: watch::Sender<Option<Vec<Trunk>>>,
     /// Which controller serves this switch, and how.
     pub(super) served: watch::Sender<Served>,
-    /// Who hears what hosts say to everybody, and what hosts here want of that.
+    /// Who receives the broadcasts and multicasts of hosts, and which of them hosts here want.
     pub(super) groups: Arc<Groups>,
     pub(super) subscriptions: watch::Sender<Subscriptions>,
 }
@@ -107,7 +107,7 @@ impl<T: Tables> Shared<T> {
         })
     }
 
-    /// Who hears what hosts say to everybody.
+    /// Who receives the broadcasts and multicasts of hosts.
     pub fn groups(&self) -> Arc<Groups> {
         Arc::clone(&self.groups)
     }
