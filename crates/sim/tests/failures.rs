@@ -96,7 +96,7 @@ fn may_be_from_start(cuts: &[(usize, How)]) -> bool {
     matches!(cuts.first(), Some((_, How::OneWay(_))))
 }
 
-/// Networks with more links have so many pairs that each is run once, in one of the modes.
+/// Networks with more links than this have so many pairs that each is run once, in one of the modes.
 const MANY_LINKS: usize = 20;
 
 /// Runs some of these, or all of them if that is no fewer.
@@ -209,7 +209,7 @@ fn without_a_controller_frames_go_round_any_cut_and_never_in_a_circle_round_two(
         }
         let mut sum = Alone::default();
         for (a, b) in (0..n).flat_map(|a| (0..a).map(move |b| (a, b))) {
-            // Of a large number of pairs some.
+            // Some of a large number of pairs.
             if !is_deep() && n > 12 && rng.below(3) > 0 {
                 continue;
             }
@@ -259,7 +259,7 @@ fn runs_repeat() {
     assert_ne!(run(&Scenario { seed: seed ^ 2, ..scenario }).as_ref(), Ok(&outcome));
 }
 
-/// Runs in which a mutant is looked for.
+/// Number of runs in which to look for a mutant.
 const MUTANT_RUNS: u64 = 200;
 
 /// Whether a violation is what a mutant must be found by. Others may come of it, too.

@@ -31,7 +31,7 @@ fn same_seed_gives_the_same_run() {
     assert_ne!(one.trace, other.trace);
 }
 
-/// Seeds in which a mutant is looked for; without one they are clean.
+/// Seeds in which to look for a mutant; without one they are clean.
 const MUTANT_SEEDS: u64 = 200;
 
 #[test]

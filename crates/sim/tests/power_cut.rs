@@ -1,4 +1,4 @@
-//! The store of a controller on a disk whose power is cut: what was acknowledged is there, and the start is not refused.
+//! The store of a controller on a disk whose power is cut: acknowledged changes survive, and the start is not refused.
 //!
 //! The store is the real one, SQLite and its log included. What it writes, truncates and syncs is recorded by the functions
 //! below, which take the place of the C library's in this process. Then, for moments between any two of these, the files are
@@ -325,14 +325,14 @@ fn cut(events: &[Event], into: &Path, random: &mut Random) -> String {
     what
 }
 
-/// Cuts the power at some moments of some work. What was lost, if something was.
+/// Cuts the power at some moments of some work. Returns what was lost, if anything was.
 fn trials(seed: u64, n_cuts: u64) -> Option<String> {
     let mut random = Random::new(seed);
     let (events, states) = match work(&mut random) {
         Ok(done) => done,
         Err(error) => return Some(format!("seed {seed}, without a power cut: {error}")),
     };
-    // Before that, a store is made that nobody relies on: it may be there or not, but is not refused.
+    // Before that, a store is made that no one relies on: it may exist or not, but is not refused.
     let first = events.iter().position(|event| matches!(event, Event::Acknowledged(_))).unwrap_or(events.len());
     for n in 0..n_cuts {
         let most = if n % 4 == 0 { first } else { events.len() };

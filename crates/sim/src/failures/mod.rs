@@ -1,7 +1,7 @@
 //! Networks in which links fail, one after another, in any state of convergence of the failure before.
 //!
-//! Nothing here decides where a frame goes or which link is down. Frames are real ones, forwarded by the workers of real switches
-//! ([`switch::kit`]), which watch their trunks by real hellos; [`controller::kit::Trunks`] says which links are cut, and
+//! Nothing here decides where a frame goes or which link is down. Frames are real and are forwarded by the workers of real switches
+//! ([`switch::kit`]), which watch their trunks with real hellos; [`controller::kit::Trunks`] says which links are cut, and
 //! [`fib::network`] makes the tables. The simulation has the cables and the order of events:
 //!
 //! ```text
@@ -11,10 +11,11 @@
 //!  carrier, hellos ─► sessions ─► reports ─► controller ─► tables, phase by phase, ─► replicas
 //!                                                           to one switch after another
 //! ```
-//! A cut takes the carrier of both ends, or carries nothing both ways without a word, or one way only; the first may be there from the start. The next one comes when the first
-//! has come as far as the scenario says ([`Stage`]), or after a random number of events: an end loses its carrier, the next switch says
-//! hello (each once in 100 ms, with a phase of its own) or one says so at once because it sees something else, a report arrives, a
-//! switch gets its next message or an old one again, a name that is not probed moves. Afterwards everything runs out.
+//! A cut takes the carrier from both ends, or silently stops the traffic in both directions or in one. The first cut may exist from the
+//! start. The next one comes when the first has reached the stage that the scenario names ([`Stage`]), or after a random number of
+//! events: an end loses its carrier, the next switch says hello (each once in 100 ms, with a phase of its own) or one says hello at once
+//! because what it sees changed, a report arrives, a switch gets its next message or an old one again, a name that is not probed moves.
+//! Afterwards all messages run out.
 //!
 //! | at any moment | |
 //! |---|---|
@@ -24,17 +25,17 @@
 //! | **while one link is cut and no new table is there** | |
 //! | a frame is gone | in that cable alone: alternates make no loop |
 //! | a switch that knows, or must after 900 ms | sends nothing there that has an alternate |
-//! | **when all has run out** | |
+//! | **when all messages have run out** | |
 //! | a frame arrives | if any path is left, by a shortest one |
 //! | if none is left | it is dropped where it enters, and counted |
 //!
-//! In between tables of several versions may lead in circles. A frame that would leave where it came in is dropped, which ends a circle
-//! of two switches; the hop limit ends longer ones. Such frames are counted by reason ([`Outcome::dropped`]), and are no violation.
+//! In between, tables of several versions may form loops. A frame that would leave where it came in is dropped, which ends a loop
+//! of two switches; the hop limit ends longer ones. Such frames are counted by reason ([`Outcome::dropped`]), and are not violations.
 //!
-//! [`run_alone`] has no controller: links are cut, their ends know it, and tables stay as they were. Then no frame goes in a circle.
+//! [`run_alone`] has no controller: links are cut, their ends know it, and tables stay as they were. Then no frame loops.
 //!
 //! A packet takes no time: it sees all switches as they are between two events. No message is lost, no stream ends, and no switch
-//! starts anew; links come back when all has run out. Cost: a run of 11 switches takes some 30 ms.
+//! restarts; links come back when all messages have run out. Cost: a run of 11 switches takes some 30 ms.
 
 mod probe;
 mod world;
@@ -49,7 +50,7 @@ use std::collections::BTreeMap;
 pub enum How {
     /// Its cable is pulled: both ends lose their carrier.
     Pulled,
-    /// It carries nothing, and no end is told.
+    /// It carries nothing, and neither end is told.
     Silent,
     /// From this end, the first or the second of the link, it carries nothing.
     OneWay(usize),

@@ -1,4 +1,4 @@
-//! Frames from every host to every other one, what becomes of them, and what must.
+//! Frames from every host to every other one: what becomes of them, and what must become of them.
 
 use super::world::{HOST, KNOWN_AFTER, World, name_at};
 use super::{Alone, Mutant, Violation};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb6];
 /// Frames of each host to each name when all has run out, of different flows.
 const FLOWS: u8 = 3;
-/// What a switch does with a frame that leads in a circle.
+/// What a switch does with a frame that loops.
 const CIRCLES: [&str; 2] = ["hop_limit", "input_port"];
 
 /// A frame on its way.

@@ -50,7 +50,7 @@ pub(super) struct World<'a> {
     trunks: Trunks,
     nodes: Vec<NodeId>,
     pub(super) rigs: Vec<Rig>,
-    /// Of a switch and its port: the link, and whether it is the first end (0) or the second.
+    /// By switch and port: the link, and whether it is the first end (0) or the second.
     pub(super) cables: BTreeMap<(usize, PortId), (usize, usize)>,
     /// The ends of links: switch and port.
     pub(super) ends: Vec<[(usize, PortId); 2]>,
@@ -257,7 +257,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// How far it is with the cut of a link, the only one so far.
+    /// The stage of the cut of a link, the only one so far.
     fn stage(&self, link: usize) -> Stage {
         let is_on_its_way = self.phases.iter().any(|phase| phase.is_of_link)
             || self.letters.iter().flatten().any(|letter| letter.is_of_link);
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
         self.check_settled()
     }
 
-    /// One event, and now and then a look at what becomes of frames.
+    /// One event, and now and then a probe of what becomes of frames.
     fn step(&mut self) -> Result<(), Violation> {
         self.outcome.events += 1;
         let waiting: Vec<usize> = (0..self.letters.len()).filter(|i| !self.letters[*i].is_empty()).collect();
@@ -396,7 +396,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// It is the turn of the next switch to say hello. Whether anybody sees something else then.
+    /// It is the turn of the next switch to say hello. Returns whether any switch sees a change then.
     fn say_next_hello(&mut self) -> Result<bool, Violation> {
         let node = self.order[self.turn];
         self.now += ROUND / self.order.len() as u32;

@@ -219,7 +219,7 @@ impl Reached {
     }
 
     fn arrives(&self) -> Result<(), Failure> {
-        // The client takes it for its own mistake, and does not ask for eight seconds.
+        // The client takes it for its own mistake, and does not ask again for eight seconds.
         if self.cut.load(Relaxed) { Err(Failure::Lost("cut off")) } else { Ok(()) }
     }
 }
@@ -254,11 +254,11 @@ impl Model for Reached {
             8..10 => state.late.push(request.clone()),
             10 => {
                 state.late.push(request.clone());
-                return Err(Failure::Lost("it is on the way, and nobody asks again"));
+                return Err(Failure::Lost("it is on the way, and no one asks again"));
             }
             11 => {
                 let _ = state.carry_out(request);
-                return Err(Failure::Lost("the answer is lost, and nobody asks again"));
+                return Err(Failure::Lost("the answer is lost, and no one asks again"));
             }
             _ => {}
         }

@@ -1,19 +1,19 @@
 //! Several controllers on one etcd, under faults: one leads, the others follow.
 //!
-//! **Real** are the store in etcd with its requests and retries, the taking of the lead, the following of commits, and the
-//! controller's writer with its network. **Modelled** is [etcd] itself. Time is virtual. Everything follows from the seed.
+//! **Real**: the store in etcd with its requests and retries, the election, the following of commits, and the controller's
+//! writer with its network. **Modelled**: [etcd] itself. Time is virtual. Everything follows from the seed.
 //!
-//! **Faults.** A controller stands still for any time, also in the middle of a commit, and goes on as if nothing had been,
-//! while another leads and commits. It crashes, and is cut off from etcd. Requests to etcd do not arrive, arrive twice, arrive
-//! long after the client has given them up, or their answers are lost. What is told of a commit is that of another one.
+//! **Faults.** A controller pauses for any time, even in the middle of a commit, and goes on as if nothing had happened, while
+//! another leads and commits. It crashes, and is cut off from etcd. Requests to etcd do not arrive, arrive twice, arrive long
+//! after the client has given them up, or their answers are lost. A commit tells the changes of another.
 //!
 //! **What must hold.**
-//! - What was answered is there at the end, and of what was not, each request is there whole or not at all; what came later to
-//!   the same name wins.
+//! - Changes that were answered exist at the end. Each request that was not answered exists whole or not at all. Of several
+//!   changes to one name, the last wins.
 //! - A controller that leads has the state that is in etcd; one that follows has that of the commit that it has carried out.
 //! - After the faults one leads, and all have the same state.
 //!
-//! Switches are not part of it, but their absence: no messages are made.
+//! There are no switches, and so no messages to them.
 
 mod etcd;
 
@@ -63,15 +63,15 @@ pub const MUTANTS: [Mistake; 8] = [
     Mistake::GuardLeftOut,
     // A transaction whose comparison failed counts as carried out.
     Mistake::FailedGuardIsSuccess,
-    // Whoever takes the lead does not replace the seal.
+    // A controller that takes the lead does not replace the seal.
     Mistake::LeadKeepsSeal,
-    // A big commit that was acknowledged is not finished by the next one who leads.
+    // A big commit that was acknowledged is not finished by the next leader.
     Mistake::JournalThrownAway,
     // A big commit counts as made before it is written.
     Mistake::JournalNamedFirst,
-    // Whoever follows leads with the state that it has, whatever was committed since.
+    // A follower leads with the state that it has, whatever was committed since.
     Mistake::LeadsBehind,
-    // Whoever follows goes on when changes have another result.
+    // A follower goes on when changes have another result.
     Mistake::FollowsBlindly,
     // A commit that does not say what it changed counts as one that changed nothing.
     Mistake::UntoldIsNothing,

@@ -1,4 +1,4 @@
-//! What a simulation counts.
+//! The counts of a simulation.
 
 /// The fates of packets.
 ///
@@ -130,7 +130,7 @@ impl FibBytes {
     }
 }
 
-/// What a simulation found. The same for equal topologies and scenarios, on every machine.
+/// The results of a simulation. They are the same for equal topologies and scenarios, on every machine.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// Nodes, each a switch.

@@ -16,7 +16,7 @@ pub(super) type Switch = Replica<Held>;
 
 /// What every switch answered.
 struct Answers {
-    /// Ports by node and packet; 0, which is no link's and no host's port, drops.
+    /// Ports by node and packet; 0, which is not the port of a link or host, drops.
     ports: Vec<u16>,
     n_packets: usize,
     /// Whether the ingress gateway of a packet has its name, by packet.

@@ -41,7 +41,7 @@ impl System {
             let link = self.switches[*i].agent.as_ref().and_then(|agent| agent.link);
             link.and_then(|link| self.links[link].above.as_ref()).is_some_and(|stream| stream.id() == claim.stream)
         };
-        // Of a switch that is gone, or has begun another stream, the status cannot know yet.
+        // The status cannot know yet of a switch that is gone, or that has begun another stream.
         let Some(i) = (0..self.switches.len()).find(is_of) else { return Ok(()) };
         self.outcome.claims += 1;
         let Claim { answered: change, committed, .. } = *claim;
@@ -72,7 +72,7 @@ impl System {
             if rights.is_empty() {
                 continue;
             }
-            // Of a name that does not exist, or that it may not have heard of, any answer is right.
+            // For a name that does not exist, or that it may not have heard of, any answer is right.
             if rights.iter().all(|(_, right)| right.action.is_some()) {
                 let got = replica.action(&name);
                 if !watch.history.allows(i, n, got, since, until) {

@@ -68,7 +68,7 @@ impl System {
         self.end_controller();
     }
 
-    /// The process is gone. What it answered is heard.
+    /// The process is gone. Its answers are heard.
     fn end_controller(&mut self) {
         self.controller = None;
         self.hear_answers();
@@ -107,7 +107,7 @@ impl System {
         self.is_set_back = copy.is_some();
         self.replaced.insert(self.generation);
         let copy = copy.unwrap_or_else(|| self.disk.lock().backup());
-        // What nobody hears the answer of.
+        // Requests whose answers no one hears.
         self.asked.clear();
         let watched = self.watched.part();
         self.old = Some(Old {
@@ -270,7 +270,7 @@ impl System {
         }
     }
 
-    /// Messages leave, as far as there is room on the way.
+    /// Messages leave, as long as there is room on the way.
     pub(super) fn pump(&mut self) {
         if self.now < self.still_until {
             return;
@@ -310,7 +310,7 @@ impl System {
 
     /// The controller notices that a connection ended.
     pub(super) fn hang_up(&mut self, link: usize) {
-        // Nobody waits for the answer to a hello any more.
+        // No one waits for the answer to a hello any more.
         (self.links[link].welcome, self.links[link].verifying) = (None, None);
         let (Some(controller), Some(stream)) = (&mut self.controller, self.links[link].above.take()) else { return };
         controller.hang_up(stream);

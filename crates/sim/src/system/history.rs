@@ -1,4 +1,4 @@
-//! What each switch should do with each name, at every change since the beginning.
+//! How each switch should handle each name, at every change since the beginning.
 
 use super::operators::{NAMES, name, switch_name};
 use fib::action::{Action, PortId};

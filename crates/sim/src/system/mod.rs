@@ -5,32 +5,32 @@
 //!                ▲            full, torn                   phases     cut, broken  crash       torn
 //!                └────────────────────────── reports, acknowledgements ◄┘
 //! ```
-//! **Real** are the decisions of the daemons: the controller's writer, sessions, pusher and status
+//! **Real**: the decisions of the daemons: the controller's writer, sessions, pusher and status
 //! ([`controller::kit::Shell`]), the switch's following of a stream ([`switch::daemon::agent::Following`]), and below them
-//! the network, the replica, the codecs, the rows of the store and the saved images. **Modelled** are what they stand on:
+//! the network, the replica, the codecs, the rows of the store and the saved images. **Modelled**: what they build on:
 //! threads (each runs for a step at a time), connections (in order as TCP's, with few messages on the way), the store's file,
 //! and the file of a saved image. Time is virtual. Everything follows from the seed; [`Outcome::trace`] is a hash over all
 //! events.
 //!
-//! **Faults.** Streams break, switches are cut off, and both ends notice at different times; what was on the way is lost, is
-//! sent again, or overtakes what comes by the next stream. The controller and switches crash, at named points too; what was
-//! written and not synced is lost or torn. The disk fills up. The store is set back to a backup. The controller stands still
-//! while time passes, and its clock jumps ahead. (No decision reads the date: time is what has passed since some moment.) Another
+//! **Faults.** Streams break, switches are cut off, and both ends notice at different times; messages on the way are
+//! lost, sent again, or overtake those of the next stream. The controller and switches crash, at named points too; what was
+//! written but not synced is lost or torn. The disk fills up. The store is set back to a backup. The controller pauses while
+//! time passes, and its clock jumps ahead. (No decision reads the date: time is what has passed since some moment.) Another
 //! controller is started on a copy of the store, now or as it was, while the first runs on, without operators, and serves the
-//! switches that reach it until it is stopped. Of a switch that it has served nothing is known until the other one has.
+//! switches that reach it until it is stopped. The state of a switch that it has served is unknown until the first has served it.
 //!
 //! **What must hold** after every event, and at every named point of a turn of the writer:
-//! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.
+//! - Changes that were answered survive every restart. Each request that was not answered survives whole or not at all.
 //! - For a name that exists, a switch answers as the network said at some change between the last that the switch is known
 //!   to have whole, by its acknowledgements and by the status, and the last that is committed. The same is true of its exact
-//!   tables. Or it drops, if in between the value of the name got another meaning in port mode.
+//!   tables. Or it drops, if the value of the name has got another meaning in between, in port mode.
 //! - A switch that the status calls in step answers as of the last answered change or later.
 //! - A verification of a switch finds no difference.
-//! - A frame for a name that nothing has changed lately arrives where the name is attached, and does not loop.
+//! - A frame for a name that has not changed lately arrives where the name is attached, and does not loop.
 //! - A switch that once saved its image has a usable one.
 //! - After the faults, all switches are in step and lack nothing.
 //!
-//! [`Mutant`]s are mistakes that the daemons, or what they stand on, can be told to make. Tests require that each is found.
+//! [`Mutant`]s are mistakes that the daemons, or what they build on, can be told to make. Tests require that each is found.
 //!
 //! Limits: one controller; certificates, rates and audit are not part of it.
 

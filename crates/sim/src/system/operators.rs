@@ -261,7 +261,7 @@ impl System {
         self.ask(Change::RemoveNames { names, ignore_missing: true }, facts);
     }
 
-    /// A switch is removed, with what hangs off it, and added again. What others do meanwhile may have some of it refused.
+    /// A switch is removed, with everything attached to it, and added again. Changes by others meanwhile may cause refusals.
     fn replace(&mut self, i: usize) {
         let before = (i + self.scenario.switches - 1) % self.scenario.switches;
         let at = |host: &u64| *host > 0 && (*host as usize - 1) / HOST_PORTS == i;

@@ -12,7 +12,7 @@ type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 /// A transaction: its rows, and the term of its owner.
 type Transaction = (Vec<RowChange>, u64);
 
-/// What is synced, and transactions that are not.
+/// The synced content, and the transactions that are not synced.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     rows: Rows,
@@ -40,7 +40,7 @@ impl Disk {
         }
     }
 
-    /// Of what is not synced, the first transactions are there or none; of one that is torn, nothing is taken.
+    /// Of the transactions that are not synced, the first ones survive or none; nothing is taken of a torn one.
     pub(super) fn crash(&mut self, n_there: u64) {
         for _ in 0..n_there {
             let Some(transaction) = self.unsynced.pop_front() else { break };

@@ -126,7 +126,7 @@ impl System {
     pub(super) fn down(&mut self, link: usize, message: ToSwitch) {
         let i = self.links[link].switch;
         self.links[link].on_the_way = self.links[link].on_the_way.saturating_sub(1);
-        // What a broken connection still held is lost with it.
+        // The messages that a broken connection still held are lost with it.
         if !self.links[link].lossy && self.is_followed(link) {
             if self.is(Mutant::AcknowledgedBeforeApplied) {
                 self.send_up(link, Body::Ack(Ack { sequence: message.sequence }));
@@ -159,7 +159,7 @@ impl System {
         let step = agent.following.receive(&switch_name(i), message, &agent.shared);
         // Also when it has been stopped since: what it sent may arrive.
         if self.replaced.contains(&self.links[link].generation) {
-            // What it has now may be of changes that the other controller never made.
+            // Its state may come from changes that the other controller never made.
             self.switches[i].forget();
         }
         let Some(agent) = &mut self.switches[i].agent else { return };

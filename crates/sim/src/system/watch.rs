@@ -1,4 +1,4 @@
-//! What is seen of the controller inside a turn of its writer, and crashes there.
+//! Observes the controller inside a turn of its writer, and crashes it there.
 
 use super::history::History;
 use crate::random::Random;

@@ -125,7 +125,7 @@ pub(super) struct Link {
     /// Messages for the switch that left and have not arrived.
     pub(super) on_the_way: usize,
     pub(super) broken: bool,
-    /// Whether what is on the way to the switch is lost. What a process sent before it ended may arrive.
+    /// Whether messages on the way to the switch are lost. Those that a process sent before it ended may arrive.
     pub(super) lossy: bool,
 }
 
@@ -405,7 +405,7 @@ impl System {
         self.disk.lock().full = false;
         self.switches.iter_mut().for_each(|switch| switch.cut_until = 0);
         self.make_room();
-        // Of what hangs off something that is missing too, later.
+        // What is attached to something that is missing too, later.
         (1..5).for_each(|i| self.schedule(i * 15_000, Event::Repair));
     }
 
