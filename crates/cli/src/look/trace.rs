@@ -174,11 +174,6 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
         subscribed.extend(page.subscribed);
         groups = v1::GroupList { subscribed, ..page };
     }
-    if is_of_earlier(&groups, record.tenant) {
-        let why = "the controller is of an earlier version, which does not report who hears broadcasts: update it, or use \
-                   the `fibula` of its version";
-        return Err(Failure::new(Exit::Refused, why));
-    }
     let (names, sentence) = audience(frame, record.tenant, &groups);
     if !out.is_json() {
         write_out(&visible_lines(&format!("{}, tenant {}: {sentence}\n", record.name, record.tenant)))?;
@@ -189,11 +184,6 @@ async fn to_everybody(mut client: Client, frame: &[u8], out: &Output) -> anyhow:
         write_out(&format!("not checked: {}\n", entry::NOT_LOOKED_AT))?;
     }
     if is_heard { Ok(()) } else { Err(Failure::new(Exit::Refused, "no name gets it")) }
-}
-
-/// Whether the controller is too old to know the members of a tenant.
-fn is_of_earlier(list: &v1::GroupList, tenant: u32) -> bool {
-    list.members.is_none() && list.tenants.contains(&tenant) && !list.crowded.contains(&tenant)
 }
 
 /// Who gets a broadcast or multicast from a name of a tenant, and why: the names for which its switch, told the same,
@@ -276,7 +266,7 @@ fn text(paths: &[v1::Path], is_one: bool) -> String {
         if is_one {
             for (n, hop) in (1..).zip(&path.hops) {
                 let _ = write!(text, "{n:>3}  {}  {}", plain(&hop.switch), plain(&hop.does));
-                // A controller of an earlier version does not report it.
+                // Where it has no such name there is none.
                 if let Some(value) = hop.value {
                     let _ = write!(text, "  [value {value}: {}]", plain(&hop.action));
                 }
@@ -372,14 +362,11 @@ mod tests {
         assert_eq!(gets(&wanted, 7, &list), [(1, "has joined"), (4, unknown)]);
         assert_eq!(gets(&other, 7, &nobody_joined(&list)), [(4, unknown)]);
         assert!(gets(&wanted, 8, &list).is_empty());
-        // A controller of an earlier version sends rows that were not asked for, and no members.
+        // Rows of other tenants and groups do not count.
         let others =
             [v1::Subscribed { tenant: 9, ..row(2) }, v1::Subscribed { group: "239.1.2.4".to_owned(), ..row(3) }];
         let more = v1::GroupList { subscribed: [&[row(1)][..], &others].concat(), ..list.clone() };
         assert_eq!(gets(&wanted, 7, &more), [(1, "has joined"), (4, unknown)]);
-        let earlier = v1::GroupList { members: None, crowded: vec![], ..more };
-        assert!(is_of_earlier(&earlier, 7) && !is_of_earlier(&earlier, 8) && !is_of_earlier(&list, 7));
-        assert!(!is_of_earlier(&v1::GroupList { members: None, ..list.clone() }, 9), "it is crowded");
         let (rows, why) = audience(&wanted, 9, &list);
         assert!(rows.is_empty() && why.contains("max_names"), "{why}");
         let mdns = to("01005e0000fb", "e00000fb");

@@ -186,7 +186,6 @@ impl Verbs for Verb {
                     |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
                 let row = |(state, link): (&'static str, v1::Link)| {
                     let v1::Link { a, b, cost, up, cut, weight, raised, drained, found, .. } = link;
-                    // A controller of an earlier version does not report a weight.
                     let (weight, drained) = (weight.unwrap_or(1), drained || raised > 0);
                     let mut ends = [end(a), end(b)];
                     ends.sort_by(|a, b| natural(a, b));

@@ -6,11 +6,9 @@ use api::tls::Tls;
 use api::v1;
 use fib::replica::Tables;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use tonic::Code;
 
 /// Interval at which each of them is told, and how long that may take.
 const EVERY: Duration = Duration::from_secs(2);
@@ -18,9 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Of so many times once with what holds the memory.
 const MEMORY_EVERY: u32 = 5;
-
-/// A controller of an earlier version does not want to know: it is asked again after this time.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Which controller serves a switch, and how that one last found it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +54,6 @@ async fn tell(
     let mut n_told = 0_u32;
     loop {
         let Served { by, standing } = served.borrow_and_update().clone();
-        let mut again = EVERY;
         if by.as_ref() != Some(&controller) {
             let request = v1::SeeSwitchRequest {
                 switch: switch.clone(),
@@ -71,24 +65,14 @@ async fn tell(
                 memory: n_told.is_multiple_of(MEMORY_EVERY).then(|| about.memory()),
             };
             n_told = n_told.wrapping_add(1);
-            let is_unknown = AtomicBool::new(false);
             let ask = |mut client: Client| {
-                let (request, is_unknown) = (request.clone(), &is_unknown);
-                async move {
-                    let answer = client.see_switch(request).await;
-                    is_unknown
-                        .store(answer.as_ref().is_err_and(|status| status.code() == Code::Unimplemented), Relaxed);
-                    // The connection is kept.
-                    answer.is_ok() || is_unknown.load(Relaxed)
-                }
+                let request = request.clone();
+                async move { client.see_switch(request).await.is_ok() }
             };
             let _ = way.ask(ask).await;
-            if is_unknown.load(Relaxed) {
-                again = ASK_AGAIN;
-            }
         }
         // Sooner if another one serves it, or if it is found otherwise.
-        let until = Instant::now() + again;
+        let until = Instant::now() + EVERY;
         if let Ok(Err(_)) = timeout_at(until, served.changed()).await {
             return;
         }

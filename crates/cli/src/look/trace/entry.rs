@@ -7,7 +7,6 @@
 use super::mac_of;
 use crate::remote::{Client, answer, refusal};
 use api::v1;
-use command::output::{Exit, Failure};
 use dataplane::mac::Mac;
 use dataplane::source::{self, Known};
 use fib::action::PortId;
@@ -126,11 +125,6 @@ impl Told {
         let owner = match client.get_name(ask).await {
             Ok(record) => mac_of(&record.into_inner().name),
             Err(status) if status.code() == Code::NotFound => None,
-            Err(status) if status.code() == Code::InvalidArgument => {
-                let why = "the controller is of an earlier version, which does not report who has an address: update it, or trace \
-                           the destination name of the frame";
-                return Err(Failure::new(Exit::Refused, why));
-            }
             Err(status) => return Err(refusal(&status)),
         };
         self.owners.insert(ip, owner);

@@ -289,7 +289,7 @@ class Status:
     leader: str
     drained: bool
     position: Optional[int]
-    #: The number of the last event; 0: the controller is of an earlier version.
+    #: The number of the last event.
     last_event: int
 
 
@@ -313,8 +313,7 @@ class Event:
 class Hop:
     """What a switch does with a frame, and the port by which it leaves, of several ways the first.
 
-    `value` and `action`: what its tables must have for the name; `None` and `""` where they have no such name, and of a
-    controller of an earlier version.
+    `value` and `action`: what its tables must have for the name; `None` and `""` where they have no such name.
     """
 
     switch: str
