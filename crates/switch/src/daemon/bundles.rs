@@ -121,7 +121,7 @@ pub(super) struct Watched {
     is_trunk: bool,
     /// How it is as a link, and since when.
     link: (LinkState, Instant),
-    /// How members were when that was looked at for the log, and lines of all since when.
+    /// The states of members when they were last checked for the log, and the lines of all since when.
     logged: Vec<MemberState>,
     lines: (Instant, u32),
     /// Members that sent malformed frames, which is logged once.

@@ -70,7 +70,7 @@ impl Checks {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         for service in self.flows.settings().virtuals.iter() {
             let of = (service.endpoint, service.protocol);
-            // One that is gone from the configuration is there until the next start, and so is its check.
+            // One that is gone from the configuration stays until the next start, and so does its check.
             let Some(wanted) = virtuals.iter().find(|wanted| (wanted.endpoint, wanted.protocol) == of) else {
                 continue;
             };
@@ -116,7 +116,7 @@ impl Checks {
         }
     }
 
-    /// What the controllers are told: servers that are down, and those that came up of late.
+    /// The servers to report to the controllers: those that are down, and those that came up lately.
     pub(super) fn told(&self) -> Vec<CheckedServer> {
         let now = Instant::now();
         let mut told = Vec::new();
@@ -140,7 +140,7 @@ impl Checks {
                 });
             }
         }
-        // Those that are down first: there is a limit to what is heard.
+        // Those that are down first, because controllers accept a limited number.
         told.sort_by_key(|server| !server.is_down);
         told.truncate(TOLD);
         told

@@ -35,7 +35,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a switch needs to know. Unknown keys are errors.
+/// The configuration of a switch. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -43,7 +43,7 @@ pub struct Config {
     pub name: String,
     /// The controller's URL, or `unix:` and the path of its socket; of several controllers, separated by commas.
     pub controller: String,
-    /// Where the saved image lies; created if missing.
+    /// The directory of the saved image; created if missing.
     pub state_dir: PathBuf,
     /// Threads that forward.
     #[serde(default = "default_workers")]
@@ -100,10 +100,10 @@ pub struct Config {
     /// What host ports check of the sources of frames, unless they say otherwise.
     #[serde(default)]
     pub check_source: CheckSource,
-    /// What becomes of sources that are no names at a host port, unless it says otherwise.
+    /// How to handle sources that are not names at a host port, unless the port says otherwise.
     #[serde(default)]
     pub learn: Learn,
-    /// Seconds after which a learnt name that says nothing is forgotten, unless a port says otherwise; 0: never.
+    /// Seconds after which a silent learnt name is forgotten, unless a port says otherwise; 0: never.
     #[serde(default)]
     pub learn_forget_s: u32,
     /// The MAC address of the DHCP server that hosts may ask, unless a port says otherwise; none if absent.
@@ -145,7 +145,7 @@ pub struct Port {
     /// The network interface; with `driver = "dpdk"`, a device as EAL writes it. Of a bundle, the members, with `+` in between.
     #[serde(default)]
     pub device: String,
-    /// The interfaces that it is, if it is several.
+    /// Its interfaces, if it has several.
     pub bundle: Option<bundle::config::Section>,
     /// What is attached to it.
     pub role: Role,
@@ -155,7 +155,7 @@ pub struct Port {
     pub acl: Option<PathBuf>,
     /// What is checked of the sources of frames; that of the switch if absent. For host ports only.
     pub check_source: Option<CheckSource>,
-    /// What becomes of sources that are no names there; as at the other ports if absent. For host ports only.
+    /// How to handle sources that are not names there; as at the other ports if absent. For host ports only.
     pub learn: Option<Learn>,
     /// The MAC address of the DHCP server that its hosts may ask; as at the other ports if absent. For host ports only.
     #[serde(default, deserialize_with = "some_mac")]
@@ -177,7 +177,7 @@ pub struct Port {
     /// How many names may be learnt there.
     #[serde(default = "default_learn_max")]
     pub learn_max: u32,
-    /// Seconds after which a learnt name that says nothing is forgotten; as at the other ports if absent.
+    /// Seconds after which a silent learnt name is forgotten; as at the other ports if absent.
     pub learn_forget_s: Option<u32>,
 }
 
@@ -479,12 +479,12 @@ impl Config {
         }
     }
 
-    /// Seconds after which a name that is learnt at a port and says nothing is forgotten; 0: never.
+    /// Seconds after which a silent name that was learnt at a port is forgotten; 0: never.
     pub fn learn_forget_at(&self, port: &Port) -> u32 {
         if self.learn_at(port) == Learn::Off { 0 } else { port.learn_forget_s.unwrap_or(self.learn_forget_s) }
     }
 
-    /// What the hosts of a port may do with DHCP.
+    /// The rules for DHCP of the hosts of a port.
     pub fn dhcp_at(&self, port: &Port) -> dhcp::Settings {
         dhcp::Settings {
             server: port.dhcp_server.or(self.dhcp_server),
@@ -503,7 +503,7 @@ impl Config {
         port.lldp.unwrap_or(self.links.lldp)
     }
 
-    /// What becomes of sources that are no names at a port.
+    /// How to handle sources that are not names at a port.
     pub fn learn_at(&self, port: &Port) -> Learn {
         match port.role {
             Role::Host => port.learn.unwrap_or(self.learn),
@@ -553,7 +553,7 @@ impl Config {
         }
     }
 
-    /// How many addresses it listens at.
+    /// The number of addresses that it listens at.
     pub(super) fn n_listeners(&self) -> usize {
         let control = self.flow.as_ref().and_then(|flow| flow.control.as_ref());
         [&self.lookup, &self.status, &self.control].into_iter().flatten().chain(control).count()

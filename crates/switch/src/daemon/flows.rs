@@ -77,7 +77,7 @@ impl Keeper {
         })
     }
 
-    /// At the end: the flows that are there are written out as they are, if anybody takes them.
+    /// At the end: the present flows are written out as they are, if a program takes them.
     pub(super) fn finish(&self) -> std::io::Result<()> {
         if self.flows.settings().export {
             self.flows.flush(|_| true);

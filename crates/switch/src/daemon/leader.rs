@@ -1,4 +1,4 @@
-//! The way to whichever of several controllers leads, beside the stream of the one that serves this switch.
+//! The connection to whichever of several controllers leads, beside the stream of the one that serves this switch.
 
 use super::agent::{connect, controllers_of};
 use api::tls::Tls;
@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tonic::transport::Channel;
 
-/// The number of this process: tells the controller two switches of one name from one that started anew.
+/// The number of this process: it lets the controller distinguish two switches of one name from one that restarted.
 pub(super) fn process() -> u64 {
     static NUMBER: LazyLock<u64> = LazyLock::new(|| SecretKey::random().derive(Purpose::Structure, 0).max(1));
     *NUMBER

@@ -31,7 +31,7 @@ const PERIODS: u32 = 4;
 /// Interval at which a controller is told which ports forget, even if no host was seen: it may be another controller.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// After a round in vain.
+/// The pause after a round that failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a port may learn.

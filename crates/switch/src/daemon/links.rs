@@ -34,16 +34,16 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 /// The shortest interval between two messages that another device is at a trunk.
 const DEVICES_EVERY: Duration = Duration::from_secs(10);
 
-/// A trunk, as it is told.
+/// A trunk, as it is reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trunk {
     /// Its number.
     pub port: PortId,
     /// How it is.
     pub state: LinkState,
-    /// Since when.
+    /// The time of the last change of state.
     pub since: Instant,
-    /// Whether frames go round it, if they can.
+    /// Whether frames avoid it, if they can.
     pub is_down: bool,
     /// Who is at the other end.
     pub neighbour: Option<Neighbour>,
@@ -75,7 +75,7 @@ struct Watched {
 pub(super) struct Keeper {
     switch: String,
     timing: Timing,
-    /// Those of one device.
+    /// The trunks of one device each.
     trunks: Vec<Watched>,
     bundles: Vec<bundles::Watched>,
     /// Host ports: the index and the device of each, and whether that had a carrier when it was last said.
@@ -87,12 +87,12 @@ pub(super) struct Keeper {
     shared: Arc<Shared<PlaneWriter>>,
     carriers: Option<mpsc::UnboundedReceiver<io::Result<Changes>>>,
     lldp: Stations,
-    /// Who says in LLDP that it is at a trunk where no switch is, and when that is looked at next.
+    /// Devices that announce themselves in LLDP at trunks without a switch, and when they are checked next.
     devices: Vec<(PortId, String)>,
     devices_next: Instant,
-    /// When it looked round last.
+    /// When it checked everything last.
     looked: Instant,
-    /// What is logged of each trunk, and of hellos that were dropped, and how many these were since that was said.
+    /// The limits of log lines about each trunk, and about dropped hellos with their number since the last line.
     lines: BTreeMap<PortId, Throttle>,
     flood_lines: Throttle,
 }
@@ -237,7 +237,7 @@ impl Keeper {
                 self.act(&news.changed);
             }
             self.bundles.iter_mut().for_each(|bundle| bundle.log(&self.switch, now));
-            // A neighbour learns at once what changed here, and one that started anew that it is heard.
+            // A neighbour learns at once what changed here, and one that restarted learns that it is heard.
             let says = |index: &u8| says_all || news.changed.contains(index) || news.anew.contains(index);
             let said = self.trunks.iter().filter(|trunk| self.timing.interval_ms > 0 && says(&trunk.index));
             let frames: Vec<_> = said.map(|trunk| (trunk.index, trunk.session.hello(&self.switch).encode())).collect();
@@ -398,7 +398,7 @@ fn hurry() {
     }
 }
 
-/// What is said of carriers, by a thread of its own: the first who must act does not wait for other tasks.
+/// Follows carriers in a thread of its own, so that the reaction does not wait for other tasks.
 fn follow_carriers() -> io::Result<mpsc::UnboundedReceiver<io::Result<Changes>>> {
     let mut carriers = Carriers::open()?;
     let (said, receiver) = mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! LLDP at all ports of a switch, in the thread that watches links: who speaks where and when, and who was heard. Of a bundle each member
+//! LLDP at all ports of a switch, in the thread that watches links: who speaks where and when, and who was heard. Each member of a bundle
 //! is a cable of its own.
 
 use super::bundles::system;
@@ -10,7 +10,7 @@ use dataplane::links::lldp::{Aggregation, Ear, Neighbour, Own, Said, Shown, Stat
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is said holds for so many intervals, and a second: three may be lost.
+/// An announcement holds for this many intervals, and a second: three may be lost.
 const HOLDS: u16 = 4;
 
 /// One cable.
@@ -155,7 +155,7 @@ impl Stations {
         }
     }
 
-    /// The first that was heard at a port, at any of its cables, and is no switch of ours.
+    /// The first that was heard at a port, at any of its cables, and is not one of our switches.
     pub(super) fn foreign(&self, index: u8) -> Option<&Neighbour> {
         let of_port = self.cables.iter().filter(|cable| cable.index == index);
         of_port.flat_map(|cable| cable.station.neighbours()).find(|one| !one.is_ours()).map(|one| &**one)

@@ -69,7 +69,7 @@ use unheard::Unheard;
 
 /// Buffers hold frames of this many bytes at least: a port that is missing at the start may come with jumbo frames.
 const BUFFER_BYTES: usize = 9216;
-/// What a frame may have above the MTU and the header.
+/// Bytes that a frame may have above the MTU and the header.
 const VLAN_TAG_BYTES: usize = 4;
 
 /// Interval at which ports are checked for the log, and the files of access lists for changes.
@@ -388,7 +388,7 @@ fn start_plane(
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
         return Ok(Started { plane: run()?, replica: Replica::new(limits, writer), directory, kernel });
     };
-    // What comes meanwhile waits at the ports: workers without a table would drop it.
+    // Frames that come meanwhile wait at the ports: workers without a table would drop them.
     match Replica::read(limits, writer, &mut image) {
         Ok(replica) => {
             tracing::info!(switch, version = replica.change(), "serving the saved image");
@@ -406,7 +406,7 @@ fn start_plane(
             if let Err(error) = saved.set_aside() {
                 tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
             }
-            // Opened anew: what waited has no table to go by.
+            // Opened anew: there is no table to forward the waiting frames by.
             drop(run);
             start_plane(config, lists, flows, saved, None, left)
         }

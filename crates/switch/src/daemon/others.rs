@@ -1,4 +1,4 @@
-//! Tells the controllers that do not serve this switch which one does, and how it is, so that each can answer for all switches.
+//! Tells the controllers that do not serve this switch which one does, and the state of the switch, so that each can answer for all switches.
 
 use super::agent::{About, Shared, controllers_of};
 use super::leader::{Client, ToLeader, process};

@@ -5,8 +5,8 @@
 //!
 //! A [`Saver`] writes it after changes settle. While it is made, messages wait for the replica: a million names take a tenth of a
 //! second, and much longer where many switches share a processor. So a save gives way to a message, and is made when changes
-//! have settled again, but not beyond the time at which it is due in any case. A save that fails is tried again, after 1 s at first, then after twice the
-//! time each, at most 60 s, until it succeeds, whether anything changes or not.
+//! have settled again, but not beyond the time at which it is due in any case. A save that fails is tried again until it succeeds, after 1 s at first, then
+//! after twice the time, up to 60 s, whether anything changes or not.
 
 use super::agent::Shared;
 use api::clock;

@@ -1,8 +1,8 @@
 //! Queries the multicast subscriptions of the switch's hosts, forgets the ones that are not repeated, and reports the
 //! rest to controllers.
 //!
-//! A port is asked twice when it comes up and when a name comes to it, then once in each interval. Nothing is said before the hosts
-//! have had time to answer: what this switch said before it started holds until then.
+//! A port is asked twice when it comes up and when a name comes to it, then once in each interval. Nothing is reported before the hosts
+//! have had time to answer: the reports of this switch from before its start hold until then.
 
 use super::agent::{Shared, controllers_of};
 use super::leader::{Client, ToLeader, process};
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-// What the data plane keeps is what fits into a message.
+// The data plane keeps no more than fits into a message.
 const _: () = assert!(table::MOST == api::groups::MOST);
 
 /// Interval between checks.

@@ -6,15 +6,15 @@ use fib::action::PortId;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// That of a port is said again after this time, if it is so still.
+/// The message about a port is repeated after this time, if it still applies.
 const SAID_AGAIN: Duration = Duration::from_secs(600);
 
-/// When it was said of a port.
+/// When a port was last reported.
 #[derive(Debug, Default)]
 pub(super) struct Unheard(HashMap<u8, Instant>);
 
 impl Unheard {
-    /// Which of these ports are to be said now: each once in a while.
+    /// Which of these ports to report now: each once in a while.
     fn news(&mut self, mut ports: Vec<u8>, now: Instant) -> Vec<u8> {
         self.0.retain(|_, at| now.saturating_duration_since(*at) < SAID_AGAIN);
         ports.retain(|index| !self.0.contains_key(index));
@@ -22,7 +22,7 @@ impl Unheard {
         ports
     }
 
-    /// Says of them.
+    /// Logs them.
     pub(super) fn say(&mut self, switch: &str, monitor: &Monitor, now: Instant) {
         for index in self.news(monitor.groups().take_unheard(), now) {
             let Some(port) = monitor.ports().find(|(other, ..)| *other == index).map(|(_, port, _)| port) else {

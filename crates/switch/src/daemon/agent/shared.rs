@@ -74,7 +74,7 @@ pub struct Shared<T: Tables> {
     pub(super) n_waiting: AtomicU32,
     /// The network that the replica is of; 0: not known yet.
     pub(super) cluster: AtomicU64,
-    /// What is seen at the trunks; none until that was said.
+    /// The state of the trunks; none until it is known.
     pub(super) trunks: watch::Sender<Option<Vec<Trunk>>>,
     /// Which controller serves this switch, and how.
     pub(super) served: watch::Sender<Served>,
@@ -132,7 +132,7 @@ impl<T: Tables> Shared<T> {
         self.cluster.load(Relaxed)
     }
 
-    /// What is seen at the trunks.
+    /// The state of the trunks.
     pub fn trunks(&self) -> Vec<Trunk> {
         self.trunks.borrow().clone().unwrap_or_default()
     }
@@ -170,20 +170,20 @@ impl<T: Tables> Shared<T> {
         self.n_changes.subscribe()
     }
 
-    /// The replica changed: it is to be saved.
+    /// Marks the replica as changed: it is to be saved.
     pub fn changed(&self) {
         self.unsaved.store(true, Relaxed);
         self.n_changes.send_modify(|n| *n += 1);
     }
 
-    /// If the replica changed since this was called last, counts it as saved with what `save` makes of it;
+    /// If the replica changed since the last call, saves it with `save` and counts it as saved;
     /// [`Shared::keep_unsaved`] takes that back.
     pub fn take_unsaved<R>(&self, save: impl FnOnce(&Replica<T>) -> R) -> Option<R> {
         let replica = self.replica();
         self.unsaved.swap(false, Relaxed).then(|| save(&replica))
     }
 
-    /// What was taken could not be saved.
+    /// Notes that what was taken could not be saved.
     pub fn keep_unsaved(&self) {
         self.unsaved.store(true, Relaxed);
     }
@@ -203,7 +203,7 @@ impl<T: Tables> Shared<T> {
         Verified { verify, report: Uplink::Report(found.report).encode().into(), damage: found.damage }
     }
 
-    /// What is held, as it is sent.
+    /// A report of what the switch holds, as it is sent.
     pub fn report(&self) -> Vec<u8> {
         Uplink::Report(self.replica().report()).encode()
     }

@@ -11,17 +11,17 @@ const HELLO_MS: std::ops::RangeInclusive<u16> = 5..=10_000;
 /// Between two frames of LLDP, as the standard has it; what is said holds for four times as long.
 const LLDP_INTERVAL_S: std::ops::RangeInclusive<u16> = 1..=3600;
 
-/// What a port does with LLDP.
+/// How a port uses LLDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lldp {
     /// Nothing.
     Off,
-    /// It says who it is.
+    /// It announces itself.
     Send,
-    /// It hears who is there.
+    /// It listens for neighbours.
     #[default]
     Listen,
-    /// It says who it is, and hears who is there.
+    /// It announces itself, and listens for neighbours.
     Both,
 }
 
@@ -43,7 +43,7 @@ impl Lldp {
         matches!(self, Self::Send | Self::Both)
     }
 
-    /// Whether it hears who is there.
+    /// Whether it listens for neighbours.
     pub fn listens(self) -> bool {
         matches!(self, Self::Listen | Self::Both)
     }
@@ -75,7 +75,7 @@ pub struct Links {
     /// Milliseconds between two hellos at each trunk; 0: none are said, and carriers alone are followed.
     #[serde(default = "default_hello_ms")]
     pub hello_ms: u16,
-    /// A link is down when so many hellos in a row did not come.
+    /// A link is down when this many hellos in a row were missed.
     #[serde(default = "default_multiplier")]
     pub multiplier: u8,
     /// What ports do with LLDP, unless they say otherwise.
