@@ -304,7 +304,7 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
 
     fn most_bytes(&self) -> usize {
         let mut most = 0;
-        // It asks for so many, and gets none.
+        // It asks for this many, and gets none.
         let refused = self.query.moved_to(&mut |bytes| {
             most = bytes;
             Err(io::ErrorKind::OutOfMemory.into())

@@ -60,7 +60,7 @@ impl Line {
 
 /// The lines of an input.
 ///
-/// An input that is no text, is packed in a way that is not read, or has an endless line is refused before it fills the memory. After
+/// An input that is not text, is packed in an unsupported way, or has an endless line is refused before it fills the memory. After
 /// an error the lines behind it may be read, unless they cannot be.
 pub struct Lines<'a> {
     input: Input<'a>,
@@ -165,7 +165,7 @@ impl Dialect {
         if kind == crate::name::NameKind::Text { Dialect::Literal } else { Dialect::Plain }
     }
 
-    /// The part of a line that is no comment, without white space and empty fields at its end; nothing of a line that says nothing.
+    /// The part of a line that is not a comment, without white space and empty fields at its end; nothing for a line without content.
     pub fn content(self, line: &str) -> &str {
         if self == Dialect::Literal {
             return if line.chars().all(|c| c.is_whitespace() || c == ',') { "" } else { line };

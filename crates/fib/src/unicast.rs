@@ -1,8 +1,8 @@
 //! Names and addresses that a host can have: group, broadcast and null addresses have no place of their own.
 //!
 //! A switch treats such a destination before it looks anything up, so a name like that could never be reached, and an ARP
-//! answer with such an address would mislead every host. The check is for what an operator adds. It is no part of what
-//! bytes a name may have, so what a store holds already can still be shown and removed.
+//! answer with such an address would mislead every host. The check is for what an operator adds. It does not
+//! limit which bytes a name may have, so what a store holds already can still be shown and removed.
 
 use crate::name::{Name, NameKind};
 use std::net::IpAddr;

@@ -159,7 +159,7 @@ pub trait Replicated: Query + Sized + Send + 'static {
     /// A reader for another thread.
     fn reader(&self) -> Self::Reader;
 
-    /// The same structure in an arena that other programs map. `make` makes one of so many bytes, all zero.
+    /// The same structure in an arena that other programs map. `make` makes one of the given number of bytes, all zero.
     /// # Errors
     /// [`ShareError`].
     fn moved_to(&self, make: &mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<Self, ShareError> {

@@ -114,8 +114,8 @@ pub fn sum(bytes: &[u8]) -> u64 {
     total + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
-/// From so many bytes on words are summed as the processor has them, 8 bytes at a time: the sum of words whose bytes are exchanged is the
-/// sum with its bytes exchanged.
+/// From this many bytes on, words are summed in the processor's byte order, 8 bytes at a time: the sum of words whose bytes are
+/// exchanged is the sum with its bytes exchanged.
 const LONG: usize = 64;
 
 fn long_sum(bytes: &[u8]) -> u64 {

@@ -525,7 +525,7 @@ mod tests {
         (0..).zip(&mut bytes[128..228]).for_each(|(i, byte)| *byte = i);
         let loan = lend(&mut bytes);
         let given_back = || {
-            // SAFETY: the buffer is there until the end of the test, and nobody writes now.
+            // SAFETY: the buffer is there until the end of the test, and no one writes now.
             unsafe { *loan.bytes.add(255).as_ptr() }
         };
         let frame: Vec<u8> = (0..100).collect();
@@ -545,7 +545,7 @@ mod tests {
         ];
         for (n, empty) in (1..).zip(emptied) {
             let mut packet = Packet::new(1514);
-            // SAFETY: the buffer outlives the packet, and nobody else uses its first 255 bytes.
+            // SAFETY: the buffer outlives the packet, and no one else uses its first 255 bytes.
             unsafe { packet.borrow(loan, 128, 228) };
             assert_eq!((packet.frame(), packet.headroom()), (&frame[..], 128));
             assert!(packet.insert(12, [0xaa, 0xbb, 0xcc, 0xdd]));

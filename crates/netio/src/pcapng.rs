@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(counts[..head.len()], head);
     }
 
-    /// Takes so many bytes and then no more, as a disk does.
+    /// Takes this many bytes and then no more, as a disk does.
     struct Small(usize);
 
     impl Write for Small {

@@ -93,7 +93,7 @@ impl Bursts for Bare<'_> {
     }
 }
 
-/// Looks as many names up as there are places for values. An alien's value that is no number of an action is 0, drop, as in
+/// Looks as many names up as there are places for values. An alien's value that is not the number of an action is 0, drop, as in
 /// [`fib::file::Fib::lookup_batch`].
 pub(crate) fn look_up<B: Bursts>(reader: &mut Reader, n_actions: usize, names: &B, out: &mut [u16]) {
     let n = out.len();

@@ -103,7 +103,7 @@ pub(super) struct Connection {
     pub(super) holder: OnceLock<Arc<PeerState>>,
     pub(super) in_use: InUse,
     closed: AtomicBool,
-    /// Whether it is no stranger's: a certificate was shown or, where none is, a request or a message of one came whole.
+    /// Whether it is not a stranger's: a certificate was shown or, where none is, a request or a message of one came whole.
     pub(super) is_known: AtomicBool,
     /// When it was accepted or its last request ended, and whether there was one.
     pub(super) quiet: Mutex<(Instant, bool)>,
@@ -265,7 +265,7 @@ impl Guard {
         Some(connection)
     }
 
-    /// A connection has shown the certificate of this holder, and is no stranger's any more. False: the holder has as many connections
+    /// A connection has shown the certificate of this holder, and is no longer a stranger's. False: the holder has as many connections
     /// as one may have, and all of them have requests in progress.
     pub(super) fn prove(&self, connection: &Arc<Connection>, holder: &Identity) -> bool {
         let who = (0, Who::Holder(holder.uri()));

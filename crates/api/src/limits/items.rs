@@ -19,7 +19,7 @@ enum At {
     TagOf(u8),
     /// In a number.
     Number,
-    /// In a length; so many bits of it have come.
+    /// In a length; this many bits of it have come.
     Length(u64, u32),
 }
 

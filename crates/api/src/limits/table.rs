@@ -160,7 +160,7 @@ impl Table {
         self.close_first(listening.number).map(Some).ok_or(Limit::Connections)
     }
 
-    /// The same for one more of an address or a holder, who may have so many.
+    /// The same for one more of an address or a holder, which may have `most`.
     pub(super) fn make_room_of(&mut self, who: &Place, most: usize) -> Result<Option<Origin>, Limit> {
         let Some(peer) = self.peers.get(who).filter(|peer| peer.closable.n_connections >= most) else {
             return Ok(None);
@@ -247,7 +247,7 @@ impl Table {
         is_last
     }
 
-    /// A connection has asked something whole, and is no stranger's any more.
+    /// A connection has made a whole request, and is no longer a stranger's.
     pub(super) fn asked(&mut self, connection: &Arc<Connection>) {
         connection.is_known.store(true, Relaxed);
         if self.has(connection) {

@@ -80,7 +80,7 @@ pub struct Paths {
     key: PathBuf,
     ca: PathBuf,
     crl: Option<PathBuf>,
-    /// Whether a missing revocation list is no error.
+    /// Whether a missing revocation list is accepted.
     crl_is_optional: bool,
 }
 

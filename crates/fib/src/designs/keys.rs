@@ -273,7 +273,7 @@ mod tests {
         let text = |text: &str| Name::from_bytes(NameKind::Text, text.as_bytes()).unwrap();
         let key = |name: &Name| <[u64; 8]>::of(NameKind::Text, Key { digest: Digest(0), name });
         assert_ne!(key(&text("a")), key(&text("aa")));
-        // A looked-up name that does not fit is no key of a shorter one.
+        // A looked-up name that does not fit is not a key of a shorter one.
         let (long, cut) = (text(&"x".repeat(64)), text(&"x".repeat(63)));
         let mut words = [0; 16];
         NameList(&[&long, &cut]).fill(8, true, &mut words);

@@ -67,7 +67,7 @@ pub trait Table: Send {
     /// Access for another thread.
     fn reader(&self) -> Box<Reader>;
 
-    /// Moves the table to memory that other programs map, before it has readers. `make` makes an arena of so many bytes;
+    /// Moves the table to memory that other programs map, before it has readers. `make` makes an arena of the given size;
     /// `writer` is this process and its start time, by which a reader finds out whether the writer lives. Returns how
     /// others read it.
     /// # Errors

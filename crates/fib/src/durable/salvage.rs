@@ -148,8 +148,8 @@ pub fn settings_of(network: &[u8]) -> Option<Settings> {
     Some(Settings { mode, kind, family, value_bits, ..Settings::new(cluster, key) })
 }
 
-/// The egress indices without gaps, in which every switch has one. In a gap for which there is no switch is one that
-/// never was.
+/// The egress indices without gaps, in which every switch has one. A gap for which there is no switch gets one that
+/// never existed.
 fn egress_rows(rows: Vec<Row>, switches: impl Iterator<Item = NodeId>, change: u64) -> impl Iterator<Item = RowChange> {
     let mut slots: BTreeMap<u16, Slot<NodeId>> = BTreeMap::new();
     for row in rows {

@@ -137,7 +137,7 @@ impl Network {
 
     /// Attaches a switch that sent this report, and returns what it lacks, in order; nothing when nothing differs.
     ///
-    /// From now on mutations cause messages for it. Also answers a report of a switch that is attached already.
+    /// From now on mutations cause messages for it. It also answers a report of a switch that is attached already.
     /// Costs as much as a table with the switch's values, unless it shares a view with others or
     /// [`Network::prepare_view`] has made it.
     /// # Errors

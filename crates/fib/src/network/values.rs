@@ -156,7 +156,7 @@ impl Network {
         }
     }
 
-    /// Takes the values of switches that are no destinations any more, and gives destinations values that are left. Returns
+    /// Takes the values of switches that are no longer destinations, and gives destinations values that are left. Returns
     /// the switches at which this changed something. Unless `may_displace`, destinations take no value that something else had.
     pub(super) fn settle(&mut self, draft: &mut Draft, may_displace: bool) -> Vec<NodeId> {
         #[cfg(test)]

@@ -63,7 +63,7 @@ impl<T: Tables> Replica<T> {
         let (valid, local) = self.tables.shared();
         let kind = header.spec.kind;
         let is_whole = save_exact(kind, self.local.held, local, |update| put(Body::Local(update)), gives_way);
-        // Also of a core node, should a controller have sent it any.
+        // This includes a core node, should a controller have sent it any.
         let has_valid = header.gateway || self.valid.held != Held::default();
         is_whole
             && (!has_valid || save_exact(kind, self.valid.held, valid, |update| put(Body::Valid(update)), gives_way))

@@ -106,7 +106,7 @@ impl Arena {
     /// Clears `bytes` of memory that the program hands over, and uses them: a memzone of DPDK, for example. Whole lines of
     /// them count. Other processes may map it.
     /// # Safety
-    /// `base` is at a line and begins so many bytes, which nothing else writes, and which stay until the last owner of the
+    /// `base` is at a line and begins this many bytes, which nothing else writes, and which stay until the last owner of the
     /// arena drops.
     // SAFETY: the caller keeps the contract.
     pub unsafe fn on_lent(base: NonNull<u8>, bytes: usize) -> Self {
@@ -396,7 +396,7 @@ impl Zeroed {
             && !arena.is_reserved
             && let Some(reserved) = Arena::on_reserved_pages(arena.bytes)
         {
-            // SAFETY: two ranges of so many bytes, which `self` and this function own.
+            // SAFETY: two ranges of this many bytes, which `self` and this function own.
             unsafe { std::ptr::copy_nonoverlapping(arena.base(), reserved.base(), arena.bytes) };
             *self = Self { base: reserved.base, memory: Memory::Pages(reserved) };
             return;

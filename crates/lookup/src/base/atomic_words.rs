@@ -65,7 +65,7 @@ impl Deref for AtomicWords {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the memory holds so many words, aligned and initialised (zero), lives as long as the result, and is
+        // SAFETY: the memory holds this many words, aligned and initialised (zero), lives as long as the result, and is
         // only ever accessed through it.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.n_words) }
     }

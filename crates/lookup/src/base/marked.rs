@@ -404,7 +404,7 @@ mod x86 {
             for (bit, (&word, &wanted)) in words.iter().zip(wanted).enumerate() {
                 let line;
                 // SAFETY: 64 bytes of a line, which is there by the caller's contract. A part of it may be written meanwhile,
-                // so this is no load of the compiler's. Each aligned word is loaded whole. Loads of x86 are acquiring ones.
+                // so this is not a load of the compiler's. Each aligned word is loaded whole. Loads of x86 are acquiring ones.
                 unsafe {
                     std::arch::asm!("vmovdqu64 {}, zmmword ptr [{} + 8*{}]", out(zmm_reg) line, in(reg) base,
                         in(reg) u64::from(word), options(readonly, nostack, preserves_flags));

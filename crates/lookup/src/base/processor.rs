@@ -6,7 +6,7 @@
 //!
 //! On AArch64 the kernel is scalar: NEON has two lanes for digests and no 64-bit product, and was slower where it was
 //! tried (docs/decisions/0013-bursts-in-flight.md). Flow tables compare eight tags at once by NEON all the same: every
-//! AArch64 has it, so it is no kernel to choose.
+//! AArch64 has it, so it is not a kernel to choose.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -52,7 +52,7 @@ struct Shared<X> {
     arena: Arena,
     domain: Domain,
     gate: Apart<Gate>,
-    /// Whether so much of the arena is in use that prefetches pay.
+    /// Whether enough of the arena is in use for prefetches to pay.
     prefetch: AtomicBool,
     extra: X,
 }

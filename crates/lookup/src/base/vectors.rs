@@ -131,7 +131,7 @@ unsafe fn load_each(base: *const u64, indices: __m512i) -> __m512i {
 pub(crate) unsafe fn load_line(line: *const u8) -> __m512i {
     let words;
     // SAFETY: 64 bytes that are there by the caller's contract, and aligned. It is assembly because the compiler may
-    // assume of its own loads that nobody writes at the same time.
+    // assume of its own loads that no one writes at the same time.
     unsafe {
         std::arch::asm!(
             "vmovdqa64 {words}, zmmword ptr [{line}]",

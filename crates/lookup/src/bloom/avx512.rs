@@ -261,7 +261,7 @@ impl Filter {
     /// As [`bursts`](Self::bursts), for a filter of blocks.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-    // SAFETY: the caller has checked that there are so many blocks.
+    // SAFETY: the caller has checked that there are this many blocks.
     unsafe fn blocks(self, n_blocks: u64, digests: &[Digest], mut each: impl FnMut(usize, u32)) {
         // Positions are the highest nine bits of a mix, the next nine, and so on. Of each, the upper three are the word.
         let bits = BLOCK_BITS.ilog2() as i64;

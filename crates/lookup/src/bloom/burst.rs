@@ -114,7 +114,7 @@ pub(super) fn bursts_by<L: Layout>(
     #[cfg(target_arch = "x86_64")]
     {
         if kernel.vectors() >= Vectors::Avx512
-            // SAFETY: the processor has the instructions, and the filter so many words.
+            // SAFETY: the processor has the instructions, and the filter this many words.
             && unsafe { super::avx512::bursts(places, memory.words(), (is_near, kernel.gathers()), digests, &mut *each) }
         {
             return;

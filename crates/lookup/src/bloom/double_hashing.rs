@@ -110,7 +110,7 @@ impl Layout for DoubleHashing {
             return counted(&is_set, n_hashes);
         }
         let fill = ones(words, 0, bits) as f64 / bits as f64;
-        // As many names as leave so many bits unset.
+        // As many names as leave this many bits unset.
         let n_names = (1.0 - fill).ln() / ((-1.0 / bits as f64).ln_1p() * f64::from(n_hashes));
         (Standard::rate_of(words, bits, n_hashes) + same_pair(bits, n_names)).min(1.0)
     }

@@ -20,7 +20,7 @@ pub const MIN_BITS: u64 = 64;
 pub const MAX_BITS: u64 = 1 << 30;
 /// Halvings of an interval of logarithms: down to the last bit of a double.
 const HALVINGS: u32 = 100;
-/// More bits per name than anybody would use.
+/// More bits per name than anyone would use.
 const MOST_BITS: f64 = 1e4;
 
 /// The demand of one port.

@@ -80,7 +80,7 @@ pub(crate) fn find_header(rows: &[Row]) -> Result<Bytes<'_>, RestoreError> {
     Ok(Bytes(row.value.as_deref().unwrap_or_default()))
 }
 
-/// Whether a row is no page, or a page within a table of `n_slots`.
+/// Whether a row is not a page, or is a page within a table of `n_slots`.
 pub(crate) fn is_in(row: &Row, n_slots: usize) -> bool {
     let page = row.key.get(1..).and_then(|page| page.try_into().ok()).map(u32::from_be_bytes);
     page.is_none_or(|page| (page as usize) < n_slots.div_ceil(PAGE))

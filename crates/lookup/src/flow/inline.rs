@@ -183,7 +183,7 @@ impl<const K: usize, const V: usize> Memory for Inline<K, V> {
 
     #[inline(always)]
     fn lines(&self) -> &[InlineBucket] {
-        // SAFETY: so many lines were allocated, aligned; zero is a bucket, and all are written as buckets only.
+        // SAFETY: this many lines were allocated, aligned; zero is a bucket, and all are written as buckets only.
         unsafe { std::slice::from_raw_parts(self.lines.base().cast(), self.n_buckets) }
     }
 

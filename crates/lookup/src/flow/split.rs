@@ -74,7 +74,7 @@ impl<const K: usize, const V: usize> Memory for Split<K, V> {
 
     #[inline(always)]
     fn lines(&self) -> &[Bucket] {
-        // SAFETY: so many buckets were allocated, at a line; zero is a bucket, and all are written as buckets only.
+        // SAFETY: this many buckets were allocated, at a line; zero is a bucket, and all are written as buckets only.
         unsafe { std::slice::from_raw_parts(self.buckets.base().cast(), self.n_buckets) }
     }
 
@@ -105,7 +105,7 @@ impl<const K: usize, const V: usize> Memory for Split<K, V> {
     #[inline(always)]
     fn entry(&self, slot: u32) -> (&[u64; K], &[u64; V]) {
         assert!((slot as usize) < self.n_buckets * SLOTS);
-        // SAFETY: so many entries were allocated, a stride apart, which is at least an entry and a multiple of its
+        // SAFETY: this many entries were allocated, a stride apart, which is at least an entry and a multiple of its
         // alignment; zero is an entry.
         let entry = unsafe { &*self.address(slot) };
         (&entry.key, &entry.value)

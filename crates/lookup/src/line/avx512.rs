@@ -90,7 +90,7 @@ pub(super) fn are_independent(rows: &[u64; ROWS]) -> bool {
     }
 }
 
-/// Columns that a round must find for the next one to pay. A round takes as long as the elimination of so many rows.
+/// Columns that a round must find for the next one to pay. A round takes as long as the elimination of this many rows.
 const ROUND_PAYS: u32 = 5;
 
 /// The columns in which one row has a one, in all lanes.

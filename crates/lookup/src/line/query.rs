@@ -109,8 +109,8 @@ impl LineQuery {
         let geometry = held.geometry;
         let n_words = self.n_words(geometry);
         let address = self.groups.address(geometry.offset_lines).cast::<u64>();
-        // SAFETY: the block has so many words, and a stash where the group has one. Only the writer writes them, so its
-        // own plain reads are no race.
+        // SAFETY: the block has this many words, and a stash where the group has one. Only the writer writes them, so its
+        // own plain reads do not race.
         let word = |index: usize| unsafe { address.add(index).read() };
         let n_stash = if geometry.stash { word(n_words) as usize } else { 0 };
         GroupImage {
@@ -411,7 +411,7 @@ impl crate::testkit::kernels::ByKernel for LineQuery {
     fn by_phases(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
         let mut spots = Spots::unwritten();
         kernel::begin(kernel, &self.served(), &self.layout, digests, &mut spots);
-        // SAFETY: begun just now, and nobody writes meanwhile.
+        // SAFETY: begun just now, and no one writes meanwhile.
         unsafe { kernel::finish(kernel, &self.served(), &self.layout, digests, &spots, values) };
     }
 }

@@ -30,7 +30,7 @@ const BULK: usize = 120;
 /// The same threshold where only time counts, and not the length of messages.
 const BULK_ALONE: usize = 100;
 
-/// A group that may not split any more should have the names of at most so many groups, or it takes long to build.
+/// A group that may not split any more should have the names of at most this many groups, or it takes long to build.
 const MOST_GROUPS: usize = 4;
 
 /// The names of a table in groups of buckets.

@@ -136,7 +136,7 @@ impl<A: Address> FromStr for Prefix<A> {
         };
         let unreadable = || PrefixError::Unreadable { text: text.to_owned(), version: A::VERSION };
         let address: A = address.parse::<A::Text>().map_err(|_| unreadable())?.into();
-        // Digits only: Rust parses `+24` as a number, but it is no valid length.
+        // Digits only: Rust parses `+24` as a number, but it is not a valid length.
         if len.is_empty() || len.len() > 9 || !len.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(unreadable());
         }

@@ -151,10 +151,10 @@ impl<S: Sizing> OthelloQuery<S> {
         (sides.cells() / self.settings.cells_per_word()) as usize
     }
 
-    /// A copy of the shard's words. Only the writer writes them, so its own plain reads are no race.
+    /// A copy of the shard's words. Only the writer writes them, so its own plain reads do not race.
     fn words_of(&self, held: &Held) -> Vec<u64> {
         let mut words = vec![0; self.n_words(held.geometry.sides)];
-        // SAFETY: the block holds so many words, and they do not overlap with a new vector.
+        // SAFETY: the block holds this many words, and they do not overlap with a new vector.
         unsafe {
             let cells = self.cells(held.geometry).cast::<u64>();
             std::ptr::copy_nonoverlapping(cells, words.as_mut_ptr(), words.len());
@@ -324,7 +324,7 @@ impl<S: Sizing> crate::testkit::kernels::ByKernel for OthelloQuery<S> {
         let words = words(self.shards.served());
         let mut spots = Spots::unwritten();
         kernel::begin::<S>(kernel, &words, digests, &mut spots);
-        // SAFETY: begun just now, and nobody writes meanwhile.
+        // SAFETY: begun just now, and no one writes meanwhile.
         unsafe { kernel::finish::<S>(&words, digests, &spots, values) };
     }
 }

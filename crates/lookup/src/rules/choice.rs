@@ -1,7 +1,7 @@
 //! The choice of tables for a whole set of rules.
 //!
 //! Greedy: the mask that holds the most of the rules which no earlier one holds, from a grid of masks. Both the grid and the
-//! masks that are chosen are bounded, so the choice takes so many steps a rule at most, whatever the rules
+//! masks that are chosen are bounded, so the choice takes a bounded number of steps a rule, whatever the rules
 //! ([`MOST_CANDIDATES`], [`MOST_LOOKS`]).
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// A mask with prefixes and ports cut to multiples of so many bits.
+/// A mask with prefixes and ports cut to multiples of these steps.
 fn relaxed(mask: Mask, step: u8, port_step: u8) -> Mask {
     let cut = |len: u8, step: u8| len - len % step;
     Mask {

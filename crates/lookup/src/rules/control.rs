@@ -20,7 +20,7 @@ const LONG_RUNS: [usize; 2] = [128, MAX_COMPARED];
 const SLOT_COST: usize = 19;
 /// Rules whose flows are looked up to choose.
 const SAMPLE: usize = 2048;
-/// Of so many flows that match a rule, one is followed by a flow that has its fields from several.
+/// Of this many flows that match a rule, one is followed by a flow that takes its fields from several.
 const MATCHING: usize = 4;
 /// The most rules: each may need a value of its own.
 pub const MAX_RULES: usize = (1 << VALUE_BITS) - 1;
@@ -28,7 +28,7 @@ pub const MAX_RULES: usize = (1 << VALUE_BITS) - 1;
 const SPARE_TABLES: usize = 8;
 /// Rules that may come before tables are chosen again, if tables did not become many: as many as there were, and these.
 const SPARE_RULES: usize = 64;
-/// Of so many rules one must have changed before tables are chosen again.
+/// Of this many rules, one must have changed before tables are chosen again.
 const RULES_A_CHOICE: usize = 16;
 
 /// Every rule, by its number, and the numbers.

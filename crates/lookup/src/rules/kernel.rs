@@ -19,7 +19,7 @@ pub(super) trait Compare {
 
     /// The last word of the first of the `n` rules of a block that matches a flow, 0 if none does.
     /// # Safety
-    /// There is a block of so many rules, eight words are behind it, and the processor has the instructions.
+    /// There is a block of this many rules, eight words are behind it, and the processor has the instructions.
     unsafe fn first_match<const W: usize>(block: *const AtomicU64, n: usize, flow: &Flow<W>) -> u64;
 }
 
@@ -81,8 +81,8 @@ mod x86 {
     // SAFETY: the caller keeps the contract: there are four words.
     unsafe fn load(words: *const AtomicU64) -> __m256i {
         let loaded;
-        // SAFETY: 32 bytes, which are there by the caller's contract. They may be written meanwhile, so this is no load of
-        // the compiler's.
+        // SAFETY: 32 bytes, which are there by the caller's contract. They may be written meanwhile, so this is not a load
+        // of the compiler's.
         unsafe {
             std::arch::asm!("vmovdqu {}, ymmword ptr [{}]", out(ymm_reg) loaded, in(reg) words,
                 options(readonly, nostack, preserves_flags));

@@ -15,7 +15,7 @@ use super::update::{Change, SlotWrite};
 use super::{RuleError, table_prf};
 use crate::hash::{Digest, Hasher};
 
-/// A run with so many times as many rules makes the next rule open a table with more bits, if it has more.
+/// A run with this many times as many rules makes the next rule open a table with more bits, if it has more.
 const CROWDED: usize = 4;
 /// The most tables, which have numbers of 16 bits.
 const MAX_TABLES: usize = 1 << 12;
@@ -447,7 +447,7 @@ impl<const W: usize> Places<W> {
         (find(&self.slots, digest).expect("some slots are empty"), digest)
     }
 
-    /// The first of so many rules in a row that are free; none if all are in use.
+    /// The first of `n_rules` free rules in a row; none if all are in use.
     fn allocate(&mut self, n_rules: usize) -> Option<u32> {
         if let Some(first) = self.free.get_mut(&n_rules).and_then(Vec::pop) {
             return Some(first);
@@ -498,7 +498,7 @@ fn key_of<const W: usize>(rule: &Rule, bits: &Flow<W>, piece: u8) -> Flow<W> {
     keys.find(|&(other, _)| other == piece).expect("a rule has the keys that it was found by").1
 }
 
-/// How many rules there is room for where a run of so many is: long runs grow without moving at each rule.
+/// The number of rules that a run of `n_rules` has room for: long runs grow without moving at each rule.
 fn room_of_run(n_rules: usize) -> usize {
     if n_rules <= super::layout::BLOCK { n_rules } else { n_rules + n_rules / 4 }
 }

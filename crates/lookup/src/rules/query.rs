@@ -164,7 +164,7 @@ impl<const W: usize> Version<W> {
             // A slot that is written meanwhile may point anywhere; then the burst is repeated.
             let end = first + n_rules * rule_words::<W>();
             let Some(block) = words.get(first..end + BLOCK) else { return (best, 0) };
-            // SAFETY: there are so many rules, and eight words behind them.
+            // SAFETY: there are this many rules, and eight words behind them.
             let last = unsafe { C::first_match(block.as_ptr(), n_rules, flow) };
             left -= n_rules;
             // The rules of a run are in the order in which they win: those behind this one do not, and the first of the next

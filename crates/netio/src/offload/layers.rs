@@ -18,7 +18,7 @@ pub(super) const IPV6: u16 = 0x86dd;
 const BRIDGED: u16 = 0x6558;
 const VXLAN_PORT: u16 = 4789;
 const GENEVE_PORT: u16 = 6081;
-/// Tunnels in tunnels are at most so many.
+/// The most tunnels that may be nested.
 const MOST: usize = 6;
 const MAX_EXTENSIONS: usize = 8;
 

@@ -117,8 +117,8 @@ impl Offload {
     }
 }
 
-/// Completes the checksum of a frame that is no super-frame. Returns false and changes nothing if it says that the checksum is behind
-/// its end.
+/// Completes the checksum of a frame that is not a super-frame. Returns false and changes nothing if the frame says that the checksum is
+/// behind its end.
 pub fn complete(packet: &mut Packet) -> bool {
     let offload = packet.offload();
     let Some(start) = offload.start() else { return true };

@@ -121,7 +121,7 @@ fn whoever_an_authority_signed_that_its_root_has_revoked_is_not_let_in() {
     assert!(tls.reload().unwrap() && lets_in(&tls, &at("cert.pem")));
     replace(&at("crl.pem"), &(list_of(&between, 1, &[]) + &list_of(&root, 2, &[serial])));
     assert!(tls.reload().unwrap() && !lets_in(&tls, &at("cert.pem")), "its authority is revoked");
-    // Also when the list of the root is taken out of the file.
+    // The same when the list of the root is taken out of the file.
     replace(&at("crl.pem"), &list_of(&between, 2, &[]));
     assert!(tls.reload().unwrap() && tls.is_refused() && !lets_in(&tls, &at("cert.pem")));
     // One of the root alone says nothing of holders, of whom a list is needed.

@@ -31,7 +31,7 @@ fn one_tenants_chosen_names_leave_room_for_those_of_others() {
         let chosen = alike(24_000, 1 << 24);
         let mut n_chosen = 0;
         let mut refused = None;
-        // In batches first: a batch that does not fit is refused whole, and sends nothing to anybody.
+        // In batches first: a batch that does not fit is refused whole, and sends nothing to anyone.
         for batch in chosen[..14_000].chunks(3500) {
             let names: Vec<_> = batch.iter().map(|name| (name.clone(), of(2))).collect();
             lab.change(|net| net.put_names(&names));

@@ -385,7 +385,7 @@ fn restore_refuses_stores_that_do_not_belong() {
     rows[1].value = Some(vec![1]);
     let error = restore(settings(ValueMode::Port), rows);
     assert!(matches!(error, RestoreError::Row { .. }));
-    // What a later version has written is no damage.
+    // Data that a later version has written is not damage.
     assert!(error.to_string().contains("if a later version wrote the store, run that one"), "{error}");
 }
 

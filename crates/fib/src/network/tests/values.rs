@@ -139,7 +139,7 @@ fn ports_take_values_back_and_leave_them_when_they_go() {
     assert_eq!(own(&lab, nodes[1]).len(), 223, "others have theirs");
 }
 
-/// Host ports come until there is no value left. After each message each switch does with each name what it did, what is right,
+/// Host ports come until no value is left. After each message, each switch handles each name as before, or correctly,
 /// or drops.
 #[test]
 fn no_switch_takes_a_value_for_another_while_ports_displace_destinations() {

@@ -184,8 +184,8 @@ unsafe fn read_lines<const PARTS: usize>(
         let sum = if PARTS == 4 { _mm512_xor_si512(three, _mm512_srli_epi64::<48>(cells)) } else { three };
         let sum = _mm512_and_si512(sum, byte);
         let to: *mut i64 = values[at..].as_mut_ptr().cast();
-        // SAFETY: there are as many values as digests, and so many lanes are stored. A store by a mask would delay whoever
-        // reads the values next.
+        // SAFETY: there are as many values as digests, and this many lanes are stored. A store by a mask would delay the
+        // next read of the values.
         unsafe {
             match lanes {
                 ALL => _mm512_storeu_si512(to.cast(), sum),

@@ -41,7 +41,7 @@ impl Cells for Bytes {
     #[inline(always)]
     // SAFETY: the caller keeps the contract.
     unsafe fn header(self, bucket: *const u8) -> u64 {
-        // SAFETY: inside the bucket, which starts at a line; the header is no cell.
+        // SAFETY: inside the bucket, which starts at a line; the header is not a cell.
         unsafe { AtomicU16::from_ptr(bucket.cast::<u16>().cast_mut()) }.load(Ordering::Relaxed).into()
     }
     #[inline(always)]

@@ -296,7 +296,7 @@ impl Spots {
     #[inline(always)]
     fn prefetch(&self, cells: impl Cells) {
         for bucket in &self.buckets[..self.n] {
-            // SAFETY: so many spots are written.
+            // SAFETY: this many spots are written.
             prefetch_bucket(cells, unsafe { bucket.assume_init() });
         }
     }

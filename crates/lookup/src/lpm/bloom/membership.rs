@@ -103,7 +103,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
 
 /// Bits from the prefix itself as a zero-extended number: the paper's option to save the hash function.
 ///
-/// **Not for tables that anybody else can write to or query.** Prefixes of different lengths share their bits
+/// **Not for tables that anyone else can write to or query.** Prefixes of different lengths share their bits
 /// (10.0.0.0/8 is 0.10.0.0/16), and clustered prefixes share remainders, so the rate is above the formula's. And
 /// anyone who knows the sizes m_i of the partitions makes any address positive by announcing k prefixes `y + m_i`.
 #[derive(Clone, Debug)]

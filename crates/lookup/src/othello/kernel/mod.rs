@@ -243,7 +243,7 @@ impl Spots {
     fn prefetch(&self, base: *const u8) {
         for (first, second) in self.first[..self.n].iter().zip(&self.second) {
             // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
-            // SAFETY: so many spots are written.
+            // SAFETY: this many spots are written.
             let (first, second) = unsafe { (first.assume_init(), second.assume_init()) };
             prefetch(base.wrapping_add(first));
             prefetch(base.wrapping_add(second));

@@ -100,7 +100,7 @@ pub fn inherited() -> Vec<(String, OwnedFd)> {
     let environment = |name| std::env::var(name).unwrap_or_default();
     let (pid, n, names) = (environment("LISTEN_PID"), environment("LISTEN_FDS"), environment("LISTEN_FDNAMES"));
     let named = names_of(&pid, std::process::id(), &n, &names).into_iter().enumerate();
-    // SAFETY: the variables say that the manager gave so many to this very process, to own.
+    // SAFETY: the variables say that the manager gave this many to this very process, to own.
     named.filter_map(|(i, name)| Some((name, unsafe { sys::inherited(i) }?))).collect()
 }
 

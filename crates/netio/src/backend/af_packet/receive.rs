@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 const ETHER_VLAN: u16 = 0x8100;
 /// Super-frames of a burst: more would not be in the cache any more when they are sent.
 const LONG_AT_ONCE: usize = 8;
-/// Of a frame so many bytes are compared with those in its slot: Ethernet, IP and TCP, whose numbers no two frames have in common.
+/// This many bytes of a frame are compared with those in its slot: Ethernet, IP and TCP, whose numbers no two frames have in common.
 const COMPARED: usize = 96;
 
 /// The fate of a frame in the ring.

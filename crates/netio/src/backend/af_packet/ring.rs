@@ -43,7 +43,7 @@ const BLOCK_BYTES: usize = 1 << 16;
 /// Bytes that the kernel puts before a frame: slot header, address, the header of virtio, and the alignment of the network header.
 const SLOT_OVERHEAD: usize = 112;
 /// What a slot lacks of a power of two. So a block of a power of two has as much left for each slot, and the header of a slot, which
-/// has so many bytes, is in one cache line.
+/// has this many bytes, is in one cache line.
 const SPARED_BYTES: usize = 32;
 /// Of everything that a process leaves in a socket for the next one: this layout, options of the socket, the program of the fanout
 /// group. Raise it when any of that changes; then what an earlier version left is not taken over.
@@ -301,7 +301,7 @@ impl Ring {
         // SAFETY: `start + kept` is at most the slot, which lies in the mapping; the borrow of `self` keeps `release`,
         // and with it the kernel's next write, away.
         let bytes = unsafe { std::slice::from_raw_parts(slot.add(start), kept) };
-        // SAFETY: as above, the bytes before it: `start` is at least so many.
+        // SAFETY: as above, the bytes before it: `start` is at least their number.
         let left = unsafe { slot.add(start - HEADER_BYTES).cast::<[u8; HEADER_BYTES]>().read() };
         Some(Slot {
             status,

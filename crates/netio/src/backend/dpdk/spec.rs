@@ -54,7 +54,7 @@ impl Spec {
         self.kind().and_then(|_| self.argument("iface"))
     }
 
-    /// As EAL is told it, for so many workers and frames of so many bytes: with a queue for each worker and slots for whole
+    /// The text for EAL, for `n_workers` workers and frames of `longest` bytes: with a queue for each worker and slots for whole
     /// frames, unless its arguments say something else.
     pub(super) fn for_workers(&self, n_workers: usize, longest: usize) -> String {
         let mut text = self.text.clone();

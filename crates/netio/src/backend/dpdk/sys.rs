@@ -292,8 +292,8 @@ impl Queue {
                 None => RawFrame { bytes: packet.frame().as_ptr().cast_mut(), len, ..NO_FRAME },
             };
         }
-        // SAFETY: so many frames are there, they live during the call and fit into buffers, as the caller sees to. Each buffer is
-        // in one packet, and nobody else's.
+        // SAFETY: this many frames are there, they live during the call and fit into buffers, as the caller ensures. Each buffer is
+        // in one packet, and no one else's.
         let sent = unsafe { fibula_dpdk_send(&raw mut self.raw, raw.as_ptr(), frames.len() as u16) }.into();
         let mut bytes = 0;
         for (packet, raw) in frames.iter_mut().zip(&raw).take(sent) {

@@ -20,7 +20,7 @@ struct Model {
 impl Model {
     fn new(n_frames: usize) -> Self {
         let shape = Shape::new(n_frames, 1518);
-        // SAFETY: a private mapping of memory that nobody else has.
+        // SAFETY: a private mapping of memory that no one else has.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
