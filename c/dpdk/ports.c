@@ -184,7 +184,7 @@ int fibula_dpdk_open(struct fibula_dpdk_port *port)
 		return failed(port, "be used", status);
 	status = find(port);
 	if (status)
-		return failed(port, "be used: it is no network device", status);
+		return failed(port, "be used: it is not a network device", status);
 	status = rte_eth_dev_info_get(port->port, &info);
 	if (status)
 		return failed(port, "describe itself", status);

@@ -97,7 +97,7 @@ struct fibula_fib {
 	uint8_t parts_of_name;   /* line: cells a name */
 	uint8_t has_avx2;        /* whether this processor has AVX2, BMI and BMI2 */
 	uint8_t fetches;         /* whether bursts fetch what they read before they read it */
-	uint8_t is_lent;         /* whether the memory of the table is somebody else's to free */
+	uint8_t is_lent;         /* whether others own the memory of the table and free it */
 	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
@@ -265,7 +265,7 @@ static inline struct fibula_view_ fibula_begin_(const struct fibula_fib *fib)
 	view.count = fibula_acquire_(fib->words + FIBULA_COUNT_);
 	uint64_t word = fibula_acquire_(fib->words + FIBULA_DIRECTORY_);
 	uint64_t first = 8 * (word & 0xFFFFFFFF), depth = word >> 32;
-	/* Whoever reads behind the table reads a directory of one entry instead, which leads nowhere. */
+	/* A read behind the table reads a directory of one entry instead, which leads nowhere. */
 	int is_inside = depth <= 24 && first + (1ull << (depth & 31)) <= fib->n_words;
 	view.directory = fib->words + (is_inside ? first : 0);
 	view.depth = is_inside ? (uint8_t)depth : 0;
@@ -1439,12 +1439,12 @@ static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA
 		munmap(mapped, (size_t)about.st_size);
 	free(fib);
 	if (why)
-		snprintf(why, FIBULA_WHY, "%.60s is no table that can be used: %s; does a switch of this version show it?", path, wrong);
+		snprintf(why, FIBULA_WHY, "%.60s is not a usable table: %s; does a switch of this version show it?", path, wrong);
 	return NULL;
 }
 
-/* Takes the table that is at `path` now, if it is another than *fib, which is then freed. 1 if so; 0 if *fib is still the
- * one; -1 if there is none that can be used, and why: then *fib stays. Call it once a second, while nobody looks up. */
+/* Takes the table that is at `path` now, if it differs from *fib, which is then freed. Returns 1 if so; 0 if *fib is still
+ * current; -1 if no table is usable, and why: then *fib stays. Call it once a second, while no thread looks up names. */
 static inline int fibula_refresh(struct fibula_fib **fib, const char *path, char why[FIBULA_WHY])
 {
 	struct stat about;

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 		uint8_t name[FIBULA_MAX_NAME];
 		size_t len = name_of(line, name);
 		if (!len || (fib->name_bytes && len != fib->name_bytes)) {
-			fprintf(stderr, "line %llu is no name of this table: write its bytes in hexadecimal\n",
+			fprintf(stderr, "line %llu is not a name of this table: write its bytes in hexadecimal\n",
 				(unsigned long long)number);
 			fibula_free(fib);
 			return 3;

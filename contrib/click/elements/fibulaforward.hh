@@ -9,8 +9,8 @@ CLICK_DECLS
  *
  * The name is the bytes of a packet from OFFSET on (0: where an Ethernet frame has its destination), as many as the names
  * of FILE have. A name whose action is a port leaves by the output of that number. Other packets are killed: those whose
- * action is no port, whose port has no output, and which are too short. With REST true they leave by the last output
- * instead, which is then no port. FILE is read once: a new one takes effect by hot-swapping the configuration.
+ * action is not a port, whose port has no output, and which are too short. With REST true they leave by the last output
+ * instead, which is then not a port. FILE is read once: a new one takes effect by hot-swapping the configuration.
  *
  * Handlers: count (packets that came), drops (those of them that had no port), reset (write).
  * Cost beside the lookup: one virtual call, and one read of a small table of ports.

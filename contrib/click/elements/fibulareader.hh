@@ -138,7 +138,7 @@ class Cuckoo { public:
 		fibula_reader_ &r = file.table();
 		uint32_t name_bits = 8 * file.name_bytes();
 		if (fibula_uint_(&r, 1) != 1)
-			return "its table is no whole one";
+			return "its table is not a complete one";
 		fibula_take_(&r, 16); // version and digest
 		_tweak = fibula_uint_(&r, 8);
 		_n_buckets = fibula_uint_(&r, 4);

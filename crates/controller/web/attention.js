@@ -1,4 +1,4 @@
-// What needs somebody first, worst first, each with what to do: a button for who may change things, else the command to type.
+// What needs attention, worst first, each with what to do: a button for those who may change things, else the command to type.
 import { act, ask, endOf, feed, keyOf, linkState, lost, on, switchState } from "./feed.js";
 import { command, h, linkTo, plain, route, say, put, sync, tell, word } from "./dom.js";
 import { eventRow } from "./events.js";

@@ -256,7 +256,7 @@ function take(batch) {
   if (fresh.some((event) => event.kind !== "names")) hurry();
 }
 
-// A page that nobody looks at leaves the controller alone, and takes up the events where it left them.
+// A hidden page leaves the controller alone, and later takes up the events where it left them.
 let sleeping = false;
 let sleep_timer = 0;
 document.addEventListener("visibilitychange", () => {
@@ -275,7 +275,7 @@ export const begin = () => poll();
 export const keyOf = (link) => JSON.stringify([link.a.switch, link.a.port, link.b.switch, link.b.port]);
 export const endOf = (end) => `${end.switch}:${end.port}`;
 
-/** Frames dropped a second that somebody may miss: not those whose drop is as it should be, such as a broadcast that nobody is to hear. */
+/** Frames dropped a second that someone may miss: not those that are meant to be dropped, such as a broadcast that no host is to receive. */
 export const lost = (counters) => Math.max(0, (counters?.drops_s ?? 0) - (counters?.expected_drops_s ?? 0));
 
 export function linkState(link) {

@@ -3,7 +3,7 @@
 // Source: Zheng, Pawar, Goodman, "Graph Drawing by Stochastic Gradient Descent" (2018). Differs: pairs are shuffled once, by a fixed
 // seed, so that the same network looks the same everywhere. Cost: n searches and 30 steps over all pairs; 1,000 switches
 // take some 0.3 s. Beyond ALL_PAIRS switches only pairs with some of them (pivots) count.
-// A change moves nobody who has a place: see `place`.
+// A change moves no switch that has a place: see `place`.
 
 export const EDGE = 100;
 const STEPS = 30;

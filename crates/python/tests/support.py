@@ -36,7 +36,7 @@ def run(*arguments, **more):
 
 @contextlib.contextmanager
 def environment(**variables):
-    """These variables, and no certificate of whoever runs the tests."""
+    """These variables, and no certificate of the user who runs the tests."""
     before = dict(os.environ)
     for name in ("FIBULA_TLS", "FIBULA_CERT", "FIBULA_KEY", "FIBULA_CA"):
         os.environ.pop(name, None)
@@ -59,7 +59,7 @@ class Controller:
 
     def __init__(self, tls=False, extra=""):
         self.directory = Path(tempfile.mkdtemp())
-        # Bound and never listening: the controller may bind the same port, nobody else gets it.
+        # Bound and never listening: the controller may bind the same port, no other process gets it.
         self.reserved = socket.socket()
         self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.reserved.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ def impostor(holder):
                 stream, _ = listener.accept()
             except OSError:
                 return
-            # Whoever waits for its end stands in the way of the client's.
+            # A peer that waits for its end delays the client's.
             stream.settimeout(10)
             try:
                 with context.wrap_socket(stream, server_side=True) as stream:

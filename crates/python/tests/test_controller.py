@@ -12,14 +12,14 @@ class Records(unittest.TestCase):
     def test_what_a_switch_counted_is_a_record_with_its_ports_and_drops(self):
         rates = client.wire.message("Rates", age_ms=7, frames_in=2.5, drops=1.5)
         port = client.wire.message("PortCounters", port=3, device="eth3", role="host", up=True, frames_in=9, rates=rates)
-        drop = client.wire.message("DropCount", reason="alien", total=4, a_second=0.5, why="nobody has it")
+        drop = client.wire.message("DropCount", reason="alien", total=4, a_second=0.5, why="no host has it")
         counters = client.wire.message("Counters", ports=[port], drops=[drop], received=9, age_ms=11)
         switch = client.wire.message("Switch", name="s1", sharing=2, drained=True, rates=rates)
         message = client.wire.message("SwitchDetails", switch=switch, counters=counters)
         details = client.records.of(client.SwitchDetails, message)
         self.assertEqual((details.switch.name, details.switch.sharing, details.switch.drained), ("s1", 2, True))
         self.assertEqual((details.switch.rates.drops, details.hosts, details.counters.age_ms), (1.5, (), 11))
-        self.assertEqual(details.counters.drops, (client.DropCount("alien", 4, 0.5, "nobody has it"),))
+        self.assertEqual(details.counters.drops, (client.DropCount("alien", 4, 0.5, "no host has it"),))
         (port,) = details.counters.ports
         self.assertEqual((port.port, port.role, port.frames_in, port.rates.frames_in, port.hellos_lost), (3, "host", 9, 2.5, 0))
 
@@ -195,7 +195,7 @@ class Plain(unittest.IsolatedAsyncioTestCase):
         controller = await self.connected()
         cases = [
             (ValueError, "like s1:3", controller.hosts.add("h", "s1")),
-            (TypeError, "is no name", controller.names.put([("x",)])),
+            (TypeError, "is not a name", controller.names.put([("x",)])),
             (TypeError, "where several belong", controller.names.remove("02:00:00:00:00:01")),
             (ValueError, "say what to change", controller.links.set("s1:9")),
             (ValueError, "batch is 0", controller.names.import_([], batch=0)),

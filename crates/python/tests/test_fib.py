@@ -271,7 +271,7 @@ class Refusals(unittest.TestCase):
             with self.subTest(pattern):
                 self.refused(error, pattern, lambda: built.lookup_batch(given))
         self.refused(TypeError, r"big-endian.*astype\('<u8'\)", lambda: wide.lookup_batch(np.zeros(3, ">u8")))
-        self.refused(TypeError, r"a int is no name", lambda: built.lookup(7))
+        self.refused(TypeError, r"a int is not a name", lambda: built.lookup(7))
 
     def test_wrong_places_for_answers_are_said(self):
         built, names = fib(), macs(10)

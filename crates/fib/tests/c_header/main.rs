@@ -232,8 +232,8 @@ fn what_cannot_be_read_is_refused_with_a_reason() {
     flipped[100] ^= 4;
     let path = dir.path().join("x.fib");
     for (bytes, input, says) in [
-        (&good[..], "02zz\n", "line 1 is no name of this table"),
-        (&good[..], "0200000001\n", "line 1 is no name of this table"),
+        (&good[..], "02zz\n", "line 1 is not a name of this table"),
+        (&good[..], "0200000001\n", "line 1 is not a name of this table"),
         (&good[..good.len() - 1], "", "damaged or cut"),
         (&flipped[..], "", "damaged or cut"),
         (b"hello", "", "does not begin like a FIB file"),

@@ -87,9 +87,9 @@ class Fib:
         return out
 
     def lookup(self, name: Union[str, bytes]) -> str:
-        """The action of one name. It takes microseconds: look many up with `lookup_batch`."""
+        """The action of one name. It takes microseconds: look up many with `lookup_batch`."""
         if not isinstance(name, (str, bytes)):
-            raise TypeError(f"a {type(name).__name__} is no name: give str or bytes, or many to lookup_batch")
+            raise TypeError(f"a {type(name).__name__} is not a name: give str or bytes, or many to lookup_batch")
         return self._actions[int(self.lookup_batch([name])[0])]
 
     def digests(self, names: Names) -> npt.NDArray[np.uint64]:

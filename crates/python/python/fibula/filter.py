@@ -136,7 +136,7 @@ class Filter:
     def update(self, other: Filter) -> None:
         """Takes all names of a filter that was made with `like=` this one."""
         if not isinstance(other, Filter):
-            raise TypeError(f"a {type(other).__name__} is no filter")
+            raise TypeError(f"a {type(other).__name__} is not a filter")
         self._native.unite(other._native)
 
     @property

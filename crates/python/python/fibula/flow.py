@@ -33,7 +33,7 @@ class Inserted(enum.IntEnum):
 class FlowTable:
     """A table of flows whose keys have 8, 16 or 40 bytes, and whose values are one or two numbers of 64 bits.
 
-    Time is what `advance` is told, in units of the caller's choice. A flow ends when its lifetime has passed; lookups do not
+    The time is what `advance` is given, in units of the caller's choice. A flow ends when its lifetime has passed; lookups do not
     find it from then on, and `scan` takes it out. Call `scan` at least every 16,000 units.
     There is no file format: flows come and go.
     """

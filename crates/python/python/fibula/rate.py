@@ -35,7 +35,7 @@ def size(text: str) -> int:
     try:
         return int(text[:-1]) * factor if factor else int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of names: write 1000, 64K or 4M") from None
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of names: write 1000, 64K or 4M") from None
 
 
 def macs(n: int) -> npt.NDArray[np.bytes_]:

@@ -3,10 +3,10 @@
 >>> async with Controller("http://127.0.0.1:4600") as controller:   # doctest: +SKIP
 ...     await controller.names.put([Name("02:00:00:00:00:01", "h1")])
 
-It needs grpcio and protobuf: `pip install 'fibula[controller]'`. What a controller refuses is a `ControllerError` with its
+It needs grpcio and protobuf: `pip install 'fibula[controller]'`. A refusal of the controller is a `ControllerError` with its
 sentence. With https the certificate of the server is checked as the command `fibula` does it: against the authority and the host
 of the URL, and that its holder is a controller. Limits: a stream (`export`, `import_`, `events`) that breaks because the controller
-came back with another certificate is not begun again; the next request that is no stream checks that one, and all go on.
+came back with another certificate is not begun again; the next request that is not a stream checks that certificate, and all go on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _end(port: Port) -> Any:
 def _record(name: Named) -> Any:
     if not isinstance(name, Name):
         if not isinstance(name, tuple) or not 2 <= len(name) <= 4:
-            raise TypeError(f"{name!r} is no name: give Name(name, host), or (name, host[, tenant[, ip]])")
+            raise TypeError(f"{name!r} is not a name: give Name(name, host), or (name, host[, tenant[, ip]])")
         name = Name(*name)
     return wire.message("NameRecord", name=name.name, host=name.host, tenant=name.tenant, ip=name.ip)
 
@@ -124,7 +124,7 @@ class Controller:
                 await self._open(url)
                 leads = not (await self.status()).leader
             except NotAllowed:
-                # Whoever may not ask which one leads is told so by any.
+                # Clients that may not ask which one leads learn that from any controller.
                 leads = True
             except Unreachable as error:
                 failed, leads = error, False
@@ -199,7 +199,7 @@ class Controller:
         if self._reopening is None:
             self._reopening = asyncio.Lock()
         async with self._reopening:
-            # Another request may have opened one meanwhile, or somebody may have closed it.
+            # Another request may have opened one meanwhile, or it may have been closed.
             if self._channel is not channel:
                 return self._channel is not None
             if self._certificate is None:
@@ -255,7 +255,7 @@ class Controller:
         return records.of(LogState, await self._ask("SetLog", "SetLogRequest", switch=switch, filter=filter))
 
     async def _stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
-        """The messages of a stream. Whoever reads no more is to close it."""
+        """The messages of a stream. A caller that stops reading must close it."""
         stream = self._call(method)(request)
         try:
             async for message in stream:
@@ -440,7 +440,7 @@ class SwitchSet:
         return await self._controller._change("AddSwitches", "AddSwitchesRequest", names=names)
 
     async def accept(self, names: Iterable[str] = ()) -> Changed:
-        """Adds switches that attached and were refused because nobody had added them; all without names."""
+        """Adds switches that attached and were refused because they had not been added; all of them if no names are given."""
         return await self._controller._change("AcceptSwitches", "AcceptSwitchesRequest", names=names)
 
     async def remove(self, name: str) -> Changed:

@@ -61,7 +61,7 @@ _BY_CODE: dict[str, type[ControllerError]] = {
 
 
 def no_answer(at: str, reason: str) -> str:
-    """What is said where nobody is reached."""
+    """The message if no controller is reached."""
     return f"no controller answers at {at}; is `fibula controller` running there? ({reason})"
 
 
@@ -71,7 +71,7 @@ def of(error: Any, at: str, committed: Optional[int] = None) -> ControllerError:
     if code == "UNAVAILABLE" and "onnect" in details:
         details = no_answer(at, details)
     elif code == "DEADLINE_EXCEEDED":
-        details = f"{at} did not answer in time: give a longer timeout, or look whether it is well"
+        details = f"{at} did not answer in time: give a longer timeout, or check its state"
     if committed is not None:
         return ImportStopped(details, code, committed)
     return _BY_CODE.get(code, ControllerError)(details, code)

@@ -32,7 +32,7 @@ class Name:
     tenant: int = 0
     #: The address that ARP and neighbour discovery answer with this name; empty: none.
     ip: str = ""
-    #: When a switch saw it first, in milliseconds since 1970; 0: somebody declared it. Ignored in requests.
+    #: When a switch saw it first, in milliseconds since 1970; 0: it was declared. Ignored in requests.
     learnt_ms: int = 0
 
 
@@ -189,7 +189,7 @@ class SwitchDetails:
 
 @dataclass(frozen=True)
 class PendingSwitch:
-    """A switch that attached and that nobody has added."""
+    """A switch that attached and has not been added."""
 
     name: str
     version: str
@@ -250,7 +250,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Links:
-    """Links; cables that both ends see and nobody declared; a sentence for each trunk that sees something else."""
+    """Links; undeclared cables that both ends see; a sentence for each trunk with another neighbour than declared."""
 
     links: tuple[Link, ...]
     found: tuple[Link, ...]

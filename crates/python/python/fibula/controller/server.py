@@ -1,7 +1,7 @@
-"""Whose certificate a server shows: the authority, the host and that its holder is a controller are checked before a request.
+"""The certificate that a server shows: its authority, its host and that its holder is a controller are checked before a request.
 
 grpcio does not tell a client the certificate of its server. So a connection of the standard library reads and checks it first,
-and the channel then trusts this one certificate and no other: whoever answers it holds what was checked.
+and the channel then trusts this one certificate and no other: a server that answers holds what was checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTROLLER = _SCHEME + "controller/"
 async def certificate_of(url: str, target: str, credentials: Credentials, timeout: float) -> bytes:
     """The certificate in PEM that the controller at HOST:PORT shows.
 
-    Raises `Unreachable` if nobody answers there, or somebody who is not trusted, or who is no controller, and `ValueError` for
+    Raises `Unreachable` if no server answers there, or one that is not trusted or is not a controller, and `ValueError` for
     credentials that cannot be read.
     """
     host, _, port = target.rpartition(":")
