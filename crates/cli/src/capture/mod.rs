@@ -24,15 +24,10 @@ pub(crate) struct Args {
     /// A port number, the name of an interface, or `all`, at the switch at --at; or, with the name of a switch and a
     /// colon before it (s1:3, s1:eth1, s1:all), at that switch, through the controller
     port: String,
-    /// Address of the switch to ask directly: `control` in its switch.toml. Not used with SWITCH:PORT
-    #[arg(
-        long,
-        visible_alias = "switch",
-        env = "FIBULA_CONTROL",
-        default_value = "127.0.0.1:4605",
-        value_name = "ADDRESS"
-    )]
-    at: String,
+    /// Address of the switch to ask directly: `control` in its switch.toml; by default the variable FIBULA_CONTROL, or
+    /// 127.0.0.1:4605. Refused with SWITCH:PORT
+    #[arg(long, visible_alias = "switch", value_name = "ADDRESS")]
+    at: Option<String>,
     /// Only frames that are dropped
     #[arg(long)]
     drops: bool,
@@ -163,10 +158,19 @@ impl Args {
                 let why = format!("`{}` is not a port of a switch; write it like s1:3, s1:eth1 or s1:all", self.port);
                 return Err(Failure::new(Exit::Usage, why));
             }
+            if let Some(at) = &self.at {
+                let why = format!(
+                    "the controller asks the switch of `{}`, so --at {at} cannot be used; leave it out, or ask the switch \
+                     directly: fibula capture {port} --at {at}",
+                    self.port
+                );
+                return Err(Failure::new(Exit::Usage, why));
+            }
             self.remote.channel().await?
         } else {
-            let connected = self.remote.credentials().connect(Kind::Switch, &self.at).await?;
-            connected.map_err(|error| self.unreachable(error))?
+            let at = self.address();
+            let connected = self.remote.credentials().connect(Kind::Switch, &at).await?;
+            connected.map_err(|error| unreachable(&at, error))?
         };
         let request = v1::CaptureRequest {
             switch: switch.to_owned(),
@@ -234,21 +238,26 @@ impl Args {
         ended
     }
 
-    fn unreachable(&self, error: ConnectError) -> anyhow::Error {
-        let at = &self.at;
-        match error {
-            ConnectError::Unreachable { reason, .. } => Failure::new(
-                Exit::NotFound,
-                format!(
-                    "no switch answers at {at} ({reason}); set --at or FIBULA_CONTROL to the address of `control` in its \
-                     switch.toml, and add that line if it is missing: control = \"127.0.0.1:4605\""
-                ),
+    /// The address of the switch to ask directly.
+    fn address(&self) -> String {
+        let of_environment = || std::env::var("FIBULA_CONTROL").ok().filter(|at| !at.is_empty());
+        self.at.clone().or_else(of_environment).unwrap_or_else(|| "127.0.0.1:4605".to_owned())
+    }
+}
+
+fn unreachable(at: &str, error: ConnectError) -> anyhow::Error {
+    match error {
+        ConnectError::Unreachable { reason, .. } => Failure::new(
+            Exit::NotFound,
+            format!(
+                "no switch answers at {at} ({reason}); set --at or FIBULA_CONTROL to the address of `control` in its \
+                 switch.toml, and add that line if it is missing: control = \"127.0.0.1:4605\""
             ),
-            ConnectError::BadUrl { .. } => {
-                Failure::new(Exit::Usage, format!("`{at}` is not an address; write it like 10.0.0.2:4605"))
-            }
-            error => Failure::new(exit_of(&error), error),
+        ),
+        ConnectError::BadUrl { .. } => {
+            Failure::new(Exit::Usage, format!("`{at}` is not an address; write it like 10.0.0.2:4605"))
         }
+        error => Failure::new(exit_of(&error), error),
     }
 }
 
