@@ -24,6 +24,7 @@ netio::tests! {
         frames_are_captured_as_lines_and_as_pcapng_with_why_they_were_dropped,
         a_full_disk_ends_a_capture_and_leaves_a_whole_file,
         the_controller_asks_a_switch_for_frames_and_flows,
+        who_reads_a_relayed_capture_slowly_loses_frames_and_holds_up_nobody_else,
     ],
     anywhere: [captures_are_refused_with_what_to_do]
 }
@@ -387,6 +388,75 @@ fn the_controller_asks_a_switch_for_frames_and_flows() {
     });
 }
 
+fn who_reads_a_relayed_capture_slowly_loses_frames_and_holds_up_nobody_else() {
+    in_namespace(|| {
+        let (mut host, _trunk) = cables();
+        let network = support::Site::new("");
+        let _controller = network.start();
+        assert_eq!(exit_code(&network.fibula(&["switch", "add", "s1"])), 0);
+        let _site = Site::at(&network.url, PORTS);
+        let is_late = {
+            let until = std::time::Instant::now() + support::PATIENCE;
+            move || std::time::Instant::now() > until
+        };
+        while exit_code(&network.fibula(&["switch", "log", "s1"])) != 0 {
+            assert!(!is_late(), "the switch does not connect");
+        }
+        let begin = |arguments: &[&str]| {
+            let mut command = Command::new(FIBULA);
+            command.arg("capture").args(arguments).env("FIBULA_CONTROLLER", &network.url);
+            Site::begun(command)
+        };
+        let mut slow = begin(&["s1:sw-host"]);
+        // Far more than waits on the way: in the switch, on both connections, in the pipe.
+        let mut long = frame(7, 99, 0);
+        long.resize(1500, 0);
+        for _ in 0..40_000 {
+            let mut burst = Burst::from_iter([Packet::from_frame(&long)]);
+            while host.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap() == 0 {
+                assert!(!is_late(), "the switch takes no more frames");
+                std::thread::yield_now();
+            }
+        }
+        // Others are served meanwhile: operators, another capture, and the switch by its controller.
+        let quick = begin(&["s1:sw-host", "-c", "1"]);
+        send(&mut host, &frame(7, 99, 50));
+        let (_, said) = quick.end();
+        assert_eq!(exit_code(&said), 0, "{}", stderr(&said));
+        for arguments in [&["switch", "log", "s1"][..], &["switch", "list"], &["switch", "verify", "s1"]] {
+            let output = network.fibula(arguments);
+            assert_eq!(exit_code(&output), 0, "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+        }
+
+        // Once it is read again what comes then arrives, and what was lost is said.
+        let (head, mut next) = (frame(7, 99, 0)[..14].to_vec(), 51);
+        let has_mark = |bytes: &[u8]| bytes.windows(15).any(|window| window.starts_with(&head) && window[14] > 50);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut bytes = vec![];
+                while !has_mark(&bytes) {
+                    // What was looked through is not looked through again.
+                    bytes.drain(..bytes.len().saturating_sub(64));
+                    let more = slow.stdout.fill_buf().unwrap().to_vec();
+                    assert!(!more.is_empty(), "the capture ended by itself");
+                    slow.stdout.consume(more.len());
+                    bytes.extend(more);
+                }
+            });
+            while !reader.is_finished() {
+                assert!(!is_late(), "frames do not arrive any more");
+                send(&mut host, &frame(7, 99, next));
+                next = if next == 250 { 51 } else { next + 1 };
+            }
+        });
+        let killed = Command::new("kill").args(["-INT", &slow.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let (_, said) = slow.end();
+        assert_eq!(exit_code(&said), 0, "{}", stderr(&said));
+        assert!(stderr(&said).contains("more were not captured: they came too fast"), "{}", stderr(&said));
+    });
+}
+
 fn captures_are_refused_with_what_to_do() {
     let site = Site::new("");
     let refused = |arguments: &[&str], exit: i32, part: &str| {
@@ -399,4 +469,9 @@ fn captures_are_refused_with_what_to_do() {
     refused(&["all", "-c", "0"], 2, "0 is not in");
     refused(&["all", "--at", "127.0.0.1:1"], 4, "control = \"127.0.0.1:4605\"");
     refused(&["all", "--at", "nonsense"], 2, "10.0.0.2:4605");
+    // The controller asks the switch that stands before a port, so an address has no place beside it.
+    for option in ["--at", "--switch"] {
+        let why = format!("ask the switch itself: fibula capture 8 --at {}", site.control);
+        refused(&["s1:8", option, &site.control], 2, &why);
+    }
 }

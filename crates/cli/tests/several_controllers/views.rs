@@ -2,7 +2,9 @@
 
 use crate::member::Cluster;
 use crate::site::{N_CONTROLLERS, Site};
-use crate::support::{Client, FIBULA, PATIENCE, add_full_mesh, eventually, exit_code, mac, record, stderr, stdout};
+use crate::support::{
+    Client, FIBULA, PATIENCE, Process, add_full_mesh, eventually, exit_code, mac, record, stderr, stdout,
+};
 use api::v1;
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,5 +150,34 @@ pub(crate) async fn are_whole() {
             stderr(&verified)
         );
         assert_eq!(stdout(&verified).matches("\"checked\":true").count(), N_SWITCHES as usize - 1);
+    }
+    captures_go_by_the_one_that_serves(&site).await;
+}
+
+/// The controller that serves a switch asks it for frames; the others say which one that is.
+async fn captures_go_by_the_one_that_serves(site: &Site) {
+    let config = site.directory.path().join("s1.toml");
+    let state = site.directory.path().join("s1");
+    let text = format!(
+        "name = 's1'\ncontroller = '{}'\nstate_dir = '{}'\nlookup = '127.0.0.1:0'\n[links]\nhello_ms = 0\n",
+        site.urls(),
+        state.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let _switch = Process::spawn(&["switch", "--config", config.to_str().unwrap()]);
+    let clients = [site.client(0).await, site.client(1).await, site.client(2).await];
+    for client in &clients {
+        eventually("it is back", async || switches(client).await.iter().all(|switch| switch.connected)).await;
+    }
+    let urls: Vec<String> = site.urls().split(',').map(str::to_owned).collect();
+    let serves = (0..N_CONTROLLERS).find(|i| site.connected(*i).contains(&"s1".to_owned())).expect("one serves it");
+    for (i, url) in urls.iter().enumerate() {
+        let output = Command::new(FIBULA).args(["capture", "s1:all", "--controller", url]).output().unwrap();
+        let (exit, said) = match i == serves {
+            // It has no ports: the switch says so itself.
+            true => (4, "switch `s1`: switch s1 has no ports".to_owned()),
+            false => (5, format!("switch `s1` is served by {0}; ask that one, with --controller {0}", urls[serves])),
+        };
+        assert!(exit_code(&output) == exit && stderr(&output).contains(&said), "{i}: {}", stderr(&output));
     }
 }
