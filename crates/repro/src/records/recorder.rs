@@ -92,7 +92,8 @@ pub(crate) fn source(root: &Path) -> Source {
 /// The commit of the tree, marked if the code has changes.
 fn commit(root: &Path) -> String {
     let commit = output("git", &["rev-parse", "--short=7", "HEAD"], root).unwrap_or_else(|| "unknown".into());
-    let changes = output("git", &["status", "--porcelain", "--", "crates", "Cargo.lock"], root).unwrap_or_default();
+    // From the top of the tree, wherever in it `root` is.
+    let changes = output("git", &["status", "--porcelain", "--", ":/crates", ":/Cargo.lock"], root).unwrap_or_default();
     if changes.is_empty() { commit } else { commit + " with changes" }
 }
 
@@ -140,4 +141,32 @@ fn append(path: &Path, lines: &[Value]) -> Result<(), RecordsError> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(error)?;
     file.write_all(text.as_bytes()).map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_the_code_mark_its_commit_from_wherever_in_the_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        let inner = tree.path().join("crates/one");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("a.rs"), "1").unwrap();
+        let git = |arguments: &[&str]| {
+            let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+            let output = Command::new("git").args(who).args(arguments).current_dir(tree.path()).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        git(&["init", "-q"]);
+        git(&["add", "."]);
+        git(&["commit", "-q", "-m", "first"]);
+        for folder in [tree.path(), &inner] {
+            assert_eq!(commit(folder).len(), 7, "{}", commit(folder));
+        }
+        fs::write(inner.join("a.rs"), "2").unwrap();
+        for folder in [tree.path(), &inner] {
+            assert!(commit(folder).ends_with(" with changes"), "{}", commit(folder));
+        }
+    }
 }
