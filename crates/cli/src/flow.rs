@@ -17,10 +17,10 @@ pub(crate) struct At {
     /// The switch to ask through the controller; otherwise the one at --at is asked directly
     #[arg(long, global = true, value_name = "SWITCH", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     switch: Option<String>,
-    /// Address of the switch to ask directly: `control` in the section "flow" of its switch.toml. Not used with
-    /// --switch
-    #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
-    at: String,
+    /// Address of the switch to ask directly: `control` in the section "flow" of its switch.toml; by default the variable
+    /// FIBULA_FLOW, or 127.0.0.1:4604. Refused with --switch
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    at: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -284,9 +284,16 @@ async fn servers(client: &mut Client, switch: String, verb: ServerVerb, out: &Ou
 }
 
 async fn connect(At { switch, at, remote }: &At) -> anyhow::Result<Client> {
-    if switch.is_some() {
+    if let Some(switch) = switch {
+        if let Some(at) = at {
+            let why =
+                format!("the controller asks switch `{switch}`, so --at {at} cannot be used; leave one of them out");
+            return Err(Failure::new(Exit::Usage, why));
+        }
         return Ok(api::client::flows(remote.channel().await?));
     }
+    let of_environment = || std::env::var("FIBULA_FLOW").ok().filter(|at| !at.is_empty());
+    let at = &at.clone().or_else(of_environment).unwrap_or_else(|| "127.0.0.1:4604".to_owned());
     let channel = remote.credentials().connect(Kind::Switch, at).await?.map_err(|error| match error {
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,

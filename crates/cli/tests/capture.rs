@@ -471,7 +471,7 @@ fn captures_are_refused_with_what_to_do() {
     refused(&["all", "--at", "nonsense"], 2, "10.0.0.2:4605");
     // The controller asks the switch that stands before a port, so an address has no place beside it.
     for option in ["--at", "--switch"] {
-        let why = format!("ask the switch itself: fibula capture 8 --at {}", site.control);
+        let why = format!("directly: fibula capture 8 --at {}", site.control);
         refused(&["s1:8", option, &site.control], 2, &why);
     }
 }

@@ -85,6 +85,8 @@ fn a_switch_without_flows_shows_none_and_counts_zero() {
     site.refused(&["flush"], 2, "--all");
     site.refused(&["show", "--protocol", "xyz"], 3, "xyz");
     site.refused(&["show", "--address", "10.0.0.1/8"], 3, "10.0.0.0/8");
+    // The controller asks the switch that is named, so an address has no place beside it.
+    site.refused(&["stats", "--switch", "s1", "--at", "127.0.0.1:1"], 2, "leave one of them out");
     let Site { _switch, control, _directory } = site;
     assert_eq!(_switch.terminate(), Some(0));
     let gone = Command::new(FIBULA).args(["flow", "stats", "--at", &control]).output().unwrap();
