@@ -1,4 +1,4 @@
-"""Our certificate, as the command `fibula` finds it."""
+"""The client's certificate, found in the same way as by the command `fibula`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller refuses, in its own words."""
+"""Refusals of a controller, in its own words."""
 
 from __future__ import annotations
 
