@@ -236,7 +236,7 @@ impl Table {
             return Err(Error::argument("this table follows no other: make one that does by fibula_table_follow"));
         }
         let other = || {
-            let text = "these are updates of another table: make the follower anew from an export of that one";
+            let text = "these are updates of another table: make a new follower from an export of that one";
             Error::new(Code::FIBULA_EGAP, text)
         };
         if bytes.starts_with(file::MAGIC) {
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn fibula_table_set_actions(table: *mut Table, meanings: *
                 // Refused as a whole, because no reader could use it.
                 state.meanings.all(&table.spec)?;
                 if state.store.n_names().is_none() {
-                    let text = "this table follows another: what values mean comes from there";
+                    let text = "this table follows another, which gives values their meanings";
                     return Err(Error::new(Code::FIBULA_EFOLLOWER, text));
                 }
                 let mut meanings = state.meanings.clone();

@@ -55,7 +55,7 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
         ),
         ("permit,tcp,10.0.0.0/8\n", "line 1: `permit,tcp,10.0.0.0/8` has commas"),
         ("# a\n02:00:00:00:00:01,port:3\n", "line 2: `02:00:00:00:00:01,port:3` has commas: a rule is words"),
-        ("permit\n", "line 1: `permit` says not for what: write `permit any`"),
+        ("permit\n", "line 1: `permit` does not say for what: write `permit any`"),
         ("\u{200b}deny any\n", "line 1: `"),
         ("permit icmp from 2001:db8::/32\n", "line 1: `icmp` is of IPv4"),
         ("permit icmpv6 from 10.0.0.0/8\n", "line 1: `icmpv6` is of IPv6"),

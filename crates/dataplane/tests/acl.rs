@@ -345,7 +345,7 @@ fn lists_that_cannot_be_used_say_what_to_write() {
     for (text, says) in [
         ("permit any\nforward tcp\n", "web.acl:2: `forward` is not an action of this list: write permit or deny"),
         ("permt tcp\n", "web.acl:1: `permt` is not an action of this list: write permit or deny"),
-        ("# web\npermit\n", "web.acl:2: `permit` says not for what: write `permit any`"),
+        ("# web\npermit\n", "web.acl:2: `permit` does not say for what: write `permit any`"),
         ("permit,tcp,10.0.0.0/8\n", "web.acl:1: `permit,tcp,10.0.0.0/8` has commas"),
         ("permit icmp from fd00::/8\n", "web.acl:1: `icmp` is of IPv4"),
         ("permit from 10.6.1.2/16\n", "web.acl:1: 10.6.1.2/16 has bits set"),

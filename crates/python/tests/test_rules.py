@@ -120,7 +120,7 @@ class Rules(unittest.TestCase):
         for wrong, kind, message in (
             (lambda: fibula.RuleTable.build("permit any\ndeny tpc"), ValueError, "line 2: "),
             (lambda: fibula.RuleTable.build("# a\npermt tcp"), ValueError, "line 2: `permt` is not an action of this list: write permit or deny; for other actions"),
-            (lambda: fibula.RuleTable.build("permit"), ValueError, "line 1: `permit` says not for what"),
+            (lambda: fibula.RuleTable.build("permit"), ValueError, "line 1: `permit` does not say for what"),
             (lambda: fibula.RuleTable.build("count tcp", actions=("count", "7")), ValueError, "`7` is not an action"),
             (lambda: fibula.RuleTable.build([b"deny"]), TypeError, "rule 0 is a bytes: give str"),
             (lambda: fibula.RuleTable.build(["deny\npermit"]), ValueError, "rule 0 has several lines"),

@@ -94,12 +94,12 @@ impl Clients {
             Err(error) if error.kind() == io::ErrorKind::NotFound && ended => {
                 let script = self.scripts[host].display();
                 bail!(
-                    "udhcpc of h{host} has ended and {script} said no address: it may lie where programs do not run (noexec); \
+                    "udhcpc of h{host} has ended and {script} reported no address: it may be on a file system that runs no programs (noexec); \
                        give another directory with --keep"
                 )
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.context("reading what udhcpc said")?,
+            text => text.context("reading the output of udhcpc")?,
         };
         match text.trim().parse() {
             Ok(ip) if (POOL_STARTS..=POOL_ENDS).contains(&ip) => Ok(Some(ip)),

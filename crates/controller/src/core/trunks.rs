@@ -206,7 +206,7 @@ impl Trunks {
         }
         let what = match self.auto() {
             _ if !link.up => "the link is out of use, so it stays: `fibula link del` removes it",
-            Auto::Off => "cables are not looked for: remove the link, and add another",
+            Auto::Off => "the search for cables is off: remove the link, and add another",
             Auto::Confirm => "`fibula link accept` follows the cable, once both ends see each other",
             Auto::On => "the link follows the cable, once both ends see each other",
         };

@@ -74,7 +74,7 @@ impl Events {
         if kind == "switch" {
             match self.count(&subject, now()) {
                 n if n > OF_A_SWITCH => return,
-                OF_A_SWITCH => text += "; more of this minute is not told",
+                OF_A_SWITCH => text += "; further ones of this minute are not reported",
                 _ => {}
             }
         }
@@ -263,7 +263,7 @@ mod tests {
         events.note("switch", Level::Info, "s8", "connected");
         let (page, _) = events.after(0, &["switch".to_owned()]);
         assert_eq!(page.len() as u32, OF_A_SWITCH + 1);
-        assert!(page[OF_A_SWITCH as usize - 1].text.ends_with("is not told"));
+        assert!(page[OF_A_SWITCH as usize - 1].text.ends_with("are not reported"));
         let nothing = Happened::of(
             &Change::RemoveNames { names: vec!["n".to_owned()], ignore_missing: true },
             |_| None,

@@ -106,7 +106,7 @@ impl Southbound for South {
             let (name, status) = (clip(&switch), status_of(&error));
             let status = match error.unknown_switch() {
                 Some(_) if !is_label(&switch) => {
-                    Status::new(status.code(), format!("no switch may have the name `{name}`; {LABELS}"))
+                    Status::new(status.code(), format!("`{name}` cannot be the name of a switch; {LABELS}"))
                 }
                 Some(_) if self.shared.known.pending.lock().waits(&switch, now()) => {
                     Status::new(status.code(), waits(&name))
@@ -144,7 +144,7 @@ impl Southbound for South {
         let mut said = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, said.message())
             .await
-            .map_err(|_| Status::deadline_exceeded("nothing was said within 10 s; wait to be asked again"))??;
+            .map_err(|_| Status::deadline_exceeded("nothing was sent within 10 s; wait for the next request"))??;
         let first = first.ok_or_else(|| Status::invalid_argument("the first message must say what is answered"))?;
         self.check(&peer, &first.switch, "answer")?;
         self.relays.answer(first, said).await?;

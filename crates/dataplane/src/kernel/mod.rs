@@ -304,7 +304,7 @@ impl Kernel {
                 None => interfaces.remove(slot),
             };
             if let Err(error) = done {
-                tracing::warn!(port = %exit.id, "the kernel was not told of the port: {error}");
+                tracing::warn!(port = %exit.id, "the kernel was not informed of the port: {error}");
             }
         }
     }

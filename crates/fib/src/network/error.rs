@@ -32,7 +32,7 @@ pub enum NetworkError {
     /// A tenant whose names crowd a part of a table.
     #[error(
         "tenant {tenant} would have {n_names} names in {part}, where random digests put a few at most, and {most} at \
-         most are left to it, so that others have room: somebody who has the hash key chose them; remove them, and \
+         most are left to it, so that others have room: someone who has the hash key chose them; remove them, and \
          choose another key (`fibula rekey`)"
     )]
     TenantCrowds { tenant: u32, part: PartId, n_names: usize, most: usize },

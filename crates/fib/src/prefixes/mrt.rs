@@ -178,8 +178,7 @@ impl Reader {
             _ => self.other(),
         }?;
         if self.n_updates > 0 && self.n_dumped > 0 {
-            let text =
-                "a routing table and updates are in one file, and which comes first is not known: take one of the two";
+            let text = "a routing table and updates are in one file, and their order is unknown: use one of the two";
             return Err(text.to_owned().into());
         }
         Ok(())

@@ -149,7 +149,7 @@ impl Parsed {
             words = &words[n_taken..];
         }
         if self.protocols.is_none() && side.is_none() {
-            return Err(format!("`{action}` says not for what: write `{action} any` if it is for all packets"));
+            return Err(format!("`{action}` does not say for what: write `{action} any` if it is for all packets"));
         }
         Ok(())
     }

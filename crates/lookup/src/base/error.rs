@@ -124,7 +124,7 @@ pub enum InsertError {
     },
     /// One part would have more names than it can, and far more than chance explains.
     #[error(
-        "{part} would have {n_names} names, far more than random digests would put there: somebody who has the hash key chose them; remove them, and choose another key (rekey)"
+        "{part} would have {n_names} names, far more than random digests would put there: someone who has the hash key chose them; remove them, and choose another key (rekey)"
     )]
     Crowded {
         /// The part.

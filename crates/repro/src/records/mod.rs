@@ -54,7 +54,7 @@ pub enum RecordsError {
     },
     /// The record that exists is of another version or machine.
     #[error(
-        "{path} holds figures of {found}, and this is {here}: give another --machine, or remove the file to record anew"
+        "{path} holds figures of {found}, and this is {here}: give another --machine, or remove the file to record again"
     )]
     OtherRecord {
         /// The file.

@@ -157,7 +157,7 @@ pub enum GraphError {
     #[error("line {line}: there is a node `{name}` since line {first}: give one of them another name")]
     NameTaken { line: usize, name: String, first: usize },
     /// Nodes come before links.
-    #[error("line {line}: there is no node `{name}`: declare it in a line before")]
+    #[error("line {line}: there is no node `{name}`: declare it in an earlier line")]
     UnknownNode { line: usize, name: String },
     /// An invalid cost.
     #[error("line {line}: `{got}` is not a cost: write a number from 1 to 4294967295")]

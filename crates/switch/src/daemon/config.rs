@@ -533,7 +533,7 @@ impl Config {
             Some("https") if !has_tls => {
                 let name = &self.name;
                 Err(format!(
-                    "controller = {given:?} takes a certificate, and there is no [tls]; make one with `fibula pki issue \
+                    "controller = {given:?} needs a certificate, and there is no [tls]; make one with `fibula pki issue \
                      switch {name}`, copy its directory here and write [tls] dir = \"DIRECTORY\""
                 ))
             }

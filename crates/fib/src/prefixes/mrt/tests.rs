@@ -194,7 +194,7 @@ fn what_is_cut_or_no_dump_is_refused_with_the_number_of_the_record() {
         (peers(), "no routes of IPv4 or IPv6"),
         (rib(2, &[33, 10, 1, 1, 1, 1], &[&route]), "a prefix of"),
         (rib(2, &[8, 10], &[&[0x40, 3, 9, 1]]), "shorter than"),
-        ([dump, update(1, &[], &route, &[8, 10])].concat(), "take one of the two"),
+        ([dump, update(1, &[], &route, &[8, 10])].concat(), "use one of the two"),
     ] {
         let error = listed(&bytes, Hops::NextHop).unwrap_err();
         assert!(error.contains(says), "{says}: {error}");

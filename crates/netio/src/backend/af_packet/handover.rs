@@ -68,7 +68,7 @@ enum Unfit {
     Ring(#[from] Misfit),
     #[error(transparent)]
     Net(#[from] NetError),
-    #[error("one of them cannot be looked at: {0}")]
+    #[error("one of them cannot be inspected: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -152,7 +152,7 @@ impl Handover {
             let mut state = self.state();
             if state.nameless.insert(interface.to_owned()) {
                 state.notices.push(format!(
-                    "{interface}: what comes during a restart will be lost: service managers keep no sockets under such a name; \
+                    "{interface}: frames that arrive during a restart will be lost: service managers keep no sockets under such a name; \
                      rename it to one of ASCII without colons"
                 ));
             }

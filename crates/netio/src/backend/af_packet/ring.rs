@@ -151,7 +151,7 @@ pub(super) enum Misfit {
     Sizes,
     #[error("another version of this program has opened them")]
     Version,
-    #[error("a ring says that its reader is where no slot is")]
+    #[error("a ring gives its reader a position without a slot")]
     Place,
     #[error("a ring cannot be mapped: {0}")]
     Io(#[from] io::Error),

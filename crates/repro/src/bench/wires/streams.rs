@@ -137,12 +137,12 @@ impl Pair {
         command.args(["-c", HOSTS[1].2, "-t", SECONDS, "-J", "--connect-timeout", "5000"]);
         let output = command.output().map_err(|error| failed("starting iperf3", &error))?;
         let answer: serde_json::Value =
-            serde_json::from_slice(&output.stdout).map_err(|error| failed("reading what iperf3 says", &error))?;
+            serde_json::from_slice(&output.stdout).map_err(|error| failed("reading the output of iperf3", &error))?;
         if let Some(error) = answer["error"].as_str() {
             return Err(failed("iperf3", &error));
         }
         let received = answer["end"]["sum_received"]["bits_per_second"].as_f64();
-        received.map(|bits| bits / 1e9).ok_or_else(|| failed("iperf3", &"it says nothing of what it received"))
+        received.map(|bits| bits / 1e9).ok_or_else(|| failed("iperf3", &"its output lacks the received bits"))
     }
 }
 
@@ -244,7 +244,7 @@ impl Running {
         let running = Self(child);
         let mut lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
         if !lines.any(|line| line.is_ok_and(|line| line.contains(word))) {
-            return Err(failed(&program, &format!("it ended before it said `{word}`")));
+            return Err(failed(&program, &format!("it ended before it printed `{word}`")));
         }
         // A pipe that nobody reads stops who writes to it.
         std::thread::spawn(move || lines.for_each(drop));
