@@ -1,11 +1,7 @@
 //! Hosts are kept in their place: a frame from a host port leaves only if it says truly who sent it.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::{any_kind, arp, extended, nearly_a_frame, solicitation, tagged, udp4, udp6, v6};
-use common::*;
+use crate::common::frames::{any_kind, arp, extended, nearly_a_frame, solicitation, tagged, udp4, udp6, v6};
+use crate::common::*;
 use dataplane::assembly::Settings;
 use dataplane::counters::DropReason;
 use dataplane::flow::rules::Rules;

@@ -1,12 +1,8 @@
 //! ARP answered from what the RIB knows, while that changes. What else must become of ARP, neighbour discovery and group
 //! traffic, over every driver: `drivers/fixtures/hosts.rs`.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::arp;
-use common::*;
+use crate::common::frames::arp;
+use crate::common::*;
 use dataplane::assembly::Settings;
 use dataplane::counters::DropReason;
 use dataplane::flow::nat::NatSettings;

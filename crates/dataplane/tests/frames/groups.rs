@@ -1,10 +1,6 @@
 //! Frames to everybody: each other name of the sender's tenant gets one copy, and nobody else hears anything.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use dataplane::acl::AccessList;
 use dataplane::alien::Policy;
 use dataplane::assembly::Settings;

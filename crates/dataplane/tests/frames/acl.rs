@@ -1,11 +1,7 @@
 //! Access lists at ports: which frames enter.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::{GATEWAY, SOURCE, arp, extended, nearly_a_frame, solicitation, tagged, udp4, udp6, v6};
-use common::*;
+use crate::common::frames::{GATEWAY, SOURCE, arp, extended, nearly_a_frame, solicitation, tagged, udp4, udp6, v6};
+use crate::common::*;
 use dataplane::acl::AccessList;
 use dataplane::assembly::Settings;
 use dataplane::counters::DropReason;

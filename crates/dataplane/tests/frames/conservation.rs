@@ -1,12 +1,8 @@
 //! Whatever comes in, for every kind of name: each frame goes out once or is one counted drop, and goes only where it
 //! may.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::{any_kind, nearly_a_frame};
-use common::*;
+use crate::common::frames::{any_kind, nearly_a_frame};
+use crate::common::*;
 use dataplane::assembly::Settings;
 use dataplane::parse::{NameField, Names};
 use dataplane::shim::INITIAL_HOPS;

@@ -1,11 +1,7 @@
 //! Whatever a controller sends, in whatever order: the data plane goes on, and accounts for every frame.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::{any_kind, nearly_a_frame};
-use common::*;
+use crate::common::frames::{any_kind, nearly_a_frame};
+use crate::common::*;
 use dataplane::assembly::Settings;
 use fib::action::{Action, PortId};
 use fib::durable::Tenants;

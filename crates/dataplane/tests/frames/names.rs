@@ -1,12 +1,8 @@
 //! Every kind of name, read from frames as etherparse builds them: the name is what `fib` writes for it, on both sides
 //! of a shim, and every frame without one is dropped for the right reason.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::*;
-use common::*;
+use crate::common::frames::*;
+use crate::common::*;
 use dataplane::assembly::{BuildError, Settings, build};
 use dataplane::counters::DropReason;
 use dataplane::parse::{FieldError, NameField, Names, envelope};

@@ -1,10 +1,6 @@
 //! Hosts that ask for addresses: what they claim by it, what those gain who ask for others, and who advertises routers.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use dataplane::assembly::PortSpec;
 use dataplane::counters::DropReason;
 use dataplane::dhcp;

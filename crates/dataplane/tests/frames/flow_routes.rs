@@ -1,11 +1,7 @@
 //! Flows remember where their packets leave, and every change of that takes effect with the next packet.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::{GATEWAY, udp4};
-use common::*;
+use crate::common::frames::{GATEWAY, udp4};
+use crate::common::*;
 use dataplane::alien::Policy;
 use dataplane::assembly::{Monitor, PortSpec, Settings, build};
 use dataplane::counters::DropReason;

@@ -1,11 +1,7 @@
 //! Packets in, packets out: the frame path of a switch while its tables and ports change, one rule a test. What must become of
 //! which frame, over every driver: `drivers/fixtures`.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use dataplane::assembly::Settings;
 use dataplane::counters::DropReason;
 use dataplane::links::Neighbour;

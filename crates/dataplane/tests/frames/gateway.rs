@@ -1,12 +1,7 @@
 //! A gateway between names inside and prefixes outside, frame by frame.
 
-extern crate fibula_dataplane as dataplane;
-
-#[path = "common/mod.rs"]
-mod common;
-
-use common::frames::{arp, solicitation};
-use common::{HOST_1, HOST_2, OUTSIDE_3, Rig, TRUNK_8, ethernet, mac, mac_bytes};
+use crate::common::frames::{arp, solicitation};
+use crate::common::{HOST_1, HOST_2, OUTSIDE_3, Rig, TRUNK_8, ethernet, mac, mac_bytes};
 use dataplane::assembly::{BuildError, PortSpec, Settings, build};
 use dataplane::counters::DropReason;
 use dataplane::flow::nat::NatSettings;

@@ -1,10 +1,6 @@
 //! Packets in, packets out: frames to names that the network does not know.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use dataplane::alien::{Policy, Server};
 use dataplane::assembly::{BuildError, PortSpec, Settings, build};
 use dataplane::counters::DropReason;

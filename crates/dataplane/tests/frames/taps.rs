@@ -1,11 +1,7 @@
 //! Taps at the ports of a worker: what they copy, what they say of it, and that nothing waits for whoever reads.
 
-extern crate fibula_dataplane as dataplane;
-
-mod common;
-
-use common::frames::arp;
-use common::*;
+use crate::common::frames::arp;
+use crate::common::*;
 use dataplane::counters::DropReason;
 use dataplane::shim::INITIAL_HOPS;
 use dataplane::source::CheckSource;
