@@ -9,32 +9,30 @@
 //! With several controllers, it prefers one, then another, by its own name. If another one serves it, it checks from
 //! time to time whether one that it prefers answers again, and moves there.
 
-mod shared;
+pub use super::about::{About, Answering};
+pub use super::shared::{LinkStatus, Shared};
 
-pub use shared::{LinkStatus, Shared};
-
+use super::controllers::{LONG, Patience, SHORT, connect, connect_within, controllers_of};
 use super::leader::{Client, ToLeader, process};
-use super::links::Trunk;
-use super::log;
-use super::others::{self, Served};
-use super::subscriptions;
+use super::shared::Served;
+use super::trunk::Trunk;
+use super::{log, others, subscriptions};
 use api::client::ConnectError;
 use api::clock;
 use api::crash::step;
-use api::identity::Kind;
 use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::{
-    Ack, Ask, Counters, FromSwitch, GetStatusRequest, Hello, LinkEnd, MemoryUse, Refused, Resync, Said,
-    SeeTrunksRequest, SeenTrunk, ToSwitch, TrunkReport,
+    Ack, FromSwitch, GetStatusRequest, Hello, LinkEnd, Refused, Resync, SeeTrunksRequest, SeenTrunk, ToSwitch,
+    TrunkReport,
 };
 use dataplane::links::Neighbour;
 use fib::messages::Message;
 use fib::replica::{ReplicaError, Tables};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
@@ -46,19 +44,6 @@ use tonic::transport::Channel;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Time limits for a controller.
-#[derive(Clone, Copy)]
-struct Patience {
-    connect: Duration,
-    /// A controller that is silent for twice this time is considered gone.
-    silence: Duration,
-}
-
-/// For the only controller, since there is no alternative.
-const LONG: Patience = Patience { connect: Duration::from_secs(5), silence: Duration::from_secs(10) };
-/// If another controller can serve instead.
-const SHORT: Patience = Patience { connect: Duration::from_secs(1), silence: Duration::from_secs(1) };
 
 /// Delay from the hello to the first report of memory use, and the interval of further reports.
 const FIRST_MEMORY: Duration = Duration::from_secs(1);
@@ -116,36 +101,6 @@ pub enum StreamError {
         /// Why the last message was refused.
         last: ReplicaError,
     },
-}
-
-/// What a switch reports about itself through its controller. A function that returns memory use implements it.
-pub trait About: Send + Sync {
-    /// Its memory use.
-    fn memory(&self) -> MemoryUse;
-
-    /// Its counters; none if it forwards nothing.
-    fn counters(&self) -> Option<Counters> {
-        None
-    }
-
-    /// Whether it answers requests of operators.
-    fn answers(&self) -> bool {
-        false
-    }
-
-    /// Answers an operator's request that came through the controller; none if it answers nothing.
-    fn answer(&self, _switch: &str, _ask: Ask) -> Option<Answering> {
-        None
-    }
-}
-
-/// An answer in preparation: the messages in order.
-pub type Answering = Pin<Box<dyn Future<Output = mpsc::Receiver<Said>> + Send>>;
-
-impl<F: Fn() -> MemoryUse + Send + Sync> About for F {
-    fn memory(&self) -> MemoryUse {
-        self()
-    }
 }
 
 /// Keeps the replica in step with the controller, or with one of a comma-separated list, for ever. `switch`: the name
@@ -281,11 +236,6 @@ fn without_controller(was_connected: bool, time: Duration) -> String {
     }
 }
 
-/// The controllers in a comma-separated list.
-pub(super) fn controllers_of(list: &str) -> impl Iterator<Item = &str> + Clone {
-    list.split(',').map(str::trim)
-}
-
 /// The controllers in an order specific to the switch, so that switches spread over them, and those of a failed
 /// controller over the others.
 fn in_order_for<'a>(switch: &str, controllers: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -314,16 +264,6 @@ async fn home(preferred: &[&str], tls: Option<&Arc<Tls>>, every: Duration) {
             }
         }
     }
-}
-
-/// A connection to one of several controllers.
-pub(super) async fn connect(controller: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, ConnectError> {
-    connect_within(controller, tls, SHORT).await
-}
-
-async fn connect_within(controller: &str, tls: Option<&Arc<Tls>>, patience: Patience) -> Result<Channel, ConnectError> {
-    let Patience { connect, silence } = patience;
-    api::client::connect_watched(Kind::Controller, controller, tls, connect, silence).await
 }
 
 /// Whether a controller answers at all, even if it does not serve switches: a stalled process also accepts connections.

@@ -1,12 +1,13 @@
 //! `switch.toml`.
 
+mod bundles;
+pub(super) mod dpdk;
 mod links;
+mod packets;
 #[cfg(test)]
 mod tests;
 
-use super::dpdk;
 pub use super::driver::Driver;
-use super::ports;
 use api::address::{Address, socket_path};
 use api::config::ConfigError;
 use api::gate::check_address;
@@ -49,10 +50,10 @@ pub struct Config {
     #[serde(default = "default_workers")]
     pub workers: usize,
     /// Frames that each worker's ring has room for at a port with packet sockets, at least.
-    #[serde(default = "ports::ring_frames")]
+    #[serde(default = "packets::ring_frames")]
     pub ring_frames: usize,
     /// Milliseconds that a frame may have waited in such a ring while the switch restarted.
-    #[serde(default = "ports::restart_wait_ms")]
+    #[serde(default = "packets::restart_wait_ms")]
     pub restart_wait_ms: u32,
     /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
     /// address, in the frame as the host sent it.
@@ -255,7 +256,7 @@ impl Config {
     /// Where and what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
-        super::bundles::check(&mut config)?;
+        bundles::check(&mut config)?;
         if config.name.is_empty() {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());
         }
@@ -282,7 +283,7 @@ impl Config {
             return Err(format!("workers = {} is out of range; write 1 to {MAX_WORKERS}", config.workers));
         }
         config.subscriptions.check()?;
-        ports::check(&config)?;
+        packets::check(&config)?;
         if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
             return Err(format!(
                 "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
@@ -513,7 +514,7 @@ impl Config {
 
     /// Whether the controller is reached with certificates, where that matters.
     fn check_controllers(&self) -> Result<(), String> {
-        super::agent::controllers_of(&self.controller).try_for_each(|given| self.check_controller(given))
+        super::controllers::controllers_of(&self.controller).try_for_each(|given| self.check_controller(given))
     }
 
     fn check_controller(&self, given: &str) -> Result<(), String> {

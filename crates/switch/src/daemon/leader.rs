@@ -1,6 +1,6 @@
 //! The connection to whichever of several controllers leads, beside the stream of the one that serves this switch.
 
-use super::agent::{connect, controllers_of};
+use super::controllers::{connect, controllers_of};
 use api::tls::Tls;
 use api::v1::southbound_client::SouthboundClient;
 use lookup::hash::{Purpose, SecretKey};

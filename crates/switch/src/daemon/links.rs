@@ -1,16 +1,17 @@
 //! Monitors the trunks: sends and receives hellos, follows carriers, speaks LLDP ([`super::lldp`]), and tells the
 //! workers, the kernel and the agent which links carry frames.
 
-use super::agent::Shared;
 use super::bundles;
 use super::config::Config;
 use super::lldp::Stations;
+use super::shared::Shared;
 use super::strays::Strays;
+pub use super::trunk::Trunk;
 use api::throttle::Throttle;
 use dataplane::assembly::Dataplane;
 use dataplane::bell::Bell;
 use dataplane::kernel::Kernel;
-use dataplane::links::{Event, LinkState, Links, Neighbour, Session, Timing};
+use dataplane::links::{Event, LinkState, Links, Session, Timing};
 use dataplane::plane::PlaneWriter;
 use fib::action::PortId;
 use netio::carrier::Carriers;
@@ -34,35 +35,8 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 /// The shortest interval between two messages that another device is at a trunk.
 const DEVICES_EVERY: Duration = Duration::from_secs(10);
 
-/// A trunk, as it is reported.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trunk {
-    /// Its number.
-    pub port: PortId,
-    /// How it is.
-    pub state: LinkState,
-    /// The time of the last change of state.
-    pub since: Instant,
-    /// Whether frames avoid it, if they can.
-    pub is_down: bool,
-    /// Who is at the other end.
-    pub neighbour: Option<Neighbour>,
-    /// Where no switch says hello: who says in LLDP that it is there.
-    pub device: Option<String>,
-    /// Number of times in a row that it went down soon after it had come up, and how long it is held down therefore.
-    pub falls: (u32, Duration),
-}
-
 /// Interfaces, and whether each has a carrier.
 type Changes = Vec<(String, bool)>;
-
-impl Trunk {
-    pub(crate) fn of(port: PortId, session: &Session) -> Self {
-        let (state, since) = session.state();
-        let neighbour = session.neighbour().cloned();
-        Self { port, state, since, is_down: session.is_down(), neighbour, device: None, falls: session.falls() }
-    }
-}
 
 struct Watched {
     index: u8,

@@ -9,11 +9,13 @@
 //! used when the device is there. The packet sockets of the previous process are taken over with the frames that wait
 //! in them.
 
+mod about;
 pub mod agent;
 mod bundles;
 mod capture;
 mod checks;
 pub mod config;
+mod controllers;
 pub mod dpdk;
 mod driver;
 mod flows;
@@ -31,9 +33,11 @@ mod reasons;
 mod relay;
 mod reload;
 pub mod saved;
+mod shared;
 mod status;
 mod strays;
 mod subscriptions;
+mod trunk;
 mod unheard;
 
 pub use lookup::threads as lookup_threads;

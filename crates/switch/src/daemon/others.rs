@@ -1,7 +1,9 @@
 //! Tells the controllers that do not serve this switch which one does, and the state of the switch, so that each can answer for all switches.
 
-use super::agent::{About, Shared, controllers_of};
+use super::about::About;
+use super::controllers::controllers_of;
 use super::leader::{Client, ToLeader, process};
+use super::shared::{Served, Shared};
 use api::tls::Tls;
 use api::v1;
 use fib::replica::Tables;
@@ -16,14 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Of so many times once with what holds the memory.
 const MEMORY_EVERY: u32 = 5;
-
-/// Which controller serves a switch, and how that one last found it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Served {
-    /// As it is called in the configuration; none: none does.
-    pub(super) by: Option<String>,
-    pub(super) standing: v1::Standing,
-}
 
 /// Tells each of several controllers, for ever.
 pub(super) async fn tell_each<T: Tables>(

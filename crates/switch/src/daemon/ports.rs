@@ -1,6 +1,6 @@
 //! Opens the ports of a switch by their drivers. One that cannot be used gives way to another by name, with the reason.
 
-use super::bundles;
+use super::bundles::{self, Opened};
 use super::config::{self, AccessLists, Config, Driver};
 use super::dpdk;
 use super::late::Late;
@@ -11,42 +11,8 @@ use dataplane::port::{DriverText, Role};
 use netio::backend::af_packet::{self, AfPacket, Handover};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
 use netio::{Device, NetError};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Range of a ring's size: while one burst is copied, another one arrives. Each frame takes 2 KiB or more of memory
-/// that is never swapped.
-const RING_FRAMES: RangeInclusive<usize> = 64..=65_536;
-
-/// Frames that waited longer than this are out of date.
-const MAX_RESTART_WAIT_MS: u32 = 60_000;
-
-/// The default of [`Config::ring_frames`].
-pub(super) fn ring_frames() -> usize {
-    af_packet::Options::default().ring_frames
-}
-
-/// The default of [`Config::restart_wait_ms`].
-pub(super) fn restart_wait_ms() -> u32 {
-    af_packet::Options::default().max_wait.as_millis() as u32
-}
-
-/// Checks what a configuration says of packet sockets.
-pub(super) fn check(config: &Config) -> Result<(), String> {
-    if !RING_FRAMES.contains(&config.ring_frames) {
-        let (least, most) = (RING_FRAMES.start(), RING_FRAMES.end());
-        return Err(format!("ring_frames = {} is out of range; write {least} to {most}", config.ring_frames));
-    }
-    if config.restart_wait_ms > MAX_RESTART_WAIT_MS {
-        let given = config.restart_wait_ms;
-        return Err(format!("restart_wait_ms = {given} is out of range; write 0 to {MAX_RESTART_WAIT_MS}"));
-    }
-    Ok(())
-}
-
-/// A device for each worker of a port, and how its frames come.
-pub(super) type Opened = (Vec<Box<dyn Device>>, DriverText);
 
 /// The losses from offloads that hosts at a port leave to hardware, if there are any, and the remedy. Packet sockets
 /// carry all of it; AF_XDP completes checksums, and the kernel segments long packets of a veth's other end for it.

@@ -1,7 +1,7 @@
 //! Host ports to which trunks of other switches lead, according to their hellos; the controller reports them to the
 //! operator.
 
-use super::links::Trunk;
+use super::trunk::Trunk;
 use dataplane::links::{Hello, LinkState, Neighbour};
 use fib::action::PortId;
 use std::collections::BTreeMap;

@@ -4,8 +4,9 @@
 //! A port is asked twice when it comes up and when a name comes to it, then once in each interval. Nothing is reported before the hosts
 //! have had time to answer: the reports of this switch from before its start hold until then.
 
-use super::agent::{Shared, controllers_of};
+use super::controllers::controllers_of;
 use super::leader::{Client, ToLeader, process};
+use super::shared::Shared;
 use api::groups::{bytes_of, from_bytes};
 use api::tls::Tls;
 use api::v1;

@@ -1,9 +1,8 @@
 //! A replica and the status of its link, as the parts of a switch share them.
 
-use crate::daemon::links::Trunk;
-use crate::daemon::others::Served;
+use super::trunk::Trunk;
 use api::clock;
-use api::v1::{Subscriptions, Verified};
+use api::v1::{Standing, Subscriptions, Verified};
 use dataplane::groups::Groups;
 use fib::messages::Uplink;
 use fib::replica::{Replica, Tables};
@@ -12,6 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::watch;
+
+/// Which controller serves a switch, and how that one last found it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Served {
+    /// As it is called in the configuration; none: none does.
+    pub(super) by: Option<String>,
+    pub(super) standing: Standing,
+}
 
 /// What an agent tells about itself.
 #[derive(Clone, Debug, Serialize)]
