@@ -13,24 +13,24 @@
 //!
 //! | module | what it holds | it may use |
 //! |---|---|---|
-//! | `core` | the state, and every decision about it: no I/O, no runtime, no lock, no clock | [`fib`], the messages of `api::v1` |
-//! | [`store`] | rows that last: SQLite, etcd | `core`, for the rows of hosts |
-//! | `wire` | changes, refusals and the replication log as messages, both ways | `core`, `store` |
+//! | [`hosts`] | names of host ports, and which names switches found, with their rows | [`fib`] |
+//! | [`store`] | rows that last: SQLite, etcd | `hosts`, for what a damaged store lost |
+//! | `core` | the state, and every decision about it: no I/O, no runtime, no lock, no clock | `hosts`, the messages of `api::v1` |
+//! | `wire` | changes, refusals and the replication log as messages, both ways | `hosts`, `core`, `store` |
 //! | `shell` | threads, services, sessions: everything that waits, locks or listens | all of these |
-//! | `kit` | a shell without threads, for simulations | all of these |
+//! | `kit` | what simulations drive: the core, with one thread | all of these |
 //!
-//! Imports point down this list's way only, and no two modules import each other: `imports` tests it.
+//! Imports point down this list's way only, and no two modules import each other: `imports`, a test of the command, holds it.
 
 mod core;
-#[cfg(test)]
-mod imports;
+pub mod hosts;
 #[cfg(feature = "kit")]
 pub mod kit;
 mod shell;
 pub mod store;
 mod wire;
 
-pub use crate::core::{change, groups, hosts, learning, learnt};
+pub use crate::core::{change, groups, learning};
 pub use crate::shell::config;
 pub use crate::shell::controller::{Controller, Pulse};
 pub use crate::shell::events::KINDS as EVENT_KINDS;

@@ -23,4 +23,6 @@ pub mod network;
 pub mod queue;
 pub mod random;
 #[cfg(feature = "system")]
+mod site;
+#[cfg(feature = "system")]
 pub mod system;

@@ -5,7 +5,7 @@
 //! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
 //! some seconds, it has switches go on with what they were told. Names with unknown subscriptions receive every group.
 //!
-//! In the same message switches are told the addresses that learnt names have beside that of their record ([`crate::core::learnt`]).
+//! In the same message switches are told the addresses that learnt names have beside that of their record ([`crate::hosts::names`]).
 //!
 //! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
 //! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
@@ -15,7 +15,7 @@
 //!
 //! When they are told: [`crate::shell::groups`].
 
-use crate::core::learnt::Learnt;
+use crate::hosts::names::Learnt;
 use api::v1;
 use bytes::Bytes;
 use fib::name::Name;

@@ -9,7 +9,7 @@ pub(crate) const NAMED: usize = 8;
 
 /// How an event is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
+pub enum Level {
     Good,
     Info,
     Warning,

@@ -2,19 +2,20 @@
 //!
 //! What comes is a method's argument, the time too, and what follows is its value: rows to commit, messages to send, words to say. The
 //! messages of `api::v1` are read and made here as the plain data that they are. Who calls when, what is locked meanwhile, and what
-//! is sent where, [`crate::shell`] decides. `crate::imports` holds all of this.
+//! is sent where, [`crate::shell`] decides. `imports`, a test of the command, holds all of this.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`change`] | what a change does to network and hosts, whole or not at all |
 //! | [`happened`], [`summary`] | what a change is called, in events and in the audit trail |
-//! | [`hosts`], [`learnt`] | names of host ports, and the names that switches found, with their rows |
 //! | [`learning`] | what becomes of names that switches see |
 //! | [`trunks`] | which links are cut, and which cables become links |
 //! | [`groups`], [`subscriptions`] | who hears frames to everybody, and who wants which multicasts |
 //! | [`pending`], [`duplicates`] | switches that wait to be accepted, and switches with one name |
 //! | [`presence`], [`elsewhere`] | which switches are connected here, not at all, or to another controller |
-//! | [`queue`] | what waits for one switch, and what it has acknowledged |
+//! | [`owner`] | the order of it all: what changes, is committed, answered and sent, turn by turn |
+//! | [`session`], [`queue`] | what waits for one switch, and what it has acknowledged; [`hear`]: what follows from what it says |
+//! | [`push`] | which messages wait for the acknowledgement of which others |
 //! | [`counters`], [`history`] | what switches say of themselves, and the curves of an hour |
 //! | [`trace`], [`verify`] | the way of a frame, and whether a switch has what it should |
 //! | [`pace`] | how often peers may cause what costs everybody time |
@@ -25,14 +26,18 @@ pub(crate) mod duplicates;
 pub(crate) mod elsewhere;
 pub mod groups;
 pub(crate) mod happened;
+pub(crate) mod hear;
 pub(crate) mod history;
-pub mod hosts;
 pub mod learning;
-pub mod learnt;
+pub(crate) mod owner;
 pub(crate) mod pace;
 pub(crate) mod pending;
 pub(crate) mod presence;
+pub(crate) mod push;
 pub(crate) mod queue;
+pub(crate) mod session;
+#[cfg(any(test, feature = "kit"))]
+pub(crate) mod single;
 pub(crate) mod subscriptions;
 pub(crate) mod summary;
 pub(crate) mod trace;

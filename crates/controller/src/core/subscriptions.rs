@@ -224,7 +224,7 @@ fn groups_of(subscribers: &[v1::Subscriber]) -> HashMap<[u8; 6], Vec<IpAddr>> {
 mod tests {
     use super::*;
     use crate::core::change::{Change, Place, Record};
-    use crate::core::hosts::Hosts;
+    use crate::hosts::Hosts;
     use fib::action::PortId;
     use fib::network::{Network, Settings};
     use lookup::hash::SecretKey;

@@ -183,7 +183,7 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
 mod tests {
     use super::*;
     use crate::core::change::{Change, Place, Record};
-    use crate::core::hosts::Hosts;
+    use crate::hosts::Hosts;
     use fib::messages::ValueMode;
     use fib::network::{Network, Settings};
     use fib::topology::Wanted;

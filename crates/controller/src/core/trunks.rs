@@ -9,6 +9,8 @@
 //!
 //! Switches also say at which of their host ports they hear a trunk. That is told, and changes nothing: a host may have made it up.
 
+#![cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations drive it"))]
+
 use crate::core::Auto;
 use crate::core::change::State;
 use api::v1::{LinkEnd, SeenTrunk};
@@ -28,9 +30,9 @@ const SAID_FOR: Duration = Duration::from_secs(60);
 
 type Seen = BTreeMap<NodeId, BTreeMap<PortId, SeenTrunk>>;
 
-/// The last reports of all switches.
+/// What switches see at their trunks, and which links are cut by it: the last reports of all switches.
 #[derive(Debug, Default)]
-pub(crate) struct Trunks {
+pub struct Trunks {
     auto: Auto,
     seen: Seen,
     /// How often trunks that flap went down in a row, and when that was said first.
@@ -48,7 +50,7 @@ impl Trunks {
     }
 
     /// Takes the report of a switch.
-    pub(crate) fn report(&mut self, node: NodeId, trunks: Vec<SeenTrunk>, now: Instant) {
+    pub fn report(&mut self, node: NodeId, trunks: Vec<SeenTrunk>, now: Instant) {
         self.note_falls(node, &trunks, now);
         let known = trunks.into_iter().take(MAX_TRUNKS).filter_map(|trunk| {
             let port = u16::try_from(trunk.port).ok()?;
@@ -76,7 +78,7 @@ impl Trunks {
     }
 
     /// The links of a switch that are otherwise than the network has them: an end of each, and whether it is cut.
-    pub(crate) fn changed_at(&self, network: &Network, node: NodeId) -> Vec<(End, bool)> {
+    pub fn changed_at(&self, network: &Network, node: NodeId) -> Vec<(End, bool)> {
         let seen = &self.seen;
         let topology = network.topology();
         let links = topology.links_of(node).filter_map(|(near, far, link)| {
@@ -245,7 +247,7 @@ fn view(topology: &Topology, seen: &Seen, end: End, other: End) -> Option<View> 
 mod tests {
     use super::*;
     use crate::core::change::{Change, Place};
-    use crate::core::hosts::Hosts;
+    use crate::hosts::Hosts;
     use fib::network::Settings;
     use fib::topology::Wanted;
     use lookup::hash::SecretKey;

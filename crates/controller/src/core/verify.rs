@@ -5,8 +5,12 @@
 //! version says something only once the switch has all that the controller answered to its report: before, it may be one
 //! of changes that the controller's store was set back from.
 
+#[cfg(feature = "kit")]
+use crate::core::session::{Session, decode};
 use api::seam::{Mistake, mistaken};
 use api::v1::VerifiedPart;
+#[cfg(feature = "kit")]
+use api::v1::{ToSwitch, Verified};
 use fib::messages::{Held, Report};
 use std::collections::BTreeMap;
 
@@ -44,6 +48,58 @@ pub(crate) fn compare(before: &Parts, theirs: &Parts, after: &Parts) -> Option<V
         return None;
     }
     theirs.iter().map(compared).collect()
+}
+
+/// A verification that has begun.
+#[cfg(feature = "kit")]
+#[derive(Debug)]
+pub struct Verifying {
+    /// What the switch was to have then.
+    before: Parts,
+    /// The number of the question.
+    number: u64,
+}
+
+/// What came of a verification.
+#[cfg(feature = "kit")]
+#[derive(Debug)]
+pub enum Verdict {
+    /// The switch has what it should.
+    Same,
+    /// This part is another one.
+    Differs(String),
+    /// Too much changed meanwhile: it would be asked again.
+    Open,
+}
+
+#[cfg(feature = "kit")]
+impl Verifying {
+    /// Begins to verify a switch, which has this now, with a question of this number. None while it does not have the answer to its
+    /// report.
+    pub fn begin(session: &mut Session, held: &Report, number: u64) -> Option<Verifying> {
+        let asks = session.is_reconciled() && session.ask_now(ToSwitch { verify: number, ..ToSwitch::default() });
+        asks.then(|| Verifying { before: parts(held), number })
+    }
+
+    /// What comes of it with an answer of the switch, which is to have this by now. None: it is the answer to another question.
+    pub fn verdict(&self, answer: &Verified, after: Option<&Report>) -> Option<Verdict> {
+        if answer.verify != self.number {
+            return None;
+        }
+        if !answer.damage.is_empty() {
+            return Some(Verdict::Differs(answer.damage.join("; ")));
+        }
+        let Ok(theirs) = decode(&answer.report) else {
+            return Some(Verdict::Differs("a report that cannot be read".to_owned()));
+        };
+        let compared = after.and_then(|after| compare(&self.before, &parts(&theirs), &parts(after)));
+        Some(compared.map_or(Verdict::Open, |parts| {
+            match parts.into_iter().find(|part| part.digest != part.expected_digest) {
+                Some(part) => Verdict::Differs(part.part),
+                None => Verdict::Same,
+            }
+        }))
+    }
 }
 
 #[cfg(test)]

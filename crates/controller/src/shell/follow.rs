@@ -7,13 +7,15 @@
 //! One that led and lost the lead ends, and begins anew: what it has in memory may be ahead of what was committed.
 
 use crate::core::change::State;
+use crate::core::owner::Input;
 use crate::shell::config::Config;
-use crate::shell::job::{Input, Jobs};
+use crate::shell::job::{Job, Jobs};
 use crate::shell::restore::{Read, StartError, read, restore};
 use crate::shell::shared::Shared;
 use crate::store::{
     Candidate, EtcdAddress, EtcdOptions, EtcdStore, Follower, Leader, Position, Store, StoreError, Watching,
 };
+use crate::wire::replication::followed;
 use fib::network::Settings;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -149,7 +151,8 @@ async fn read_state(follower: &Arc<Follower>, settings: &Settings) -> Result<(St
 }
 
 /// The network as of this commit. Blocks.
-pub(crate) fn state_at(settings: Settings, follower: &Follower, position: Position) -> Result<State, StartError> {
+#[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
+pub fn state_at(settings: Settings, follower: &Follower, position: Position) -> Result<State, StartError> {
     let began = Instant::now();
     let Read { network, hosts, n_rows } = read(settings, position.term, follower.rows(position))?;
     let (network, rows) = network.ok_or(StartError::Empty)?;
@@ -193,8 +196,11 @@ impl Following {
                 },
                 () = self.shared.lead.until_strayed() => self.read_again(&jobs).await,
                 commit = self.watching.next() => match commit {
-                    Ok(commit) => _ = jobs.send(Input::Follow(commit)).await,
-                    Err(error) => self.shared.stray(&error.to_string()),
+                    Ok(commit) => _ = jobs.send(Input::Follow(followed(commit))).await,
+                    Err(error) => {
+                        self.shared.stray(&error.to_string());
+                        let _ = jobs.send(Input::Strayed).await;
+                    }
                 },
             }
         }
@@ -223,7 +229,7 @@ impl Following {
         let caught_up = async {
             while self.watching.number() < last {
                 let commit = self.watching.next().await?;
-                let _ = jobs.send(Input::Follow(commit)).await;
+                let _ = jobs.send(Input::Follow(followed(commit))).await;
             }
             Ok::<(), StoreError>(())
         };
@@ -232,7 +238,7 @@ impl Following {
             Ok(Err(error)) => tracing::warn!(%error, "the last commits cannot be followed"),
             Err(_) => tracing::warn!("the last commits did not come in time"),
         }
-        let lead = Input::Lead { store: Box::new(store), settings: Box::new(self.settings.clone()) };
+        let lead = Job::Lead { store: Box::new(store), settings: Box::new(self.settings.clone()) };
         let _ = jobs.send(lead).await;
     }
 }

@@ -115,8 +115,8 @@ impl All {
 
     fn tell(&self, settings: &Settings, shared: &Shared) {
         for session in shared.sessions() {
-            let node = session.node();
-            session.tell_groups(self.generation, || self.key(node), || self.for_switch(settings, node));
+            let node = session.lock().node();
+            session.lock().tell_groups(self.generation, || self.key(node), || self.for_switch(settings, node));
         }
     }
 }

@@ -1,16 +1,12 @@
 //! What the writer is asked for, and by which way.
-//!
-//! Two queues in one, so that their order stays that of the requests. An [`Input`] is decided upon before its group is committed, and
-//! its rows are part of that commit. A [`Task`] is done after the commit, so it sees durable state only.
 
 use crate::core::change::{Change, Changed, Refusal, State};
-use crate::core::pace::Rates;
+use crate::core::owner::{Input, Seen, Task};
 use crate::shell::backup::Parts;
 use crate::shell::session::{Outbox, Session};
 use crate::shell::telemetry::Trace;
 use crate::shell::turns::Turn;
-use crate::store::{Commit, Store};
-use api::v1::{ForgetfulPort, SeenHost, SeenTrunk};
+use crate::store::Store;
 use fib::messages::Report;
 use fib::network::Settings;
 use std::sync::Arc;
@@ -22,48 +18,13 @@ pub(crate) const QUEUED_JOBS: usize = 4096;
 
 /// A request to the writer.
 pub(crate) enum Job {
-    Input(Input),
-    Task(Task),
-}
-
-/// What changes the state, or may: it is part of a group that is committed.
-pub(crate) enum Input {
-    Change {
-        change: Change,
-        reply: oneshot::Sender<Result<Changed, Refusal>>,
-    },
+    /// For the owner.
+    Input(Input<Arc<Session>, Ticket>),
     /// A change whose way is traced.
     Traced {
         change: Change,
-        reply: oneshot::Sender<Result<Changed, Refusal>>,
+        reply: Reply<Changed>,
         trace: Box<Trace>,
-    },
-    /// The switch said what it sees at its trunks.
-    Trunks {
-        switch: String,
-        trunks: Vec<SeenTrunk>,
-        /// For the switch of another controller: answered when what follows from it is committed.
-        reply: Option<(oneshot::Sender<()>, Turn)>,
-    },
-    /// The switch saw sources at its ports that are no names there.
-    Hosts {
-        switch: String,
-        hosts: Vec<SeenHost>,
-        /// Its ports that forget.
-        forgetful: Vec<ForgetfulPort>,
-        /// Until it is done, the switch may not ask again.
-        turn: Turn,
-        /// Answered when what follows from it is committed.
-        reply: oneshot::Sender<()>,
-    },
-    /// Forget learnt names that have been silent for too long.
-    Forget,
-    /// Carry out what the controller that leads has committed.
-    Follow(Commit),
-    /// Go on with the state as of the commit of this number: the commits could not be followed.
-    Replace {
-        state: Box<State>,
-        number: u64,
     },
     /// Lead from now on, with this store. The settings are those of a network that has to be read from it.
     Lead {
@@ -73,38 +34,24 @@ pub(crate) enum Input {
     Stop,
 }
 
-/// What is done with the state as it is committed.
-pub(crate) enum Task {
-    Read(Box<dyn FnOnce(&State) + Send>),
+/// The way of an answer that may be a refusal.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// A question about the state as it is committed, and what switches see.
+pub(crate) type Read = Box<dyn FnOnce(&State, &mut Seen) + Send>;
+
+/// Who waits for what.
+pub(crate) enum Ticket {
+    Change(Reply<Changed>),
+    /// A switch that told what it sees. Until it is answered, it may not tell more.
+    Seen(oneshot::Sender<()>, Turn),
     Attach {
         switch: String,
-        report: Report,
-        weighs_ways: bool,
-        reply: oneshot::Sender<Result<Attached, Refusal>>,
+        reply: Reply<Attached>,
     },
-    /// The switch sent a report, which its session has.
-    Resync {
-        session: Arc<Session>,
-    },
-    Detach {
-        session: Arc<Session>,
-    },
-    /// The switch cannot hold what it is sent: nothing is made for it until it reports again.
-    Stuck {
-        session: Arc<Session>,
-    },
-    /// Choose another hash key.
-    Rekey {
-        reply: oneshot::Sender<Result<Changed, Refusal>>,
-    },
-    /// Begin a copy of the store.
-    Backup {
-        reply: oneshot::Sender<Result<Parts, Refusal>>,
-    },
-    /// Send parked switches what they lack, if it is time, and go on with what there is room for by now.
-    Release,
-    /// Let peers cause this much from now on.
-    Rates(Rates),
+    Read(Read),
+    /// A copy of the store is to begin.
+    Backup(Reply<Parts>),
 }
 
 /// A switch's stream, ready to be served.
@@ -113,15 +60,38 @@ pub(crate) struct Attached {
     pub(crate) outbox: Outbox,
 }
 
-impl From<Input> for Job {
-    fn from(input: Input) -> Job {
+impl Job {
+    /// A change.
+    pub(crate) fn change(change: Change, reply: Reply<Changed>) -> Job {
+        Job::Input(Input::Change { change, ticket: Ticket::Change(reply), is_traced: false })
+    }
+
+    /// Begin to serve a switch.
+    pub(crate) fn attach(switch: String, report: Report, weighs_ways: bool, reply: Reply<Attached>) -> Job {
+        let ticket = Ticket::Attach { switch: switch.clone(), reply };
+        Task::Attach { switch, report, weighs_ways, ticket }.into()
+    }
+
+    /// Choose another hash key.
+    pub(crate) fn rekey(reply: Reply<Changed>) -> Job {
+        Task::Rekey(Ticket::Change(reply)).into()
+    }
+
+    /// Begin a copy of the store.
+    pub(crate) fn backup(reply: Reply<Parts>) -> Job {
+        Task::Durable(Ticket::Backup(reply)).into()
+    }
+}
+
+impl From<Input<Arc<Session>, Ticket>> for Job {
+    fn from(input: Input<Arc<Session>, Ticket>) -> Job {
         Job::Input(input)
     }
 }
 
-impl From<Task> for Job {
-    fn from(task: Task) -> Job {
-        Job::Task(task)
+impl From<Task<Arc<Session>, Ticket>> for Job {
+    fn from(task: Task<Arc<Session>, Ticket>) -> Job {
+        Job::Input(Input::Task(task))
     }
 }
 
@@ -162,7 +132,18 @@ impl Jobs {
 
     /// Asks the writer, in its turn; none if it has ended.
     pub(crate) async fn ask<T: Send + 'static>(&self, read: impl FnOnce(&State) -> T + Send + 'static) -> Option<T> {
-        let read = |reply: oneshot::Sender<T>| Task::Read(Box::new(move |state| _ = reply.send(read(state))));
+        self.look(|state, _| read(state)).await
+    }
+
+    /// As [`Jobs::ask`], of what switches see, too.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&State, &mut Seen) -> T + Send + 'static,
+    ) -> Option<T> {
+        let read = |reply: oneshot::Sender<T>| {
+            let read: Read = Box::new(move |state, seen| _ = reply.send(read(state, seen)));
+            Task::Durable(Ticket::Read(read))
+        };
         self.answer(read).await.ok()
     }
 

@@ -54,8 +54,12 @@ impl Lead {
 
     /// The refusal of what only the one that leads does.
     pub(crate) fn not_leader(&self) -> Refusal {
-        let leader = self.leader().map_or_else(|| "another controller".to_owned(), |leader| leader.to_string());
-        Refusal::NotLeader { leader }
+        Refusal::NotLeader { leader: self.leader_name() }
+    }
+
+    /// What the one that leads is called.
+    pub(crate) fn leader_name(&self) -> String {
+        self.leader().map_or_else(|| "another controller".to_owned(), |leader| leader.to_string())
     }
 
     /// Whether other controllers may serve the switches of this one.

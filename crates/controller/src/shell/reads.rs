@@ -4,7 +4,8 @@
 //! they may delays no change by more than a few answers, and each other by those before theirs.
 
 use crate::core::change::State;
-use crate::shell::job::Jobs;
+use crate::core::owner::Seen;
+use crate::shell::job::{Jobs, Read};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
@@ -14,8 +15,6 @@ const QUEUED: usize = 1024;
 
 /// Questions that are answered between two groups of changes: each reads a page of names at most, which takes some milliseconds.
 pub(crate) const TURN_READS: usize = 4;
-
-type Read = Box<dyn FnOnce(&State) + Send>;
 
 /// See the module.
 pub(crate) struct Reads {
@@ -45,12 +44,12 @@ impl Reads {
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         jobs: &Jobs,
-        read: impl FnOnce(&State) -> T + Send + 'static,
+        read: impl FnOnce(&State, &mut Seen) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        let question = move |state: &State| {
+        let question = move |state: &State, seen: &mut Seen| {
             if !reply.is_closed() {
-                let _ = reply.send(read(state));
+                let _ = reply.send(read(state, seen));
             }
         };
         self.questions.send(Box::new(question)).await.ok()?;
@@ -64,10 +63,10 @@ impl Reads {
     }
 
     /// Answers the first so many.
-    pub(crate) fn answer(&self, state: &State, most: usize) {
+    pub(crate) fn answer(&self, state: &State, seen: &mut Seen, most: usize) {
         for _ in 0..most {
             let Ok(read) = self.lock().try_recv() else { return };
-            read(state);
+            read(state, seen);
         }
     }
 

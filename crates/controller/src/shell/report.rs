@@ -1,15 +1,9 @@
-//! Reports of switches, decoded by who receives them.
-
-use fib::messages::{Report, Uplink};
+//! Reports of switches, decoded by who receives them and not by the writer, for whom everybody waits.
 
 /// Reports above this size are decoded where they do not hold up other tasks.
 const BIG_REPORT_BYTES: usize = 64 << 10;
 
-/// The report of a switch. Decoded by who receives it and not by the writer, for whom everybody waits.
-pub(crate) fn decode(report: &[u8]) -> Result<Report, String> {
-    let decode = || match Uplink::decode(report).map_err(|error| error.to_string())? {
-        Uplink::Report(report) => Ok(report),
-        Uplink::Ack { .. } => Err("it is an acknowledgement and not a report".to_owned()),
-    };
-    if report.len() > BIG_REPORT_BYTES { tokio::task::block_in_place(decode) } else { decode() }
+/// Decodes a report of so many bytes.
+pub(crate) fn decoding<T>(n_bytes: usize, decode: impl FnOnce() -> T) -> T {
+    if n_bytes > BIG_REPORT_BYTES { tokio::task::block_in_place(decode) } else { decode() }
 }

@@ -1,8 +1,8 @@
 //! What a store holds, as the state of a network; and why a controller does not start.
 
 use crate::core::change::State;
-use crate::core::hosts::{HOST_ROW, HostError, Hosts};
-use crate::core::learnt::LEARNT_ROW;
+use crate::hosts::names::LEARNT_ROW;
+use crate::hosts::{HOST_ROW, HostError, Hosts};
 use crate::store::{NOTHING, RowChange, Store, StoreError};
 use api::address::Address;
 use api::tls::TlsError;
@@ -139,7 +139,8 @@ fn why_other_tables(rows: &[RowChange]) -> &'static str {
 }
 
 /// The network in the store; a new one, committed, if the store is empty.
-pub(crate) fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
+#[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
+pub fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
     let started = Instant::now();
     let term = store.term();
     let Read { network, hosts, n_rows } = read(settings.clone(), term, store.rows())?;

@@ -4,18 +4,17 @@ use crate::core::duplicates::DuplicateNames;
 use crate::core::elsewhere::{Elsewhere, There};
 use crate::core::happened::Level;
 use crate::core::history::History;
-use crate::core::learning::Learning;
+use crate::core::learning::Counts;
 use crate::core::pending::PendingSwitches;
 use crate::core::presence::{Absent, Connected, Presence};
+use crate::core::session::Line;
 use crate::core::subscriptions::Subscriptions;
-use crate::core::trunks::Trunks;
 use crate::shell::events::Events;
 use crate::shell::guarded::Guarded;
 use crate::shell::lead::Lead;
 use crate::shell::reads::Reads;
 use crate::shell::session::Session;
 use crate::store::Leader;
-use api::seam::{Mistake, mistaken};
 use api::status::Histogram;
 use api::v1;
 use api::v1::Standing;
@@ -37,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) sizes: Sizes,
     /// How far what is committed is on its way to the switches.
     pub(crate) progress: Progress,
-    /// What switches are known to be, to see and to want.
+    /// What switches are known to be and to want.
     pub(crate) known: Known,
     /// What happened, in words.
     pub(crate) events: Events,
@@ -77,13 +76,9 @@ pub(crate) struct Progress {
     pub(crate) wants_room: AtomicBool,
 }
 
-/// What switches are known to be, to see and to want, each decided upon by its module in [`crate::core`].
+/// What switches are known to be and to want, each decided upon by its module in [`crate::core`].
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// What they see at their trunks.
-    pub(crate) trunks: Guarded<Trunks>,
-    /// What they see at their host ports.
-    pub(crate) learning: Guarded<Learning>,
     /// What names want of multicasts.
     pub(crate) subscriptions: Guarded<Subscriptions>,
     /// Notified when that changed.
@@ -119,10 +114,10 @@ pub(crate) struct Sizes {
     pub(crate) hosts: AtomicU64,
     /// Of the names, those that switches found.
     pub(crate) learnt: AtomicU64,
+    /// What became of what switches saw at host ports, and how much of it is listed.
+    pub(crate) seen: Guarded<(Counts, usize)>,
     /// Parts of tables that changes of names made anew, by design.
     pub(crate) rebuilt: Guarded<BTreeMap<&'static str, u64>>,
-    /// Of them, those in networks that were replaced.
-    pub(crate) rebuilt_before: Guarded<BTreeMap<&'static str, u64>>,
     /// Destinations that share a value at a switch; of switches at which there are none, nothing.
     pub(crate) sharing: Guarded<BTreeMap<NodeId, usize>>,
     /// Bytes of the names with their places, and of the skeletons with the views.
@@ -161,12 +156,12 @@ impl Shared {
     pub(crate) fn standing(&self, session: &Session) -> Standing {
         // As in `connected`; what is committed meanwhile counts for the next time.
         let position = self.lead.last_commit();
-        let is_told = !session.is_parked();
+        let is_told = !session.lock().is_parked();
         let all_made = self.progress.made.load(Acquire) >= self.progress.committed.load(Acquire);
+        let session = session.lock();
         let (sent_messages, acknowledged_messages, sent_bytes) = session.progress();
-        let cannot_follow = session.stuck().unwrap_or_default();
-        let in_step =
-            is_told && all_made && session.serves_all_made() && !session.is_ended() && cannot_follow.is_empty();
+        let cannot_follow = session.stuck().unwrap_or_default().to_owned();
+        let in_step = session.is_in_step(is_told, all_made);
         Standing { in_step, position, cannot_follow, sent_messages, acknowledged_messages, sent_bytes }
     }
 
@@ -180,23 +175,23 @@ impl Shared {
 
     /// Adds a session; ends an earlier one of the same switch. It has been behind for as long as the switch has.
     pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
-        self.known.elsewhere.lock().forget(session.node());
-        let before = self.sessions.lock().insert(session.node(), (name.to_owned(), Arc::clone(session)));
+        let node = session.lock().node();
+        self.known.elsewhere.lock().forget(node);
+        let before = self.sessions.lock().insert(node, (name.to_owned(), Arc::clone(session)));
         if let Some((name, before)) = before {
-            self.leave(name, &before);
-            before.end();
+            let all_made = self.progress.made.load(Acquire) >= self.progress.committed.load(Acquire);
+            let was_in_step = before.with(|before| !before.is_parked() && before.serves_all_made() && all_made);
+            self.leave(name, &before, was_in_step);
+            before.lock().end();
         }
-        let in_step_at = self.known.presence.lock().in_step_at(session.node());
+        let in_step_at = self.known.presence.lock().in_step_at(node);
         if let Some(at) = in_step_at {
-            session.said().set_in_step_at(at);
+            session.lock().said().set_in_step_at(at);
         }
     }
 
     /// What is told of a switch whose session ends.
-    fn leave(&self, name: String, session: &Arc<Session>) {
-        let was_in_step = !session.is_parked()
-            && session.serves_all_made()
-            && self.progress.made.load(Acquire) >= self.progress.committed.load(Acquire);
+    fn leave(&self, name: String, session: &Session, was_in_step: bool) {
         let last = state_of(name, session, was_in_step, 0);
         self.known.presence.lock().leave(&last, self.totals.transactions.load(Relaxed), api::seam::now());
     }
@@ -207,16 +202,15 @@ impl Shared {
     }
 
     /// Removes a session, unless another has replaced it.
-    pub(crate) fn remove_session(&self, session: &Arc<Session>) -> bool {
+    pub(crate) fn remove_session(&self, session: &Arc<Session>, was_in_step: bool) {
+        let node = session.lock().node();
         let mut sessions = self.sessions.lock();
-        let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session))
-            || mistaken(Mistake::DetachRemovesNewer);
-        let removed = if is_current { sessions.remove(&session.node()) } else { None };
+        let is_current = sessions.get(&node).is_some_and(|(_, current)| current.is(session));
+        let removed = if is_current { sessions.remove(&node) } else { None };
         drop(sessions);
         if let Some((name, session)) = removed {
-            self.leave(name, &session);
+            self.leave(name, &session, was_in_step);
         }
-        is_current
     }
 
     pub(crate) fn session(&self, node: NodeId) -> Option<Arc<Session>> {
@@ -225,7 +219,7 @@ impl Shared {
 
     /// Whether a switch of this name is connected.
     pub(crate) fn serves(&self, name: &str) -> bool {
-        self.sessions.lock().values().any(|(of, session)| of == name && !session.is_ended())
+        self.sessions.lock().values().any(|(of, session)| of == name && !session.lock().is_ended())
     }
 
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
@@ -238,13 +232,13 @@ impl Shared {
         let all: Vec<_> =
             self.sessions.lock().values().map(|(name, session)| (name.clone(), Arc::clone(session))).collect();
         let rates =
-            all.into_iter().map(|(name, session)| (name, session.said().rates(now).map(|rates| rates.bytes_in)));
+            all.into_iter().map(|(name, session)| (name, session.lock().said().rates(now).map(|rates| rates.bytes_in)));
         self.known.history.lock().add(rates);
     }
 
     pub(crate) fn end_sessions(&self) {
         for session in self.sessions() {
-            session.end();
+            session.lock().end();
         }
     }
 
@@ -256,14 +250,14 @@ impl Shared {
     /// it, serves every change committed before the first of these.
     pub(crate) fn connected(&self) -> Vec<Connected> {
         let session =
-            |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.is_parked());
+            |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.lock().is_parked());
         let sessions: Vec<_> = self.sessions.lock().values().map(session).collect();
         let committed = self.progress.committed.load(Acquire);
         let sharing = self.sizes.sharing.lock().clone();
-        let all_made = self.progress.made.load(Acquire) >= committed || mistaken(Mistake::StatusIgnoresMaking);
+        let all_made = self.progress.made.load(Acquire) >= committed;
         let state = |(name, session, told): (String, Arc<Session>, bool)| {
-            let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
-            let sharing = sharing.get(&session.node()).map_or(0, |n| *n as u64);
+            let (node, in_step) = session.with(|session| (session.node(), session.is_in_step(told, all_made)));
+            let sharing = sharing.get(&node).map_or(0, |n| *n as u64);
             state_of(name, &session, in_step, sharing)
         };
         sessions.into_iter().map(state).collect()
@@ -272,8 +266,9 @@ impl Shared {
 
 /// What is told of a switch with a session; `in_step`: as far as it can follow at all.
 fn state_of(name: String, session: &Session, in_step: bool, sharing: u64) -> Connected {
+    let mut session = session.lock();
     let (sent_messages, acked_messages, sent_bytes) = session.progress();
-    let cannot_follow = session.stuck();
+    let cannot_follow = session.stuck().map(str::to_owned);
     let in_step = in_step && cannot_follow.is_none();
     let behind = session.said().behind(in_step, api::seam::now());
     Connected {

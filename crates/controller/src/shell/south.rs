@@ -4,11 +4,14 @@ use crate::core::Auto;
 use crate::core::change::{Change, Refusal};
 use crate::core::duplicates::{Process, Welcome, sentence};
 use crate::core::happened::Level;
+use crate::core::hear::{self, Heard};
+use crate::core::owner::{Input, Task};
 use crate::core::pending::Noted;
-use crate::shell::job::{Attached, Input, Job, Jobs, Task};
+use crate::core::session::{Line, decode, weight};
+use crate::shell::job::{Attached, Job, Jobs, Ticket};
 use crate::shell::relay::Relays;
-use crate::shell::report::decode;
-use crate::shell::session::{Outbox, Session, weight};
+use crate::shell::report::decoding;
+use crate::shell::session::{Outbox, Session};
 use crate::shell::shared::Shared;
 use crate::shell::turns::{Reports, Seeing, TOO_MANY, Turn};
 use crate::wire::status::{status_of, waits};
@@ -37,9 +40,6 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a switch waits until this controller knows what another has committed.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Characters that are kept of a switch's reason.
-const MAX_REASON: usize = 300;
 
 /// Messages queued for the transport; the others wait in the session, where they are counted.
 const MESSAGES_AHEAD: usize = 8;
@@ -118,11 +118,14 @@ impl Southbound for South {
             }
             status
         })?;
-        session.said().set_says_log(says_log);
-        session.set_answers(answers);
-        session.said().set_takes_groups(takes_groups);
-        session.said().set_takes_standing(takes_standing);
-        self.shared.known.hear_subscriptions(session.node(), subscriptions);
+        let node = session.with(|session| {
+            session.set_answers(answers);
+            session.said().set_says_log(says_log);
+            session.said().set_takes_groups(takes_groups);
+            session.said().set_takes_standing(takes_standing);
+            session.node()
+        });
+        self.shared.known.hear_subscriptions(node, subscriptions);
         tracing::info!(switch, %peer, version, "switch connected");
         self.shared.events.note("switch", Level::Good, &*switch, format!("connected from {}", peer.address()));
 
@@ -161,7 +164,12 @@ impl Southbound for South {
         if !self.seeing.may_tell(&switch, now()) {
             pause(TOO_MANY).await;
         }
-        self.see((&name, "trunks"), |reply, turn| Input::Trunks { switch, trunks, reply: Some((reply, turn)) }).await?;
+        self.see((&name, "trunks"), |reply, turn| Input::Trunks {
+            switch,
+            trunks,
+            ticket: Some(Ticket::Seen(reply, turn)),
+        })
+        .await?;
         Ok(Response::new(SeeTrunksReply {}))
     }
 
@@ -175,7 +183,11 @@ impl Southbound for South {
             return Err(Status::invalid_argument(why));
         }
         let name = switch.clone();
-        self.see((&name, "hosts"), |reply, turn| Input::Hosts { switch, hosts, forgetful, turn, reply }).await?;
+        self.see((&name, "hosts"), |reply, turn| {
+            let (at_ms, ticket) = (api::clock::unix_ms(), Ticket::Seen(reply, turn));
+            Input::Hosts { switch, hosts, forgetful, at_ms, ticket }
+        })
+        .await?;
         Ok(Response::new(SeeHostsReply {}))
     }
 
@@ -220,12 +232,12 @@ impl South {
         report: &[u8],
         weighs_ways: bool,
     ) -> Result<Result<Attached, Refusal>, Status> {
-        let report = decode(report).map_err(|reason| {
+        let report = decoding(report.len(), || decode(report)).map_err(|reason| {
             let why = format!("the report of switch `{}` is malformed: {reason}", clip(switch));
             tracing::warn!(switch = clip(switch), ?peer, reason, "the switch is refused");
             Status::invalid_argument(why)
         })?;
-        let attach = |reply| Task::Attach { switch: switch.to_owned(), report, weighs_ways, reply };
+        let attach = |reply| Job::attach(switch.to_owned(), report, weighs_ways, reply);
         self.jobs.answer(attach).await.map_err(|_| stopping())
     }
 
@@ -241,7 +253,7 @@ impl South {
             return Ok(false);
         }
         let change = Change::AddSwitch { name: switch.to_owned(), tenants: Vec::new() };
-        let added = self.jobs.answer(|reply| Input::Change { change, reply }).await.map_err(|_| stopping())?;
+        let added = self.jobs.answer(|reply| Job::change(change, reply)).await.map_err(|_| stopping())?;
         match &added {
             Ok(_) => tracing::info!(switch, %peer, "an unknown switch is accepted"),
             Err(error) => tracing::warn!(switch, %peer, %error, "an unknown switch cannot be accepted"),
@@ -255,7 +267,7 @@ impl South {
     async fn see(
         &self,
         (switch, kind): (&str, &'static str),
-        input: impl FnOnce(oneshot::Sender<()>, Turn) -> Input,
+        input: impl FnOnce(oneshot::Sender<()>, Turn) -> Input<Arc<Session>, Ticket>,
     ) -> Result<(), Status> {
         if self.shared.lead.leader().is_some() {
             return Err(status_of(&self.shared.lead.not_leader()));
@@ -342,9 +354,9 @@ async fn listen(
             Some(Ok(message)) => hear(&switch, &session, &shared, &throttle, message.body),
         };
         match heard {
-            Ok(Heard::All) => {}
-            Ok(Heard::TooSoon) => pause(TOO_SOON).await,
-            Ok(Heard::Job(job)) => {
+            Ok(Next::Read) => {}
+            Ok(Next::TooSoon) => pause(TOO_SOON).await,
+            Ok(Next::Job(job)) => {
                 if matches!(job, Job::Input(Input::Trunks { .. })) && !trunks.may_come(now()) {
                     pause(TOO_MANY).await;
                 }
@@ -357,8 +369,8 @@ async fn listen(
     };
     tracing::info!(switch, reason, "switch disconnected");
     shared.events.note("switch", Level::Bad, &*switch, format!("disconnected: {reason}"));
-    session.end();
-    let _ = jobs.send(Task::Detach { session }).await;
+    session.lock().end();
+    let _ = jobs.send(Task::Detach(session)).await;
 }
 
 /// How long the stream of a switch is not read after a report that came before the last one was taken. A switch that
@@ -370,92 +382,75 @@ fn pause(time: Duration) -> tokio::time::Sleep {
     tokio::time::sleep(time)
 }
 
-/// What follows from a message of a switch.
-pub(crate) enum Heard {
-    /// Nothing more.
-    All,
-    /// Something that the writer has to do.
+/// What is done with the stream of a switch after a message.
+enum Next {
+    /// The next one is read.
+    Read,
+    /// The writer has to do something first.
     Job(Job),
-    /// Nothing: it is a report, and the last one was not taken yet.
+    /// It is a report, and the last one was not taken yet.
     TooSoon,
 }
 
-/// What follows from a message of a switch, or why its stream ends.
-pub(crate) fn hear(
+/// Takes in a message of a switch; or says why its stream ends.
+fn hear(
     switch: &str,
     session: &Arc<Session>,
     shared: &Shared,
     throttle: &Throttle,
     body: Option<Body>,
-) -> Result<Heard, String> {
-    let session = Arc::clone(session);
-    match body {
-        Some(Body::Ack(ack)) => {
-            let is_caught_up = step("session.acknowledge", || session.acknowledge(ack.sequence));
-            let time = session.said().acknowledged(ack.sequence, now());
-            if let Some(time) = time {
+) -> Result<Next, String> {
+    let n_bytes = if let Some(Body::Resync(resync)) = &body { resync.report.len() } else { 0 };
+    match decoding(n_bytes, || hear::hear(session, body, now()))? {
+        Heard::Nothing => {}
+        Heard::Acknowledged { is_caught_up, took } => {
+            if let Some(time) = took {
                 shared.totals.update_times.record(time);
             }
-            let may_have_room = shared.progress.wants_room.swap(false, AcqRel);
-            Ok(if is_caught_up || may_have_room { Heard::Job(Task::Release.into()) } else { Heard::All })
+            if shared.progress.wants_room.swap(false, AcqRel) || is_caught_up {
+                return Ok(Next::Job(Task::Release.into()));
+            }
         }
-        Some(Body::Resync(resync)) => {
+        Heard::Asks { reason, is_first } => {
             if let Some(unsaid) = throttle.pass() {
-                let reason = clip(&resync.reason);
                 tracing::info!(switch, reason, unsaid, "switch asks for a resync");
                 shared.events.note("switch", Level::Warning, switch, format!("requests missing parts: {reason}"));
             }
-            let report = decode(&resync.report).map_err(|reason| format!("its report is malformed: {reason}"))?;
             shared.totals.resyncs.fetch_add(1, Relaxed);
-            if !session.ask(report) {
+            if !is_first {
                 shared.totals.reports_delayed.fetch_add(1, Relaxed);
-                return Ok(Heard::TooSoon);
+                return Ok(Next::TooSoon);
             }
-            Ok(Heard::Job(Task::Resync { session }.into()))
+            return Ok(Next::Job(Task::Resync(Arc::clone(session)).into()));
         }
-        Some(Body::Verified(verified)) => {
-            session.verified(verified);
-            Ok(Heard::All)
+        Heard::Verified(verified) => session.verified(verified),
+        Heard::Log(said) => session.said_log(said),
+        Heard::Trunks(trunks) => {
+            return Ok(Next::Job(Input::Trunks { switch: switch.to_owned(), trunks, ticket: None }.into()));
         }
-        Some(Body::Log(said)) => {
-            session.said_log(said);
-            Ok(Heard::All)
-        }
-        Some(Body::Trunks(report)) => {
-            Ok(Heard::Job(Input::Trunks { switch: switch.to_owned(), trunks: report.trunks, reply: None }.into()))
-        }
-        Some(Body::Memory(memory)) => {
-            session.said().set_memory(memory);
-            Ok(Heard::All)
-        }
-        Some(Body::Counters(counters)) => {
-            let heard = session.said().hear_servers(&counters.checked_servers);
-            for (level, text) in heard {
+        Heard::Counted { events, takes_standing } => {
+            for (level, text) in events {
                 shared.events.note("switch", level, switch, text);
             }
-            let begun = session.said().set_counters(counters, now());
-            for begun in begun {
-                shared.events.note("switch", Level::Warning, switch, begun);
+            if takes_standing {
+                let standing = shared.standing(session);
+                session.lock().tell_standing(standing);
             }
-            session.tell_standing(|| shared.standing(&session));
-            Ok(Heard::All)
         }
-        Some(Body::Subscriptions(subscriptions)) => {
-            shared.known.hear_subscriptions(session.node(), Some(subscriptions));
-            Ok(Heard::All)
+        Heard::Subscriptions(subscriptions) => {
+            let node = session.lock().node();
+            shared.known.hear_subscriptions(node, Some(subscriptions));
         }
-        Some(Body::Refused(refused)) => {
-            let reason = clip(&refused.reason);
+        Heard::Stuck { reason } => {
             if let Some(unsaid) = throttle.pass() {
                 tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
                 let text = format!("cannot hold its new table, and serves the one it has: {reason}");
                 shared.events.note("switch", Level::Bad, switch, text);
             }
-            session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
-            Ok(Heard::Job(Task::Stuck { session }.into()))
+            return Ok(Next::Job(Task::Stuck(Arc::clone(session)).into()));
         }
-        Some(Body::Hello(_)) | None => Err("a second hello, or an empty message".to_owned()),
     }
+    Ok(Next::Read)
 }
 
 fn stopping() -> Status {

@@ -24,7 +24,7 @@ impl Page {
     /// Bytes by part; see [`memory::usage`].
     fn parts(&self) -> [(&'static str, u64); 3] {
         let sizes = &self.shared.sizes;
-        let waiting: usize = self.shared.sessions().iter().map(|session| session.backlog_bytes()).sum();
+        let waiting: usize = self.shared.sessions().iter().map(|session| session.lock().backlog_bytes()).sum();
         [
             ("rib", sizes.rib_bytes.load(Relaxed)),
             ("skeletons", sizes.skeleton_bytes.load(Relaxed)),
@@ -94,7 +94,7 @@ impl StatusSource for Page {
         text.gauge("fibula_hosts", "Host ports.", read(&shared.sizes.hosts));
         text.gauge("fibula_names_learnt", "Learnt names.", read(&shared.sizes.learnt));
         let (Counts { learnt, moved, addresses, forgotten, full, declared, taken, flapping, refused }, n_unknown) =
-            shared.known.learning.lock().counts();
+            *shared.sizes.seen.lock();
         text.gauge("fibula_hosts_unknown", "Names that switches saw but that are not learnt.", plain(n_unknown as u64));
         let events = [
             ("learnt", learnt),

@@ -18,6 +18,7 @@
 
 mod export;
 
+use crate::core::owner::Awaited;
 use crate::shell::config;
 use crate::shell::session::Session;
 use api::clock;
@@ -27,7 +28,6 @@ use api::seam::now;
 use api::status::MetricsText;
 use api::tls::{Foreign, TlsError};
 use bytes::Bytes;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
@@ -150,22 +150,6 @@ pub(crate) struct Trace {
     attributes: Vec<KeyValue>,
 }
 
-/// A trace of a group, and which of the group's effects are those of its change.
-#[derive(Debug)]
-pub(crate) struct Traced {
-    pub(crate) trace: Box<Trace>,
-    pub(crate) effects: Range<usize>,
-}
-
-/// A switch whose acknowledgement of a change is to come.
-#[derive(Debug)]
-pub(crate) struct Awaited {
-    pub(crate) switch: String,
-    pub(crate) session: Arc<Session>,
-    /// The last change of which it has something to learn.
-    pub(crate) change: u64,
-}
-
 impl Ids {
     fn nanoseconds(&self, at: Instant) -> u64 {
         let date = self.date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -231,14 +215,14 @@ impl Trace {
     }
 
     /// Its messages are made. What follows is followed elsewhere.
-    pub(crate) fn pushed(self, awaited: Vec<Awaited>) {
+    pub(crate) fn pushed(self, awaited: Vec<Awaited<Arc<Session>>>) {
         let pushed = now();
         let runtime = self.open.0.runtime.clone();
         runtime.spawn(self.follow(pushed, awaited));
     }
 
     /// Waits for the acknowledgements, and finishes.
-    async fn follow(self, pushed: Instant, awaited: Vec<Awaited>) {
+    async fn follow(self, pushed: Instant, awaited: Vec<Awaited<Arc<Session>>>) {
         let Self { open, what, ids, marks, mut attributes } = self;
         let Marks { begin, taken, applied, committed } = marks;
         let steps = [("queue", begin, taken), ("apply", taken, applied), ("commit", applied, committed)];
@@ -248,7 +232,7 @@ impl Trace {
         let n_awaited = awaited.len();
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut answers = JoinSet::new();
-        for Awaited { switch, session, change } in awaited {
+        for Awaited { switch, line: session, change } in awaited {
             answers.spawn(async move {
                 let is_served = tokio::time::timeout_at(deadline, session.serves(change)).await;
                 (switch, is_served, now())

@@ -10,6 +10,7 @@
 //! Cost: one fsync per transaction, plus about 2 µs per row, in a B-tree ordered by (kind, key).
 //! The lock on the log is the kernel's and ends with the process: a killed controller leaves none behind.
 
+mod connection;
 mod copy;
 mod create;
 #[cfg(feature = "crash-points")]
@@ -19,17 +20,16 @@ mod tools;
 pub use copy::Copy;
 pub use tools::{Checked, put_back};
 
+use connection::{add_functions, apply, checkpoint, lock, open_connection, put_seal};
+
 use super::log::{self, Contents, Log, Record};
 use super::seal::{RowHash, SEAL_ROW, Seal, Sum};
 use super::{RowChange, Store, StoreError};
 use api::crash::step;
 use api::seam::{Mistake, mistaken};
-use rusqlite::config::DbConfig;
-use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const FORMAT: &str = "fibula rib 2";
@@ -42,10 +42,6 @@ const PAGE_ROWS: usize = 4096;
 
 /// Interval between attempts to open a store that is in use.
 const RETRY: Duration = Duration::from_millis(50);
-
-/// Page cache. Pages that are not in it are in the file cache of the operating system, which gives them back when
-/// memory is short.
-const CACHE_KIB: i64 = 16 << 10;
 
 /// A store in a file.
 #[derive(Debug)]
@@ -417,91 +413,6 @@ impl Store for SqliteStore {
     }
 }
 
-/// Changes rows in a transaction, and keeps their sum.
-fn apply(connection: &Connection, changes: &[RowChange], sum: &Mutex<Sum>) -> rusqlite::Result<()> {
-    let mut put = connection.prepare_cached(
-        "INSERT INTO rows VALUES (?1, ?2, ?3, ?4) ON CONFLICT (kind, key)
-         DO UPDATE SET value = excluded.value, sum = gone(kind, key, value, excluded.sum)",
-    )?;
-    let mut delete = connection.prepare_cached("DELETE FROM rows WHERE kind = ? AND key = ? RETURNING value")?;
-    let mut scratch = Vec::new();
-    // In the order of the tree, whose pages then come one after the other. Changes of one row keep their order.
-    let mut in_order: Vec<&RowChange> = changes.iter().collect();
-    in_order.sort_by_key(|change| (change.kind, &change.key));
-    for RowChange { kind, key, value } in in_order {
-        match value {
-            Some(value) => {
-                let hash = RowHash::of(*kind, key, value, &mut scratch);
-                put.execute(params![kind, key, value, hash.checksum()])?;
-                lock(sum).add(hash);
-            }
-            None => {
-                let gone: Option<Vec<u8>> = delete.query_row(params![kind, key], |r| r.get(0)).optional()?;
-                if let Some(value) = gone {
-                    lock(sum).remove(RowHash::of(*kind, key, &value, &mut scratch));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Adds the SQL functions that keep the sum: `gone` takes a row out and returns its last argument, so that replacing a
-/// row costs no other search; `come` adds a row and returns its checksum.
-fn add_functions(connection: &Connection, sum: &Arc<Mutex<Sum>>) -> rusqlite::Result<()> {
-    let hash = |context: &rusqlite::functions::Context<'_>| -> rusqlite::Result<RowHash> {
-        thread_local! {
-            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        let (key, value) = (context.get_raw(1).as_blob()?, context.get_raw(2).as_blob()?);
-        let kind = context.get(0)?;
-        Ok(SCRATCH.with_borrow_mut(|scratch| RowHash::of(kind, key, value, scratch)))
-    };
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
-    let of_gone = Arc::clone(sum);
-    connection.create_scalar_function("gone", 4, flags, move |context| {
-        lock(&of_gone).remove(hash(context)?);
-        context.get::<i64>(3)
-    })?;
-    let of_come = Arc::clone(sum);
-    connection.create_scalar_function("come", 3, flags, move |context| {
-        let hash = hash(context)?;
-        lock(&of_come).add(hash);
-        Ok(hash.checksum())
-    })
-}
-
-fn lock(sum: &Mutex<Sum>) -> std::sync::MutexGuard<'_, Sum> {
-    sum.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn put_seal(connection: &Connection, seal: &Seal) -> rusqlite::Result<()> {
-    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO rows VALUES (0, x'', ?, 0)")?;
-    step("sqlite.seal", || put.execute([seal.row().value])).map(drop)
-}
-
-/// Brings all of SQLite's log into its file, synced. False: something else reads it.
-fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
-    step("sqlite.checkpoint", || {
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |r| Ok(r.get::<_, i64>(0)? == 0))
-    })
-}
-
-fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
-    #[cfg(feature = "crash-points")]
-    system_calls::watch();
-    let connection = Connection::open(path)?;
-    // A file that is refused stays as it is.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.busy_timeout(Duration::ZERO)?;
-    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.pragma_update(None, "cell_size_check", "ON")?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    Ok(connection)
-}
-
 pub(super) fn of_io(error: &std::io::Error) -> rusqlite::Error {
     let code = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => rusqlite::ffi::SQLITE_FULL,
@@ -552,123 +463,4 @@ fn check_head(path: &Path) -> Result<(), rusqlite::Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put(kind: u8, key: &[u8], value: &[u8]) -> RowChange {
-        RowChange { kind, key: key.to_vec(), value: Some(value.to_vec()) }
-    }
-
-    fn delete(kind: u8, key: &[u8]) -> RowChange {
-        RowChange { kind, key: key.to_vec(), value: None }
-    }
-
-    fn all(store: &SqliteStore) -> Vec<RowChange> {
-        store.rows().collect::<Result<_, _>>().unwrap()
-    }
-
-    #[test]
-    fn committed_rows_are_there_after_reopening() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("sub/rib.sqlite");
-        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        let term = store.term();
-        store.commit(&[put(1, b"a", b"1"), put(2, b"a", b"2"), put(1, b"b", b""), put(1, b"a", b"3")]).unwrap();
-        store.commit(&[delete(2, b"a"), delete(9, b"missing")]).unwrap();
-        drop(store);
-        let store = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        assert_eq!(all(&store), [put(1, b"a", b"3"), put(1, b"b", b"")]);
-        assert!(store.term() > term);
-    }
-
-    #[test]
-    fn rows_come_whole_over_several_pages() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut store = SqliteStore::open(&directory.path().join("rib.sqlite"), Duration::ZERO).unwrap();
-        let n_rows = 2 * PAGE_ROWS + 1;
-        let rows: Vec<RowChange> = (0..n_rows as u32).map(|i| put((i % 3) as u8, &i.to_be_bytes(), b"v")).collect();
-        store.commit(&rows).unwrap();
-        let mut expected = rows.clone();
-        expected.sort_by(|a, b| (a.kind, &a.key).cmp(&(b.kind, &b.key)));
-        assert!(all(&store) == expected);
-    }
-
-    #[test]
-    fn second_owner_is_refused_while_the_first_lives() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rib.sqlite");
-        let first = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        assert!(matches!(SqliteStore::open(&path, Duration::ZERO), Err(StoreError::InUse { .. })));
-        drop(first);
-        SqliteStore::open(&path, Duration::ZERO).unwrap();
-    }
-
-    #[test]
-    fn other_files_are_refused_and_left_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("notes.txt");
-        let text = "these are somebody's notes, long enough for a header of one hundred bytes.".repeat(20);
-        std::fs::write(&path, &text).unwrap();
-        let error = SqliteStore::open(&path, Duration::ZERO).unwrap_err();
-        assert!(matches!(error, StoreError::Open { .. }) && error.to_string().contains("name another file"), "{error}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    }
-
-    #[test]
-    fn full_disk_says_so_and_keeps_what_was_committed() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rib.sqlite");
-        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        store.connection.pragma_update(None, "max_page_count", 40).unwrap();
-        let mut committed = Vec::new();
-        let error = loop {
-            let rows: Vec<RowChange> = (0..10).map(|i| put(1, &[committed.len() as u8, i], &[7; 1000])).collect();
-            match store.commit(&rows) {
-                Ok(()) => committed.extend(rows),
-                Err(error) => break error,
-            }
-        };
-        assert!(!committed.is_empty() && error.to_string().contains("make room on the disk"), "{error}");
-        drop(store);
-        let mut kept = all(&SqliteStore::open(&path, Duration::ZERO).unwrap());
-        committed.sort_by(|a, b| a.key.cmp(&b.key));
-        kept.sort_by(|a, b| a.key.cmp(&b.key));
-        assert!(kept == committed);
-    }
-
-    #[test]
-    fn damaged_file_is_refused_with_what_to_do() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rib.sqlite");
-        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        let rows: Vec<RowChange> = (0..1000_u32).map(|i| put(1, &i.to_be_bytes(), &[7; 100])).collect();
-        store.commit(&rows).unwrap();
-        store.close().unwrap();
-        drop(store);
-        let whole = std::fs::read(&path).unwrap();
-        let read =
-            || SqliteStore::open(&path, Duration::ZERO).and_then(|store| store.rows().collect::<Result<Vec<_>, _>>());
-        assert_eq!(read().unwrap().len(), 1000);
-        for at in [0, 4096, whole.len() / 2 / 4096 * 4096] {
-            let mut damaged = whole.clone();
-            damaged[at..at + 64].fill(0xa5);
-            std::fs::write(&path, damaged).unwrap();
-            let error = read().unwrap_err();
-            assert!(error.is_damaged() && error.to_string().contains("backup"), "{at}: {error}");
-        }
-        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        assert!(read().unwrap_err().is_damaged());
-    }
-
-    #[test]
-    fn store_is_readable_by_its_owner_only() {
-        use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rib.sqlite");
-        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
-        store.commit(&[put(1, b"key", b"secret")]).unwrap();
-        for file in std::fs::read_dir(directory.path()).unwrap() {
-            assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,9 @@
 
 use super::change_of;
 use crate::core::change::Change;
-use crate::store::{NOTHING, RowChange, Sum};
+use crate::core::owner::{Followable, Followed, Told};
+use crate::store::{Commit, NOTHING, RowChange, Sum};
+use crate::wire::record_of;
 use api::v1;
 use fib::durable::VIEW;
 use prost::Message;
@@ -53,6 +55,36 @@ impl Record {
         let changes = changes.into_iter().map(change_of).collect::<Option<Vec<_>>>()?;
         Some(Record::Changes(changes, (&*rows_sum).try_into().ok()?))
     }
+}
+
+/// What others are told of the changes of these rows; `None`: nothing.
+#[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
+pub fn told(changes: &[Told], rows: &[RowChange]) -> Option<Vec<u8>> {
+    let mut recording: Option<Recording> = None;
+    for Told { change, rows: of_it } in changes {
+        if let Some(record) = record_of(change) {
+            recording.get_or_insert_default().add(record, &rows[of_it.clone()]);
+        }
+    }
+    recording.map(Recording::encode)
+}
+
+/// A commit of the controller that leads, as the owner of this one's network follows it.
+#[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
+pub fn followed(commit: Commit) -> Followed {
+    let what = match Record::decode(&commit.told) {
+        Some(Record::Nothing) => Followable::Nothing,
+        Some(Record::Changes(changes, expected)) => Followable::Changes(
+            changes,
+            Box::new(move |rows| {
+                let mut sum = Sum::default();
+                add_rows(&mut sum, rows, &mut Vec::new());
+                sum.digest.to_le_bytes() == expected
+            }),
+        ),
+        None => Followable::Unknown,
+    };
+    Followed { number: commit.number, term: commit.term, what }
 }
 
 /// Adds the rows of a change to a sum.

@@ -1,7 +1,7 @@
 //! A refusal as the status of an answer: its code tells scripts what kind it is.
 
 use crate::core::change::Refusal;
-use crate::core::hosts::HostError;
+use crate::hosts::HostError;
 use fib::network::NetworkError;
 use fib::rib::RibError;
 use fib::topology::TopologyError;

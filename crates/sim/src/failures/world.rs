@@ -432,7 +432,11 @@ impl<'a> World<'a> {
         let at = self.rng.below(self.reports.len() as u64) as usize;
         let Some(node) = self.reports.iter().nth(at).copied() else { return Ok(()) };
         self.reports.remove(&node);
-        let changed = self.trunks.report(&self.network, self.nodes[node], self.rigs[node].seen());
+        let changed = {
+            let (node, seen) = (self.nodes[node], self.rigs[node].seen());
+            self.trunks.report(node, seen, api::seam::now());
+            self.trunks.changed_at(&self.network, node)
+        };
         if !changed.is_empty() {
             let effects = self.network.set_cut(&changed).map_err(|error| refused(&error))?;
             self.enqueue(effects, true);

@@ -18,9 +18,9 @@
 mod etcd;
 
 use crate::random::{Random, mix64};
+use crate::site::{Answer, Bounds, Site};
 use api::seam::{Mistake, set_mistake, set_time};
 use controller::change::{Change, Changed, Place, Record, Refusal};
-use controller::kit::{Answer, Bounds, Shell};
 use controller::store::{Candidate, EtcdAddress, Followed, Model, NOTHING, Position, RowChange, Watching};
 use etcd::{Etcd, Reached, STEP_MS};
 use fib::action::PortId;
@@ -123,9 +123,9 @@ pub type Violation = String;
 enum State {
     Down,
     Begins,
-    Follows(Box<Shell>, Box<Watching>),
+    Follows(Box<Site>, Box<Watching>),
     /// With its lease.
-    Leads(Box<Shell>, i64),
+    Leads(Box<Site>, i64),
 }
 
 struct Controller {
@@ -255,13 +255,13 @@ impl World {
         match std::mem::replace(&mut controller.state, State::Down) {
             State::Down => controller.state = State::Begins,
             State::Begins => self.begin(who),
-            State::Follows(shell, watching) => self.follow(who, shell, watching)?,
-            State::Leads(mut shell, lease) => {
+            State::Follows(site, watching) => self.follow(who, site, watching)?,
+            State::Leads(mut site, lease) => {
                 let keeps = controller.reached.cut.load(Relaxed) || self.etcd.keep_alive(lease);
                 let settles = self.is_healed || self.random.below(3) == 0;
                 // One that fails ends, and begins anew.
-                if keeps && (!settles || shell.settle().is_ok()) && turns(&mut shell) {
-                    controller.state = State::Leads(shell, lease);
+                if keeps && (!settles || site.settle().is_ok()) && turns(&mut site) {
+                    controller.state = State::Leads(site, lease);
                     if self.random.below(4) == 0 {
                         self.compare_leader(who)?;
                     }
@@ -275,26 +275,26 @@ impl World {
         let controller = &mut self.controllers[who];
         if let Ok(Some(store)) = controller.candidate.lead_now() {
             let lease = store.lease();
-            let Ok(mut shell) = Shell::start(self.settings.clone(), Box::new(store), &bounds()) else { return };
+            let Ok(mut site) = Site::start(self.settings.clone(), Box::new(store), &bounds()) else { return };
             self.outcome.leads += 1;
             if !self.is_ready {
-                if !set_up(&mut shell) {
+                if !set_up(&mut site) {
                     return;
                 }
                 self.is_ready = true;
             }
-            controller.state = State::Leads(Box::new(shell), lease);
+            controller.state = State::Leads(Box::new(site), lease);
             return;
         }
         controller.state = State::Begins;
         let Ok(Some(position)) = controller.followed.position_now() else { return };
         let follower = &controller.followed.follower;
-        if let Ok(shell) = Shell::follow(self.settings.clone(), follower, position, &bounds()) {
-            controller.state = State::Follows(Box::new(shell), Box::new(follower.watch(position)));
+        if let Ok(site) = Site::follow(self.settings.clone(), follower, position, &bounds()) {
+            controller.state = State::Follows(Box::new(site), Box::new(follower.watch(position)));
         }
     }
 
-    fn follow(&mut self, who: usize, mut shell: Box<Shell>, mut watching: Box<Watching>) -> Result<(), Violation> {
+    fn follow(&mut self, who: usize, mut site: Box<Site>, mut watching: Box<Watching>) -> Result<(), Violation> {
         let controller = &mut self.controllers[who];
         let n_commits = self.random.below(4);
         for _ in 0..n_commits {
@@ -307,30 +307,30 @@ impl World {
                     } else if commit.told != NOTHING {
                         controller.said.clone_from(&commit.told);
                     }
-                    shell.commit(commit);
+                    site.commit(commit);
                 }
                 Ok(None) => break,
                 Err(error) => return Err(format!("controller {who} cannot follow: {error}")),
             }
             self.outcome.followed += 1;
         }
-        if !turns(&mut shell) {
+        if !turns(&mut site) {
             return Err(format!("controller {who} failed while it followed"));
         }
-        if shell.position().is_none() {
+        if site.position().is_none() {
             if let Ok(Some(position)) = controller.followed.position_now() {
                 let follower = &controller.followed.follower;
-                if shell.read_again(self.settings.clone(), follower, position).is_ok() {
+                if site.read_again(self.settings.clone(), follower, position).is_ok() {
                     watching = Box::new(follower.watch(position));
                 }
-                turns(&mut shell);
+                turns(&mut site);
             }
-            controller.state = State::Follows(shell, watching);
+            controller.state = State::Follows(site, watching);
             return Ok(());
         }
         let leads = self.random.below(3) == 0;
         let Ok(Some(store)) = (if leads { controller.candidate.lead_now() } else { Ok(None) }) else {
-            controller.state = State::Follows(shell, watching);
+            controller.state = State::Follows(site, watching);
             return Ok(());
         };
         let lease = store.lease();
@@ -341,12 +341,12 @@ impl World {
             && watching.number() < last
             && let Ok(Some(commit)) = watching.next_now()
         {
-            shell.commit(commit);
+            site.commit(commit);
         }
-        shell.lead(Box::new(store), self.settings.clone());
+        site.lead(Box::new(store), self.settings.clone());
         (self.outcome.leads, self.outcome.promoted) = (self.outcome.leads + 1, self.outcome.promoted + 1);
-        if turns(&mut shell) {
-            controller.state = State::Leads(shell, lease);
+        if turns(&mut site) {
+            controller.state = State::Leads(site, lease);
             self.compare_leader(who)?;
         }
         Ok(())
@@ -375,8 +375,8 @@ impl World {
             None => Change::RemoveNames { names: names.iter().map(|name| text(*name)).collect(), ignore_missing: true },
         };
         let controller = &mut self.controllers[who];
-        let (State::Leads(shell, _) | State::Follows(shell, _)) = &mut controller.state else { return };
-        let answer = shell.change(change);
+        let (State::Leads(site, _) | State::Follows(site, _)) = &mut controller.state else { return };
+        let answer = site.change(change);
         for name in &names {
             let new = || Possible { values: BTreeSet::from([None]), busy: false };
             self.names.entry(*name).or_insert_with(new).busy = true;
@@ -417,8 +417,8 @@ impl World {
     }
 
     fn rekey(&mut self, who: usize) {
-        if let State::Leads(shell, _) = &mut self.controllers[who].state {
-            drop(shell.rekey());
+        if let State::Leads(site, _) = &mut self.controllers[who].state {
+            drop(site.rekey());
         }
     }
 
@@ -444,14 +444,14 @@ impl World {
                 let model: Arc<dyn Model> = Reached::new(&etcd);
                 let candidate = Candidate::simulated(&address, &model, "another".to_owned());
                 let Ok(Some(store)) = candidate.lead_now() else { return None };
-                let mut shell = Shell::start(settings, Box::new(store), &bounds()).ok()?;
+                let mut site = Site::start(settings, Box::new(store), &bounds()).ok()?;
                 let record = Record { name: text(name), host: "h1".to_owned(), tenant: 0, ip: None };
-                let mut answer = shell.change(Change::PutNames { records: vec![record], only_new: false });
-                let went_on = turns(&mut shell);
+                let mut answer = site.change(Change::PutNames { records: vec![record], only_new: false });
+                let went_on = turns(&mut site);
                 let answered = answer.poll().is_some_and(|answer| answer.is_ok());
                 // Half of the time it crashes.
                 if went_on && name.is_multiple_of(2) {
-                    let _ = shell.close();
+                    let _ = site.close();
                 }
                 Some(answered)
             });
@@ -465,8 +465,8 @@ impl World {
             let value = self.random.below(N_HOSTS);
             self.request(who, names, Some(value));
             let controller = &mut self.controllers[who];
-            if let State::Leads(shell, _) = &mut controller.state
-                && !turns(shell)
+            if let State::Leads(site, _) = &mut controller.state
+                && !turns(site)
             {
                 controller.state = State::Down;
             }
@@ -517,33 +517,33 @@ impl World {
 
     /// One that leads, and is not behind, has what is in etcd.
     fn compare_leader(&mut self, who: usize) -> Result<(), Violation> {
-        let State::Leads(shell, lease) = &self.controllers[who].state else { return Ok(()) };
+        let State::Leads(site, lease) = &self.controllers[who].state else { return Ok(()) };
         if self.controllers[who].reached.cut.load(Relaxed) || !self.etcd.keep_alive(*lease) {
             return Ok(());
         }
-        let Some(position) = self.position(who).filter(|position| position.term == shell.network().term()) else {
+        let Some(position) = self.position(who).filter(|position| position.term == site.network().term()) else {
             return Ok(());
         };
         let stored = self.stored(who, position)?;
         self.outcome.compared += 1;
-        same(&format!("controller {who}, which leads"), &memory(shell), &stored)
+        same(&format!("controller {who}, which leads"), &memory(site), &stored)
     }
 
     fn check_end(&mut self) -> Result<(), Violation> {
         let Some(position) = self.position(0) else { return Err("a big commit is not applied".to_owned()) };
         let stored = self.stored(0, position)?;
         for (who, controller) in self.controllers.iter().enumerate() {
-            let (State::Leads(shell, _) | State::Follows(shell, _)) = &controller.state else {
+            let (State::Leads(site, _) | State::Follows(site, _)) = &controller.state else {
                 return Err(format!("controller {who} does not serve at the end"));
             };
-            if let State::Follows(shell, _) = &controller.state
-                && shell.position() != Some(position.number)
+            if let State::Follows(site, _) = &controller.state
+                && site.position() != Some(position.number)
             {
-                return Err(format!("controller {who} has followed to {:?} of {}", shell.position(), position.number));
+                return Err(format!("controller {who} has followed to {:?} of {}", site.position(), position.number));
             }
             self.outcome.compared += 1;
-            same(&format!("controller {who}"), &memory(shell), &stored)?;
-            let state = shell.sight().state;
+            same(&format!("controller {who}"), &memory(site), &stored)?;
+            let state = site.state();
             for (name, possible) in &self.names {
                 let parsed = state.parse(&text(*name)).map_err(|error| error.to_string())?;
                 let host = state.network.rib().get(&parsed).map(|attachment| {
@@ -570,9 +570,9 @@ impl Controller {
 }
 
 /// The writer does what it has to do. False: it failed, so the controller ends.
-fn turns(shell: &mut Shell) -> bool {
+fn turns(site: &mut Site) -> bool {
     loop {
-        match shell.turn(usize::MAX) {
+        match site.turn(usize::MAX) {
             Ok(true) => {}
             Ok(false) => return true,
             Err(_) => return false,
@@ -581,7 +581,7 @@ fn turns(shell: &mut Shell) -> bool {
 }
 
 /// Three switches in a row, and hosts at them. False: the controller failed.
-fn set_up(shell: &mut Shell) -> bool {
+fn set_up(site: &mut Site) -> bool {
     let place = |switch: u64, port| Place { switch: format!("s{switch}"), port: PortId(port) };
     let hosts = (0..N_HOSTS).map(|i| (format!("h{i}"), place(i % 3, 10 + i as u16))).collect();
     let changes = [
@@ -591,12 +591,12 @@ fn set_up(shell: &mut Shell) -> bool {
         Change::AddHosts { hosts },
     ];
     // What an earlier leader made is refused.
-    changes.into_iter().for_each(|change| drop(shell.change(change)));
-    turns(shell)
+    changes.into_iter().for_each(|change| drop(site.change(change)));
+    turns(site)
 }
 
-fn memory(shell: &Shell) -> BTreeSet<RowChange> {
-    shell.rows().filter(|row| row.kind != VIEW).collect()
+fn memory(site: &Site) -> BTreeSet<RowChange> {
+    controller::kit::rows(site.state()).filter(|row| row.kind != VIEW).collect()
 }
 
 fn same(who: &str, memory: &BTreeSet<RowChange>, stored: &BTreeSet<RowChange>) -> Result<(), Violation> {

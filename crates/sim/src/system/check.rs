@@ -4,7 +4,7 @@ use super::Violation;
 use super::operators::{HOSTS, NAMES, name, switch_name};
 use super::watch::Claim;
 use super::world::System;
-use controller::kit::Shell;
+use crate::site::Site;
 use fib::action::Action;
 use fib::topology::End;
 
@@ -25,7 +25,7 @@ impl System {
         checked
     }
 
-    fn check_switches(&mut self, controller: &Shell) -> Result<(), Violation> {
+    fn check_switches(&mut self, controller: &Site) -> Result<(), Violation> {
         let committed = self.watched.lock().committed;
         let turn = self.outcome.events as usize % self.switches.len();
         for i in self.touched.take().into_iter().chain([turn]) {
@@ -92,7 +92,7 @@ impl System {
     }
 
     /// A frame for a name that nothing has changed lately arrives.
-    fn check_frames(&mut self, controller: &Shell, committed: u64) -> Result<(), Violation> {
+    fn check_frames(&mut self, controller: &Site, committed: u64) -> Result<(), Violation> {
         let n_switches = self.switches.len();
         let from = self.random.below(n_switches as u64) as usize;
         let since = self.switches.iter().map(|switch| switch.since).min().unwrap_or(0);
@@ -149,7 +149,7 @@ impl System {
         let Some(mut controller) = self.controller.take() else {
             return Err(not("the controller does not run".to_owned()));
         };
-        let in_step = controller.sight().in_step();
+        let in_step = controller.sight().in_step;
         let change = controller.network().change();
         for i in 0..self.switches.len() {
             let Some(agent) = &self.switches[i].agent else { return Err(not(format!("switch {i} does not run"))) };

@@ -5,9 +5,10 @@ use super::store::SharedDisk;
 use super::watch::Watched;
 use super::world::{Event, Link, System};
 use super::{Mutant, Violation};
+use crate::site::{Answer, Bounds, Site};
 use api::v1::from_switch::Body;
 use controller::change::{Changed, Refusal};
-use controller::kit::{Answer, Bounds, Next, Shell, Verdict};
+use controller::kit::{Next, QUIET, Verdict};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ const ON_THE_WAY: usize = 8;
 
 /// A controller that another one has replaced, and that runs on. No operator asks it for anything.
 pub(super) struct Old {
-    controller: Option<Box<Shell>>,
+    controller: Option<Box<Site>>,
     pub(super) generation: u64,
     turn_at: Option<u64>,
     release_at: Option<u64>,
@@ -38,7 +39,7 @@ impl System {
             turn_names: self.turn_names,
         };
         let (settings, store, watched) = (self.settings.clone(), self.disk.open(&self.watched), self.watched.clone());
-        let Some(started) = watched.until_crash(|| Shell::start(settings, store, &bounds)) else {
+        let Some(started) = watched.until_crash(|| Site::start(settings, store, &bounds)) else {
             self.crash_controller("controller while it starts");
             return Ok(());
         };
@@ -169,7 +170,7 @@ impl System {
     }
 
     /// A step of the controller, which may crash in it.
-    fn step<R>(&mut self, step: impl FnOnce(&mut Shell) -> R) -> Option<R> {
+    fn step<R>(&mut self, step: impl FnOnce(&mut Site) -> R) -> Option<R> {
         let mut controller = self.controller.take()?;
         match self.watched.clone().until_crash(|| step(&mut controller)) {
             Some(result) => {
@@ -214,7 +215,7 @@ impl System {
 
     /// The pusher goes on, and what is queued for switches is sent.
     pub(super) fn push(&mut self) {
-        let Some(waits) = self.step(Shell::push) else { return };
+        let Some(waits) = self.step(Site::push) else { return };
         let generation = self.generation;
         if let Some(waits) = waits {
             self.schedule(1 + waits.as_millis() as u64, Event::Push { generation });
@@ -222,7 +223,7 @@ impl System {
         let Some(controller) = &mut self.controller else { return };
         if controller.has_parked() && self.release_at.is_none() {
             self.release_at = Some(self.now);
-            self.schedule(Shell::quiet().as_millis() as u64, Event::Release { generation });
+            self.schedule(QUIET.as_millis() as u64, Event::Release { generation });
         }
         self.pump();
     }
@@ -248,7 +249,8 @@ impl System {
     pub(super) fn verify(&mut self, i: usize) {
         let link = self.switches[i].agent.as_ref().and_then(|agent| agent.link);
         let Some(link) = link.filter(|link| self.links[*link].generation == self.generation) else { return };
-        let (Some(controller), Some(stream)) = (&self.controller, &self.links[link].above) else { return };
+        let Link { above, verifying, .. } = &self.links[link];
+        let (Some(controller), Some(stream), None) = (&mut self.controller, above, verifying) else { return };
         if let Some(verifying) = controller.verify(stream) {
             self.links[link].verifying = Some(verifying);
             self.pump();
@@ -325,18 +327,17 @@ impl System {
         }
         let Link { above, verifying, .. } = &mut self.links[link];
         let (Some(controller), Some(stream)) = (&mut self.controller, above) else { return };
-        let heard = controller.hear(&switch, stream, body);
+        let heard = controller.hear(&switch, stream, body, verifying.as_ref());
         let acked = stream.acked_change();
-        let verdict = verifying.as_mut().and_then(|verifying| controller.verdict(stream, verifying));
         if controller.has_work() {
             self.wake_writer();
         }
-        if let Some(verdict) = verdict {
+        if let Ok(Some(verdict)) = &heard {
             self.links[link].verifying = None;
             self.outcome.verified += 1;
             if let Verdict::Differs(what) = verdict {
                 let switch = self.links[link].switch;
-                self.found.get_or_insert(Violation::Verified { switch, what });
+                self.found.get_or_insert(Violation::Verified { switch, what: what.clone() });
             }
         }
         // From now on the switch answers as of the last change that counts as acknowledged, or a later one.

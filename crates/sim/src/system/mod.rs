@@ -6,7 +6,7 @@
 //!                └────────────────────────── reports, acknowledgements ◄┘
 //! ```
 //! **Real**: the decisions of the daemons: the controller's writer, sessions, pusher and status
-//! ([`controller::kit::Shell`]), the switch's following of a stream ([`switch::daemon::agent::Following`]), and below them
+//! ([`controller::kit::Owner`]), the switch's following of a stream ([`switch::daemon::agent::Following`]), and below them
 //! the network, the replica, the codecs, the rows of the store and the saved images. **Modelled**: what they build on:
 //! threads (each runs for a step at a time), connections (in order as TCP's, with few messages on the way), the store's file,
 //! and the file of a saved image. Time is virtual. Everything follows from the seed; [`Outcome::trace`] is a hash over all

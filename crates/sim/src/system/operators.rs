@@ -2,8 +2,9 @@
 
 use super::Violation;
 use super::world::System;
+use crate::site::Answer;
 use controller::change::{Change, Changed, Place, Record, Refusal};
-use controller::kit::{Answer, Sight};
+use controller::kit::Sight;
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::topology::{End, Wanted};

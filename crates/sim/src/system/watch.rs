@@ -3,7 +3,7 @@
 use super::history::History;
 use crate::random::Random;
 use api::seam::Moment;
-use controller::kit::{Sight, StreamId};
+use controller::kit::Sight;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ struct Crash;
 
 /// The status calls a switch in step.
 pub(super) struct Claim {
-    pub(super) stream: StreamId,
+    pub(super) stream: usize,
     /// The last change that was answered then, and the last that was committed.
     pub(super) answered: u64,
     pub(super) committed: u64,
@@ -143,7 +143,7 @@ impl Watch {
     /// Takes down what the status says now.
     pub(super) fn claim(&mut self, sight: &Sight<'_>) {
         let (answered, committed) = (self.answered, self.committed);
-        let claims = sight.in_step().into_iter().map(|stream| Claim { stream, answered, committed });
+        let claims = sight.in_step.iter().map(|&stream| Claim { stream, answered, committed });
         self.claims.extend(claims);
     }
 

@@ -7,11 +7,12 @@ use super::switch::Switch;
 use super::watch::Watched;
 use super::{Mutant, Outcome, Scenario, Violation};
 use crate::random::Random;
+use crate::site::{Answer, Site};
 use api::seam;
 use api::v1::ToSwitch;
 use api::v1::from_switch::Body;
 use controller::change::Changed;
-use controller::kit::{Answer, Shell, Stream, Verifying, Welcome};
+use controller::kit::{Stream, Verifying};
 use fib::designs::{CONCISE, LINE};
 use fib::messages::ValueMode;
 use fib::network::Settings;
@@ -115,7 +116,7 @@ pub(super) struct Link {
     pub(super) switch: usize,
     pub(super) generation: u64,
     /// Its hello is to be answered; then it has a stream.
-    pub(super) welcome: Option<Welcome>,
+    pub(super) welcome: Option<Answer<Stream>>,
     pub(super) above: Option<Stream>,
     /// An operator waits for what the switch says of its tables.
     pub(super) verifying: Option<Verifying>,
@@ -144,7 +145,7 @@ pub(super) struct System {
     scheduled: u64,
     pub(super) outcome: Outcome,
     pub(super) requests_left: usize,
-    pub(super) controller: Option<Box<Shell>>,
+    pub(super) controller: Option<Box<Site>>,
     /// Starts of controllers and attempts, and that of this one.
     pub(super) n_starts: u64,
     pub(super) generation: u64,

@@ -10,7 +10,7 @@ mod replacement;
 pub use refusal::Refusal;
 pub use replacement::{Others, Replacement};
 
-use crate::core::hosts::{HostError, Hosts};
+use crate::hosts::{HostError, Hosts};
 use fib::action::PortId;
 use fib::durable::RowChange;
 use fib::durable::Tenants;

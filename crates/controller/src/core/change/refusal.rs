@@ -1,6 +1,6 @@
 //! Why a change is refused, in words that say what to do next.
 
-use crate::core::hosts::HostError;
+use crate::hosts::HostError;
 use fib::name::{NameError, NameKind};
 use fib::network::NetworkError;
 use fib::rib::RibError;

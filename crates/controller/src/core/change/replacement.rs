@@ -3,7 +3,7 @@
 //! Cost: 64 bytes for each name that is wanted, and a pass over all names of the network to compare them.
 
 use super::{Change, Record, Refusal, State};
-use crate::core::hosts::HostError;
+use crate::hosts::HostError;
 use fib::name::Name;
 use fib::network::NetworkError;
 use fib::rib::{Attachment, RibError};

@@ -1,7 +1,7 @@
 //! What is to be changed because of what switches saw.
 
 use crate::core::change::{Place, Record, State};
-use crate::core::learnt::MAX_MORE_OF_NAME;
+use crate::hosts::names::MAX_MORE_OF_NAME;
 use fib::name::Name;
 use std::collections::BTreeMap;
 use std::net::IpAddr;

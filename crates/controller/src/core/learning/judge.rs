@@ -7,7 +7,7 @@ use super::{
     Settings, Sight, Trouble, Unknown, text,
 };
 use crate::core::change::State;
-use crate::core::learnt::MAX_MORE;
+use crate::hosts::names::MAX_MORE;
 use fib::name::{Name, NameKind};
 use fib::topology::{End, NodeId};
 use std::collections::{HashMap, VecDeque};

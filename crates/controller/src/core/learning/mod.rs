@@ -27,17 +27,18 @@ use fib::name::Name;
 use fib::network::Network;
 use fib::topology::{End, NodeId};
 use fib::unicast::check_unicast;
-use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 mod decided;
 mod judge;
+mod settings;
 
 pub(crate) use decided::Decided;
 use decided::add_address;
 use judge::{Judged, Room};
+pub use settings::Settings;
 
 /// Moves of a name within [`MOVES_WITHIN`] after which it flaps: two hosts have it, or frames go round in a loop.
 const MOST_MOVES: usize = 5;
@@ -68,39 +69,6 @@ const MAX_CONFLICTS_OF_PORT: usize = 100;
 
 /// A name that was not seen for so long is not listed any more.
 const LISTED_FOR: Duration = Duration::from_secs(3600);
-
-/// What may be learnt.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// Whether names are made of what switches see at ports with `learn = "accept"`; otherwise it is listed.
-    #[serde(default = "yes")]
-    pub accept: bool,
-    /// Learnt names that a port may have at most, whatever its switch says.
-    #[serde(default = "default_max_names")]
-    pub max_names_per_port: u32,
-    /// Learnt names that a switch may have at most.
-    #[serde(default = "default_max_of_switch")]
-    pub max_names_per_switch: u32,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn default_max_names() -> u32 {
-    1024
-}
-
-fn default_max_of_switch() -> u32 {
-    65_536
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { accept: yes(), max_names_per_port: default_max_names(), max_names_per_switch: default_max_of_switch() }
-    }
-}
 
 /// See the module.
 #[derive(Debug, Default)]

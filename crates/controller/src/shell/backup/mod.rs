@@ -111,12 +111,6 @@ impl Copied {
         self.store.raise_term(term)
     }
 
-    /// Waits until the store has done what it does beside.
-    #[cfg(feature = "kit")]
-    pub(crate) fn settle(&self) -> Result<(), StoreError> {
-        self.store.rows_after(None, 0).map(drop)
-    }
-
     /// [`Store::close`].
     pub(crate) fn close(&mut self) -> Result<(), StoreError> {
         self.store.close()

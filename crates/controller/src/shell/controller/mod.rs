@@ -5,15 +5,16 @@ mod reload;
 use crate::core::change::State;
 use crate::core::happened::Level;
 use crate::core::history;
+use crate::core::owner::{Input, QUIET, Task};
 use crate::shell::config::{Config, Place};
 use crate::shell::follow::{self, Begun, Following, Lost};
-use crate::shell::job::{Input, Jobs, QUEUED_JOBS, Task};
+use crate::shell::job::{Job, Jobs, QUEUED_JOBS};
 use crate::shell::north::North;
 use crate::shell::restore::{StartError, restore};
 use crate::shell::shared::Shared;
 use crate::shell::south::South;
 use crate::shell::telemetry::Telemetry;
-use crate::shell::writer::{self, Writer};
+use crate::shell::writer::Writer;
 use crate::shell::{groups, push, status, web};
 use crate::store::{SqliteStore, Store, StoreError};
 use api::MAX_MESSAGE_BYTES;
@@ -185,7 +186,7 @@ impl Controller {
     /// # Errors
     /// [`StoreError`] if the last commit failed.
     pub async fn stop(mut self) -> Result<(), StoreError> {
-        let _ = self.jobs.send(Input::Stop).await;
+        let _ = self.jobs.send(Job::Stop).await;
         let written = (&mut self.written).await.unwrap_or(Ok(()));
         self.server.abort();
         written
@@ -204,9 +205,7 @@ impl House {
         let witness = Arc::clone(&audit);
         let gate = Gate::new(tls, config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
         let shared = Shared::new();
-        shared.known.trunks.lock().set_auto(config.auto_links);
         shared.known.pending.lock().set_auto(config.auto_switches);
-        shared.known.learning.lock().set(config.learn.clone());
         Ok(House { config, limits, telemetry, audit, gate, shared })
     }
 
@@ -281,6 +280,8 @@ impl House {
 
         let (backlog, rates) = (self.config.switch_backlog_bytes, self.config.rates.clone());
         let mut writer = Writer::new(state, store, Arc::clone(&self.shared), pushes, backlog, rates);
+        writer.owner.seen.trunks.set_auto(self.config.auto_links);
+        writer.owner.seen.learning.set(self.config.learn.clone());
         let (ended, written) = oneshot::channel();
         if let Some((following, losing)) = following {
             tokio::spawn(following.run(jobs.clone(), losing));
@@ -296,7 +297,7 @@ impl House {
         tokio::spawn(async move {
             loop {
                 shared.progress.parked.notified().await;
-                pause(writer::QUIET).await;
+                pause(QUIET).await;
                 if release.send(Task::Release).await.is_err() {
                     return;
                 }

@@ -1,9 +1,11 @@
 //! What a controller takes of a changed configuration while it runs.
 
 use super::Controller;
+use crate::core::change::State;
 use crate::core::happened::Level;
+use crate::core::owner::{Seen, Task};
 use crate::shell::config::Config;
-use crate::shell::job::{Jobs, Task};
+use crate::shell::job::Jobs;
 use crate::shell::shared::Shared;
 use api::audit::Audit;
 use api::config::Changes;
@@ -79,9 +81,13 @@ impl Controller {
         }
         let connections = raise_descriptors(config.limits.connections, 1 + usize::from(config.status.is_some()));
         gate.limits().set_limits(Limits { connections, ..config.limits.clone() });
-        shared.known.trunks.lock().set_auto(config.auto_links);
         shared.known.pending.lock().set_auto(config.auto_switches);
-        shared.known.learning.lock().set(config.learn.clone());
+        let (auto_links, learn) = (config.auto_links, config.learn.clone());
+        let set = move |_: &State, seen: &mut Seen| {
+            seen.trunks.set_auto(auto_links);
+            seen.learning.set(learn);
+        };
+        let _ = jobs.look(set).await;
         let _ = jobs.send(Task::Rates(config.rates.clone())).await;
         if !changes.live.is_empty() {
             let text = format!("takes a changed configuration: {}", changes.live.join(", "));

@@ -9,6 +9,7 @@
 
 use super::North;
 use crate::core::change::{Change, DRAINED, Place, Refusal, State};
+use crate::core::session::Line;
 use crate::wire::status::status_of;
 use api::gate::Peer;
 use api::seam::now;
@@ -184,7 +185,11 @@ impl North {
             // One that was in step at any moment since then has it, whatever was changed later.
             for switch in self.shared.connected() {
                 let session = self.shared.session(switch.node);
-                let has_it = || session.is_some_and(|session| !session.is_ended() && session.acked_change() >= change);
+                let has_it = || {
+                    session.is_some_and(|session| {
+                        session.with(|session| !session.is_ended() && session.acked_change() >= change)
+                    })
+                };
                 if switch.in_step || has_it() {
                     behind.remove(&switch.node);
                 }

@@ -85,7 +85,7 @@ impl North {
     async fn ask_switch(&self, name: &str, filter: &str) -> Result<LogState, Failed> {
         let node = self.node(name).await?;
         let session = self.shared.session(node).ok_or_else(|| self.gone(name, node))?;
-        if !session.said().says_log() {
+        if !session.lock().said().says_log() {
             let name = clip(name);
             let why =
                 format!("switch `{name}` has an earlier version, which cannot be asked for its log; update it first");

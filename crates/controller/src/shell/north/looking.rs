@@ -140,14 +140,13 @@ impl North {
     }
 
     /// A sentence for each port and learnt name with which something is wrong.
-    pub(crate) fn host_troubles(&self) -> Vec<String> {
-        self.shared.known.learning.lock().troubles(now())
+    pub(crate) async fn host_troubles(&self) -> Result<Vec<String>, Status> {
+        self.read_seen(|_, seen| seen.learning.troubles(now())).await
     }
 
     /// Hosts that switches saw and that wait to be accepted: the first so many, by port and name, and how many there are.
     pub(crate) async fn waiting_hosts(&self, most: usize) -> Result<(Vec<v1::UnknownHost>, usize), Status> {
-        let shared = Arc::clone(&self.shared);
-        self.read(move |state| shared.known.learning.lock().unknown(state, now(), most)).await
+        self.read_seen(move |state, seen| seen.learning.unknown(state, now(), most)).await
     }
 
     /// How long this controller has been running.
@@ -207,8 +206,8 @@ impl North {
         switch.sent_bytes = connected.sent_bytes;
         switch.acknowledged_messages = connected.acked_messages;
         if let Some(session) = self.shared.session(connected.node) {
-            switch.memory = session.said().memory();
-            switch.rates = session.said().rates(now());
+            switch.memory = session.lock().said().memory();
+            switch.rates = session.lock().said().rates(now());
         }
     }
 
@@ -233,7 +232,7 @@ impl North {
         } else {
             self.fill_from_elsewhere(&mut switch);
         }
-        let here = self.shared.session(id).and_then(|session| session.said().counters(now()));
+        let here = self.shared.session(id).and_then(|session| session.lock().said().counters(now()));
         let counters = here.or_else(|| self.shared.there(id)?.counters(now()));
         Ok(v1::SwitchDetails { switch: Some(switch), hosts, counters })
     }
@@ -244,7 +243,7 @@ impl North {
             let end = end.as_ref()?;
             let (node, port) = (node_of(&end.switch)?, u16::try_from(end.port).ok()?);
             match self.shared.session(node) {
-                Some(session) => session.said().load(port),
+                Some(session) => session.lock().said().load(port),
                 None => self.shared.there(node)?.load(port),
             }
         };

@@ -1,25 +1,26 @@
 //! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
+mod accept;
 mod drain;
+mod lists;
 mod log;
 mod looking;
 mod relayed;
 mod replace;
+mod streams;
 mod verify;
 
-use crate::core::change::{Change, Place, Refusal, State, raised};
-use crate::core::groups::{self, Mdns, Unknown};
-use crate::core::learning::{Decided, MAX_UNKNOWN};
-use crate::core::subscriptions::Asked;
+use crate::core::change::{Change, Refusal, State};
+use crate::core::groups::{self};
+use crate::core::owner::Seen;
 use crate::core::summary::summary;
-use crate::shell::job::{Ended, Input, Jobs, Task};
-use crate::shell::north::drain::What;
+use crate::shell::job::{Ended, Job, Jobs};
 use crate::shell::relay::Relays;
 use crate::shell::shared::Shared;
 use crate::shell::telemetry::Telemetry;
 use crate::shell::trail;
 use crate::wire::status::{status_of, waits};
-use crate::wire::{end, host, listed, switch, weight_of};
+use crate::wire::{end, listed};
 use api::audit::Audit;
 use api::crash::step;
 use api::gate::Peer;
@@ -27,17 +28,14 @@ use api::limits::Answering;
 use api::seam::{Mistake, mistaken, now};
 use api::v1;
 use api::v1::northbound_server::Northbound;
-use fib::network::NetworkError;
-use fib::topology::{End, Wanted, check_weight};
-use std::collections::{BTreeMap, HashSet};
+use drain::What;
+use fib::topology::End;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Most names of a page, and the default.
@@ -99,8 +97,8 @@ impl North {
     async fn make(&self, what: &'static str, change: Change) -> Result<v1::Changed, Status> {
         let trace = self.telemetry.as_ref().and_then(|telemetry| telemetry.begin(what));
         let input = |reply| match trace {
-            Some(trace) => Input::Traced { change, reply, trace },
-            None => Input::Change { change, reply },
+            Some(trace) => Job::Traced { change, reply, trace },
+            None => Job::change(change, reply),
         };
         let answer = self.jobs.answer(input).await.map_err(|Ended| status_of(&Refusal::Stopping))?;
         let changed = answer.map_err(|e| self.refused(&e))?;
@@ -110,6 +108,14 @@ impl North {
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        self.read_seen(|state, _| read(state)).await
+    }
+
+    /// As [`North::read`], of what switches see, too.
+    pub(crate) async fn read_seen<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&State, &mut Seen) -> T + Send + 'static,
     ) -> Result<T, Status> {
         // While etcd does not answer, what is known here is better than nothing.
         let _ = self.shared.lead.up_to_date(READ_PATIENCE).await;
@@ -233,7 +239,7 @@ impl Northbound for North {
 
     async fn rekey(&self, request: Request<v1::RekeyRequest>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        let rekeyed = self.jobs.answer(|reply| Task::Rekey { reply }).await.unwrap_or(Err(Refusal::Stopping));
+        let rekeyed = self.jobs.answer(Job::rekey).await.unwrap_or(Err(Refusal::Stopping));
         let rekeyed = rekeyed.map_err(|refusal| status_of(&refusal));
         let end = rekeyed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         self.audit.change(&peer, "rekey", "another hash key", end);
@@ -244,61 +250,13 @@ impl Northbound for North {
 
     /// Recorded when it begins: the hash key leaves the controller with the first parts.
     async fn backup(&self, request: Request<v1::BackupRequest>) -> Answer<Self::BackupStream> {
-        let peer = Peer::of(&request)?;
-        let begun = self.jobs.answer(|reply| Task::Backup { reply }).await.unwrap_or(Err(Refusal::Stopping));
-        let begun = begun.map_err(|refusal| status_of(&refusal));
-        let end = begun.as_ref().map(|_| (0, 0)).map_err(Status::message);
-        self.audit.change(&peer, "backup", "the whole store, with the hash key", end);
-        let mut made = begun?;
-        let (parts, answers) = mpsc::channel(1);
-        let jobs = self.jobs.clone();
-        tokio::spawn(async move {
-            while let Some(part) = made.recv().await {
-                let part = part.map(v1::BackupPart::from).map_err(|refusal| status_of(&refusal));
-                if parts.send(part).await.is_err() {
-                    made.close();
-                }
-                let _ = jobs.wake();
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        self.copy(request).await
     }
 
     type ImportNamesStream = StreamOf<v1::ImportProgress>;
 
     async fn import_names(&self, request: Request<Streaming<v1::NameBatch>>) -> Answer<Self::ImportNamesStream> {
-        let peer = Peer::of(&request)?;
-        let mut batches = request.into_inner();
-        let north = self.clone();
-        let (progress, answers) = mpsc::channel(4);
-        // A batch is read while the one before it is committed.
-        let (read, mut changes) = mpsc::channel(1);
-        tokio::spawn(async move {
-            while let Some(batch) = batches.next().await {
-                let change = batch.and_then(|batch| Ok((batch.names.len() as u64, Change::try_from(batch)?)));
-                let failed = change.is_err();
-                if read.send(change).await.is_err() || failed {
-                    return;
-                }
-            }
-        });
-        tokio::spawn(async move {
-            let mut committed = 0;
-            while let Some(change) = changes.recv().await {
-                let imported = async {
-                    let (n_names, change) = change?;
-                    committed += n_names;
-                    let changed = north.change(&peer, change).await?;
-                    Ok::<_, Status>(v1::ImportProgress { committed, changed: Some(changed) })
-                };
-                let imported = imported.await;
-                let failed = imported.is_err();
-                if progress.send(imported).await.is_err() || failed {
-                    return;
-                }
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        self.import(request).await
     }
 
     type ReplaceNamesStream = StreamOf<v1::NameDifferences>;
@@ -314,24 +272,7 @@ impl Northbound for North {
     type ExportNamesStream = StreamOf<v1::NameBatch>;
 
     async fn export_names(&self, request: Request<v1::ExportNamesRequest>) -> Answer<Self::ExportNamesStream> {
-        self.reserve(&request, 4 * MAX_PAGE, &self.shared.sizes.names)?;
-        let north = self.clone();
-        let (pages, answers) = mpsc::channel(2);
-        tokio::spawn(async move {
-            let mut after = String::new();
-            loop {
-                let page = north.page(after.clone(), MAX_PAGE, false).await;
-                let more = page.as_ref().is_ok_and(|page| page.more);
-                if let Some(last) = page.as_ref().ok().and_then(|page| page.names.last()) {
-                    after.clone_from(&last.name);
-                }
-                let batch = page.map(|page| v1::NameBatch { names: page.names });
-                if pages.send(batch).await.is_err() || !more {
-                    return;
-                }
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+        self.export(request).await
     }
 
     async fn add_switch(&self, request: Request<v1::AddSwitchRequest>) -> Answer<v1::Changed> {
@@ -350,35 +291,7 @@ impl Northbound for North {
     }
 
     async fn list_switches(&self, request: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
-        self.reserve(&request, usize::MAX, &self.shared.sizes.switches)?;
-        let shared = Arc::clone(&self.shared);
-        let (mut switches, pending) = self
-            .read(move |state| {
-                let mut hosts = BTreeMap::new();
-                for (_, end) in state.hosts.iter() {
-                    *hosts.entry(end.node).or_insert(0) += 1;
-                }
-                let sharing = state.network.sharing();
-                let topology = state.network.topology();
-                let switch =
-                    |(id, node)| switch(&state.network, id, node, hosts.get(&id).copied().unwrap_or(0), &sharing);
-                let names: HashSet<&str> = topology.nodes().map(|(_, node)| &*node.name).collect();
-                let pending = shared.known.pending.lock().list(|name| names.contains(name), now());
-                (topology.nodes().map(switch).collect::<Vec<_>>(), pending)
-            })
-            .await?;
-        let connected: BTreeMap<u32, _> = self.shared.connected().into_iter().map(|c| (c.node.0, c)).collect();
-        for switch in &mut switches {
-            match connected.get(&switch.id) {
-                Some(connected) => self.fill(switch, connected),
-                None => self.fill_from_elsewhere(switch),
-            }
-        }
-        Ok(Response::new(v1::SwitchList {
-            switches,
-            pending,
-            troubles: self.shared.known.duplicates.lock().troubles(now()),
-        }))
+        self.switches(request).await
     }
 
     async fn get_switch(&self, request: Request<v1::GetSwitchRequest>) -> Answer<v1::SwitchDetails> {
@@ -393,45 +306,11 @@ impl Northbound for North {
     }
 
     async fn accept_switches(&self, request: Request<v1::AcceptSwitchesRequest>) -> Answer<v1::Changed> {
-        let peer = Peer::of(&request)?;
-        let mut names = request.into_inner().names;
-        let shared = Arc::clone(&self.shared);
-        let pending = self.read(move |state| {
-            shared.known.pending.lock().list(|name| state.network.topology().node_by_name(name).is_some(), now())
-        });
-        let pending: Vec<String> = pending.await?.into_iter().map(|switch| switch.name).collect();
-        if let Some(name) = names.iter().find(|name| !pending.contains(name)) {
-            let why = format!(
-                "no switch `{}` waits to be accepted; `fibula switch pending` lists those that do, and `fibula switch add` adds one \
-                 in advance",
-                fib::name::clip(name)
-            );
-            return Err(Status::not_found(why));
-        }
-        if names.is_empty() {
-            names = pending;
-        }
-        self.change(&peer, Change::AddSwitches { names }).await.map(Response::new)
+        self.accept_some_switches(request).await
     }
 
     async fn set_drained(&self, request: Request<v1::SetDrainedRequest>) -> Answer<v1::SetDrainedReply> {
-        let peer = Peer::of(&request)?;
-        let drained = request.into_inner().drained;
-        let result = if drained && !self.shared.lead.has_others() {
-            Err(
-                "there is no other controller for the switches, because the store is a file: stop this one instead, or move the store to etcd with `fibula store copy`",
-            )
-        } else {
-            self.shared.lead.drained.store(drained, Relaxed);
-            Ok(self.shared.sessions().len() as u64)
-        };
-        if result.is_ok() && drained {
-            self.shared.end_sessions();
-        }
-        let what = if drained { "drain" } else { "resume" };
-        self.audit.change(&peer, what, "", result.map(|_| (1, 0)));
-        let switches = result.map_err(Status::failed_precondition)?;
-        Ok(Response::new(v1::SetDrainedReply { switches }))
+        self.drain_all(request).await
     }
 
     async fn show_audit(&self, request: Request<v1::ShowAuditRequest>) -> Answer<v1::AuditPage> {
@@ -480,68 +359,15 @@ impl Northbound for North {
     }
 
     async fn list_hosts(&self, request: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
-        self.reserve(&request, usize::MAX, &self.shared.sizes.hosts)?;
-        let shared = Arc::clone(&self.shared);
-        let list = self.read(move |state| {
-            let latest = state.hosts.learnt.latest();
-            let hosts = state.hosts.iter().map(|at| {
-                let (latest_ms, name) = latest.get(&at.1).map_or((0, None), |(ms, name)| (*ms, Some(name)));
-                v1::Host { latest: name.map(ToString::to_string).unwrap_or_default(), latest_ms, ..host(state, at) }
-            });
-            let hosts = hosts.collect();
-            let (unknown, _) = shared.known.learning.lock().unknown(state, now(), MAX_UNKNOWN);
-            let troubles = shared.known.learning.lock().troubles(now());
-            v1::HostList { hosts, unknown, troubles, conflicts: shared.known.learning.lock().conflicts(state, now()) }
-        });
-        Ok(Response::new(list.await?))
+        self.hosts(request).await
     }
 
     async fn list_groups(&self, request: Request<v1::ListGroupsRequest>) -> Answer<v1::GroupList> {
-        self.reserve(&request, Asked::limit(request.get_ref(), MAX_PAGE), &self.shared.sizes.names)?;
-        let ask = request.into_inner();
-        let limit = Asked::limit(&ask, MAX_PAGE);
-        let shared = Arc::clone(&self.shared);
-        let settings = Arc::clone(&self.groups);
-        let list = self.read(move |state| {
-            let asked = Asked::read(state, &ask).map_err(|refusal| status_of(&refusal))?;
-            let (subscribed, more) = shared.known.subscriptions.lock().page(state, &asked, limit);
-            let rib = state.network.rib();
-            rib.watch(&settings.tenants);
-            let most = settings.max_names as usize;
-            let crowded = settings.tenants.iter().copied().filter(|tenant| rib.len_of(*tenant) > most).collect();
-            let tenant = ask.tenant.filter(|tenant| settings.tenants.contains(tenant));
-            let members = tenant.and_then(|tenant| rib.names_of(tenant, most)?.ok());
-            Ok::<_, Status>(v1::GroupList {
-                subscribed,
-                tenants: settings.tenants.iter().copied().collect(),
-                snooping: settings.snooping,
-                floods_unknown: settings.unknown_multicast == Unknown::Flood,
-                mdns_for_all: settings.mdns == Mdns::All,
-                more,
-                crowded,
-                members: members.map(|names| shared.known.subscriptions.lock().members(&names)),
-            })
-        });
-        list.await?.map(Response::new)
+        self.groups_of(request).await
     }
 
     async fn accept_hosts(&self, request: Request<v1::AcceptHostsRequest>) -> Answer<v1::Changed> {
-        let peer = Peer::of(&request)?;
-        let texts = request.into_inner().names;
-        let shared = Arc::clone(&self.shared);
-        let decided = self.read(move |state| {
-            let names = texts.iter().map(|text| state.parse(text)).collect::<Result<Vec<_>, _>>();
-            let names = names.map_err(|refusal| status_of(&refusal))?;
-            shared.known.learning.lock().accept(state, &names, now()).map_err(Status::not_found)
-        });
-        let Decided { hosts, records, left, .. } = decided.await??;
-        if !hosts.is_empty() {
-            self.change(&peer, Change::AddHosts { hosts }).await?;
-        }
-        let at_ms = api::clock::unix_ms();
-        let changed = self.change(&peer, Change::Learn { records, at_ms, more: Vec::new() }).await?;
-        // What is above the quotas is listed still.
-        Ok(Response::new(v1::Changed { left, ..changed }))
+        self.accept_some_hosts(request).await
     }
 
     async fn forget_host(&self, request: Request<v1::ForgetHostRequest>) -> Answer<v1::Changed> {
@@ -603,52 +429,10 @@ impl Northbound for North {
     }
 
     async fn list_links(&self, request: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
-        self.reserve(&request, usize::MAX, &self.shared.sizes.links)?;
-        let (shared, north) = (Arc::clone(&self.shared), self.clone());
-        let list = self.read(move |state| {
-            let end = |end| {
-                let Place { switch, port } = state.place(end);
-                Some(v1::LinkEnd { switch, port: port.0.into() })
-            };
-            let link = |link: &fib::topology::Link| {
-                let fib::topology::Link { a, b, cost, weight, up, cut, found, .. } = *link;
-                let (weight, raised, drained) = (Some(weight.into()), raised(link), link.raised > 0);
-                let (a, b) = (end(a), end(b));
-                let mut link = v1::Link { a, b, cost, raised, up, cut, load: None, weight, drained, found };
-                link.load = north.load(&link, |name| state.network.topology().node_by_name(name));
-                link
-            };
-            let topology = state.network.topology();
-            let found = shared.known.trunks.lock().found(&state.network);
-            let link_found = |(a, b)| v1::Link {
-                a: end(a),
-                b: end(b),
-                cost: 1,
-                weight: Some(1),
-                found: true,
-                ..v1::Link::default()
-            };
-            let found = found.into_iter().map(link_found);
-            v1::LinkList {
-                links: topology.links().map(link).collect(),
-                found: found.collect(),
-                troubles: shared.known.trunks.lock().troubles(state, now()),
-            }
-        });
-        Ok(Response::new(list.await?))
+        self.links(request).await
     }
 
     async fn accept_links(&self, request: Request<v1::AcceptLinksRequest>) -> Answer<v1::Changed> {
-        let peer = Peer::of(&request)?;
-        let v1::AcceptLinksRequest { cost, weight } = request.into_inner();
-        let wanted = Wanted { cost: cost.max(1), weight: weight_of(weight), up: true, found: true };
-        // Also where there is nothing to add.
-        check_weight(wanted.weight).map_err(|error| status_of(&NetworkError::from(error).into()))?;
-        let shared = Arc::clone(&self.shared);
-        let found = self.read(move |state| {
-            let link = |(a, b)| (state.place(a), state.place(b), wanted);
-            shared.known.trunks.lock().found(&state.network).into_iter().map(link).collect()
-        });
-        self.change(&peer, Change::AddLinks { links: found.await? }).await.map(Response::new)
+        self.accept_all_links(request).await
     }
 }

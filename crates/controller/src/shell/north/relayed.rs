@@ -44,13 +44,13 @@ impl North {
         let node = self.node(name).await?;
         let session = self.shared.session(node).ok_or_else(|| self.gone(name, node))?;
         let called = clip(name);
-        if !session.answers() {
+        if !session.lock().answers() {
             return Err(Status::failed_precondition(format!(
                 "switch `{called}` has an earlier version, which cannot be asked by its controller; update it first, or ask it directly with --at"
             )));
         }
         let (turn, answer) = self.relays.wait(name);
-        if !session.ask_for(Ask { number: turn.number, who: peer.to_string(), what: Some(what) }) {
+        if !session.lock().ask_for(Ask { number: turn.number, who: peer.to_string(), what: Some(what) }) {
             return Err(Status::unavailable(format!(
                 "the stream of switch `{called}` has ended, or it reads too slowly; try again"
             )));

@@ -1,8 +1,9 @@
 //! Asks a switch for the digests of what it serves, and compares them: see [`crate::core::verify`].
 
 use super::North;
+use crate::core::session::decode;
 use crate::core::verify::{Parts, compare, parts};
-use crate::shell::report::decode;
+use crate::shell::report::decoding;
 use crate::shell::session::Session;
 use api::v1::VerifySwitchReply;
 use fib::name::clip;
@@ -25,7 +26,7 @@ impl North {
         let mut damage = Vec::new();
         for _ in 0..ROUNDS {
             let session = self.shared.session(node).ok_or_else(|| self.gone(name, node))?;
-            if session.is_reconciled() {
+            if session.lock().is_reconciled() {
                 let before = self.held(node).await?;
                 let theirs = held_by_switch(name, &session, &mut damage).await?;
                 let after = self.held(node).await?;
@@ -83,7 +84,7 @@ async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>)
         }
     };
     damage.extend(verified.damage);
-    let report = decode(&verified.report)
+    let report = decoding(verified.report.len(), || decode(&verified.report))
         .map_err(|reason| Status::internal(format!("the report of switch `{}` is malformed: {reason}", clip(name))))?;
     Ok(parts(&report))
 }

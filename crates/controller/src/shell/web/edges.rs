@@ -28,7 +28,7 @@ pub(super) async fn of(north: &North, switches: &[v1::Switch], n_hosts: u64) -> 
     }
     let now = api::seam::now();
     let of_one = |one: &v1::Switch| {
-        let counters = north.shared.session(NodeId(one.id)).and_then(|session| session.said().counters(now));
+        let counters = north.shared.session(NodeId(one.id)).and_then(|session| session.lock().said().counters(now));
         let ports = counters.map(|counters| counters.ports).unwrap_or_default();
         // The port of a gateway's name has no device.
         let is_up = |port: u32| ports.iter().find(|known| known.port == port).is_none_or(|known| known.up);

@@ -7,14 +7,14 @@
 //! page can (`api::gate`), and a change needs a header that other pages cannot send. Changes are made only where the configuration says so: at a
 //! loopback address without certificates every process of the machine could make them.
 
+mod act;
 mod edges;
+mod questions;
 
-use crate::core::history::EVERY;
 use crate::shell::config::Dashboard;
 use crate::shell::north::North;
 use api::gate::{Attempt, Gate, Needs, Peer, Turned, Who};
 use api::identity::Role;
-use api::limits::Answering;
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use axum::body::{Body, Bytes};
@@ -26,21 +26,16 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::convert::Infallible;
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Status};
 
 /// How old the answer about the network may be, if nothing has happened since.
@@ -220,7 +215,7 @@ impl Web {
         let (waiting, n_waiting) = north.waiting_hosts(MAX_WAITING).await?;
         let with_edges = edges::of(north, &switches.switches, status.hosts).await?;
         let troubles: Vec<String> =
-            switches.troubles.into_iter().chain(links.troubles).chain(north.host_troubles()).collect();
+            switches.troubles.into_iter().chain(links.troubles).chain(north.host_troubles().await?).collect();
         let value = json!({
             "version": status.version, "name_kind": status.name_kind,
             "follows": (!status.leader.is_empty()).then_some(status.leader), "drained": status.drained,
@@ -255,12 +250,12 @@ pub(crate) fn router(web: Shown) -> Router {
     }
     router
         .route("/ui/network", get(network))
-        .route("/ui/names", get(names))
-        .route("/ui/switch", get(of_switch))
-        .route("/ui/history", get(history))
-        .route("/ui/trace", get(trace))
-        .route("/ui/events", get(events))
-        .route("/ui/act", post(act))
+        .route("/ui/names", get(questions::names))
+        .route("/ui/switch", get(questions::of_switch))
+        .route("/ui/history", get(questions::history))
+        .route("/ui/trace", get(questions::trace))
+        .route("/ui/events", get(questions::events))
+        .route("/ui/act", post(act::act))
         .route_layer(from_fn_with_state(Arc::clone(&web), guard))
         .with_state(web)
 }
@@ -378,265 +373,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-#[derive(Deserialize)]
-struct NamesQuery {
-    #[serde(default)]
-    q: String,
-    #[serde(default)]
-    host: String,
-    limit: Option<usize>,
-}
-
-async fn names(
-    State(web): State<Shown>,
-    room: Option<Extension<Answering>>,
-    Asked(query): Asked<NamesQuery>,
-) -> Result<Response, Refused> {
-    let start = Instant::now();
-    let NamesQuery { q, host, limit } = query;
-    let (north, limit) = (web.north()?, limit.unwrap_or(50).clamp(1, MAX_NAMES) as u32);
-    let is_address = host.is_empty() && q.trim().parse::<IpAddr>().is_ok();
-    let ask = v1::ListNamesRequest { limit, prefix: q.clone(), host, ..v1::ListNamesRequest::default() };
-    let mut page = match north.list_names(with_room(room.clone(), ask)).await {
-        // Anyone who types sees that there are none.
-        Err(status) if status.code() == Code::InvalidArgument => v1::NamePage::default(),
-        page => page?.into_inner(),
-    };
-    if page.names.is_empty() && is_address {
-        let ask = v1::GetNameRequest { ip: q.trim().to_owned(), ..v1::GetNameRequest::default() };
-        page.names.extend(north.get_name(with_room(room, ask)).await.ok().map(tonic::Response::into_inner));
-    }
-    let places = north.places(page.names.iter().map(|record| record.host.clone()).collect()).await?;
-    let names = page.names.iter().zip(places).map(|(record, at)| {
-        let (switch, port) = at.map_or((Value::Null, Value::Null), |(switch, port)| (switch.into(), port.into()));
-        json!({
-            "name": record.name, "host": record.host, "switch": switch, "port": port, "tenant": record.tenant,
-            "ip": record.ip, "learnt_ms": record.learnt_ms,
-        })
-    });
-    let names: Vec<Value> = names.collect();
-    Ok(answer(&json!({ "names": names, "more": page.more, "took_ms": start.elapsed().as_secs_f64() * 1e3 })))
-}
-
-/// A request for whose answer room is reserved as for one of gRPC.
-fn with_room<T>(room: Option<Extension<Answering>>, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    if let Some(Extension(room)) = room {
-        request.extensions_mut().insert(room);
-    }
-    request
-}
-
-#[derive(Deserialize)]
-struct SwitchQuery {
-    name: String,
-}
-
-async fn of_switch(
-    State(web): State<Shown>,
-    room: Option<Extension<Answering>>,
-    Asked(query): Asked<SwitchQuery>,
-) -> Result<Response, Refused> {
-    let ask = v1::GetSwitchRequest { name: query.name };
-    let v1::SwitchDetails { switch: one, hosts, counters } =
-        web.north()?.get_switch(with_room(room, ask)).await?.into_inner();
-    let mut value = one.as_ref().map_or(Value::Null, switch);
-    value["hosts"] = hosts.iter().map(host).collect();
-    value["memory"] = one.and_then(|one| one.memory).map_or(Value::Null, |memory| {
-        let parts = memory.parts.iter().map(|part| json!({ "part": part.part, "bytes": part.bytes }));
-        json!({ "resident_bytes": memory.resident_bytes, "names": memory.names, "parts": parts.collect::<Vec<_>>() })
-    });
-    value["counters"] = counters.map_or(Value::Null, |counters| {
-        let ports = counters.ports.iter().map(|port| {
-            let mut value = port.rates.as_ref().map_or_else(|| json!({}), rates);
-            for (key, count) in [
-                ("frames_in", port.frames_in),
-                ("bytes_in", port.bytes_in),
-                ("frames_out", port.frames_out),
-                ("bytes_out", port.bytes_out),
-                ("hellos_lost", port.hellos_lost),
-                ("port", port.port.into()),
-            ] {
-                value[key] = count.into();
-            }
-            value["name"] = port.device.clone().into();
-            value["kind"] = port.role.clone().into();
-            value["up"] = port.up.into();
-            value["device_there"] = port.device_there.clone().into();
-            value
-        });
-        let drops = counters.drops.iter().map(
-            |drop| json!({ "reason": drop.reason, "total": drop.total, "a_second": drop.a_second, "why": drop.why, "expected": api::drops::is_expected(&drop.reason) }),
-        );
-        json!({
-            "age_ms": counters.age_ms, "ports": ports.collect::<Vec<_>>(), "drops": drops.collect::<Vec<_>>(),
-            "totals": { "frames_in": counters.received, "frames_out": counters.sent },
-        })
-    });
-    Ok(answer(&value))
-}
-
-#[derive(Deserialize)]
-struct HistoryQuery {
-    name: Option<String>,
-}
-
-/// What came into a switch, or into the network, in the last hour.
-async fn history(State(web): State<Shown>, Asked(query): Asked<HistoryQuery>) -> Result<Response, Refused> {
-    let values = web.north()?.shared.known.history.lock().of(query.name.as_deref());
-    Ok(answer(&json!({ "every_s": EVERY.as_secs(), "bytes_s": values })))
-}
-
-#[derive(Deserialize)]
-struct TraceQuery {
-    name: String,
-    from: String,
-}
-
-async fn trace(State(web): State<Shown>, Asked(query): Asked<TraceQuery>) -> Result<Response, Refused> {
-    if query.from.is_empty() {
-        return Err(bad("say at which switch the frame enters: from=SWITCH"));
-    }
-    let ask = v1::TraceRequest { name: query.name, from: query.from };
-    let traced = web.north()?.trace(Request::new(ask)).await?.into_inner();
-    let path = traced.paths.into_iter().next().unwrap_or_default();
-    let hops = path.hops.iter().map(|hop| {
-        json!({ "switch": hop.switch, "does": hop.does, "port": hop.port, "value": hop.value, "action": hop.action })
-    });
-    let hops: Vec<Value> = hops.collect();
-    Ok(answer(&json!({ "hops": hops, "end": path.end, "sentence": path.sentence })))
-}
-
-#[derive(Deserialize)]
-struct EventsQuery {
-    #[serde(default)]
-    after: u64,
-}
-
-async fn events(
-    State(web): State<Shown>,
-    Extension(peer): Extension<Peer>,
-    Asked(query): Asked<EventsQuery>,
-    headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refused> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let ask = v1::WatchRequest { after: last.unwrap_or(query.after), ..v1::WatchRequest::default() };
-    let until = async move { _ = tokio::time::timeout(EVENTS_FOR, peer.until_withdrawn()).await };
-    let stream = web.north()?.events(ask, until)?.into_inner();
-    let events = stream.filter_map(Result::ok).map(|event| {
-        let data = json!({
-            "seq": event.sequence, "at_ms": event.at_ms, "kind": event.kind, "level": event.level,
-            "subject": event.subject, "text": event.text, "missed": event.missed,
-        });
-        Ok(Event::default().id(event.sequence.to_string()).data(data.to_string()))
-    });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
-}
-
-#[derive(Deserialize)]
-struct Act {
-    #[serde(rename = "do")]
-    what: String,
-    #[serde(default)]
-    name: String,
-    end: Option<ActEnd>,
-}
-
-#[derive(Deserialize)]
-struct ActEnd {
-    switch: String,
-    port: u32,
-}
-
-/// A change, for whoever may make it with a command. It is recorded like those.
-async fn act(
-    State(web): State<Shown>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Refused> {
-    if !headers.contains_key("x-fibula") {
-        return Err(Refused(StatusCode::FORBIDDEN, "a change needs the header X-Fibula: 1".to_owned()));
-    }
-    let bytes = axum::body::to_bytes(body, MAX_ACT)
-        .await
-        .map_err(|_| bad(&format!("the change is too long; {MAX_ACT} bytes are enough for each")))?;
-    let act: Act = serde_json::from_slice(&bytes).map_err(|error| bad(&format!("not a change: {error}")))?;
-    let north = || web.north();
-    let ask = |rpc: &str| web.admit(&peer, rpc);
-    let undo = act.what.ends_with(".undrain");
-    let end = act.end.map(|end| v1::LinkEnd { switch: end.switch, port: end.port });
-    let drained = |drained: v1::Drained| {
-        let word = if undo { "back in use" } else { "drained" };
-        format!("{word} after {} of paths", api::words::counted(drained.steps.into(), "change", "changes"))
-    };
-    let sentence = match &*act.what {
-        "switch.accept" => {
-            ask("AcceptSwitches")?;
-            let names = vec![act.name];
-            let added_now = north()?.accept_switches(as_peer(&peer, v1::AcceptSwitchesRequest { names })).await?;
-            accepted(&added_now.into_inner(), "switch", "switches")
-        }
-        "links.accept" => {
-            ask("AcceptLinks")?;
-            let added_now = north()?.accept_links(as_peer(&peer, v1::AcceptLinksRequest::default())).await?;
-            accepted(&added_now.into_inner(), "link", "links")
-        }
-        "host.accept" => {
-            ask("AcceptHosts")?;
-            let names = vec![act.name];
-            let added_now = north()?.accept_hosts(as_peer(&peer, v1::AcceptHostsRequest { names })).await?;
-            accepted(&added_now.into_inner(), "name", "names")
-        }
-        "link.drain" | "link.undrain" => {
-            ask("DrainLink")?;
-            drained(north()?.drain_link(as_peer(&peer, v1::DrainLinkRequest { end, undo })).await?.into_inner())
-        }
-        "switch.drain" | "switch.undrain" => {
-            ask("DrainSwitch")?;
-            let name = act.name;
-            drained(north()?.drain_switch(as_peer(&peer, v1::DrainSwitchRequest { name, undo })).await?.into_inner())
-        }
-        _ => {
-            return Err(bad(
-                "there is no such change; there are switch.accept, links.accept, host.accept, link.drain, \
-                            link.undrain, switch.drain and switch.undrain",
-            ));
-        }
-    };
-    *web.network.lock().await = None;
-    Ok(answer(&json!({ "sentence": sentence })))
-}
-
-/// What was accepted, in the words of the commands.
-fn accepted(changed: &v1::Changed, one: &str, many: &str) -> String {
-    let added = api::words::counted(changed.changed, one, many);
-    let already = match changed.unchanged {
-        0 => String::new(),
-        n => format!(", {n} unchanged"),
-    };
-    format!("{added} added{already}")
-}
-
-/// A request as the peer would make it.
-fn as_peer<T>(peer: &Peer, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.extensions_mut().insert(peer.clone());
-    request
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_accepted_is_said_as_by_the_commands() {
-        let said = |changed, unchanged| {
-            accepted(&v1::Changed { changed, unchanged, ..v1::Changed::default() }, "switch", "switches")
-        };
-        assert_eq!(said(1, 0), "1 switch added");
-        assert_eq!(said(2, 1), "2 switches added, 1 unchanged");
-    }
 
     #[test]
     fn every_file_of_the_page_is_served_and_they_are_light() {

@@ -16,8 +16,8 @@ use super::log::{self, Contents};
 use super::seal::{RowHash, Seal, Sum};
 use super::sqlite::{Copy, cannot_open, hex, of_io};
 use super::{RowChange, StoreError};
-use crate::core::hosts::{HOST_ROW, Hosts};
-use crate::core::learnt::{self, LEARNT_ROW};
+use crate::hosts::names::LEARNT_ROW;
+use crate::hosts::{HOST_ROW, Hosts};
 use fib::durable::{Lost, salvage, settings_of};
 use fib::name::{Name, NameKind};
 use fib::network::{Network, Settings};
@@ -289,7 +289,7 @@ fn describe((kind, key): &Key, names: NameKind) -> String {
         3 => end().map(|(node, port)| format!("the link at port {port} of switch {node}")),
         4 => end().map(|(node, port)| format!("the host port {port} of switch {node}")),
         5 => Name::from_bytes(names, key).ok().map(|name| format!("the name {name}")),
-        LEARNT_ROW => learnt::describe(names, key),
+        LEARNT_ROW => crate::hosts::names::describe(names, key),
         HOST_ROW => std::str::from_utf8(key).ok().map(|name| format!("the host {}", name.escape_debug())),
         _ => None,
     };

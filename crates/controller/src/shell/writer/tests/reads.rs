@@ -1,6 +1,7 @@
 //! Questions beside changes.
 
 use super::*;
+use crate::core::owner::Seen;
 use crate::shell::job::Jobs;
 
 /// Polls it once; what it gives, if it is ready.
@@ -16,7 +17,7 @@ fn a_change_waits_for_a_few_questions_however_many_there_are() {
     let Bench { mut writer, .. } = bench(usize::MAX);
     let (jobs, mut waiting) = Jobs::channel(16);
     let shared = Arc::clone(&writer.shared);
-    let n_names = |state: &State| state.network.rib().len();
+    let n_names = |state: &State, _: &mut Seen| state.network.rib().len();
     let mut asked: Vec<_> = (0..500).map(|_| Box::pin(shared.reads.ask(&jobs, n_names))).collect();
     assert!(asked.iter_mut().all(|one| poll(one).is_none()));
     let mut n_answered = |least: usize| {
@@ -54,7 +55,7 @@ fn what_nobody_waits_for_is_not_read_and_nobody_waits_for_a_writer_that_has_ende
     let n_read = Arc::new(AtomicUsize::new(0));
     let ask = || {
         let n_read = Arc::clone(&n_read);
-        Box::pin(shared.reads.ask(&jobs, move |_| n_read.fetch_add(1, Relaxed)))
+        Box::pin(shared.reads.ask(&jobs, move |_, _| n_read.fetch_add(1, Relaxed)))
     };
     let (mut gone, mut kept) = (ask(), ask());
     assert!(poll(&mut gone).is_none() && poll(&mut kept).is_none());

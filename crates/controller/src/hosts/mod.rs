@@ -1,9 +1,11 @@
 //! Host names: the operator's names of host ports.
 
-use crate::core::learnt::Learnt;
+pub mod names;
+
 use fib::action::PortId;
 use fib::durable::RowChange;
 use fib::topology::{End, NodeId};
+use names::Learnt;
 use std::collections::{BTreeMap, HashMap};
 
 /// The kind of the store's rows that hold hosts: key = the name, value = switch (u32) and port (u16), little-endian.
