@@ -119,10 +119,10 @@ test: lint loom ## Everything about the product: lint, the models of publication
 	python3 vectors/check.py
 	scripts/test $(MEMBERS)
 
-test-lab: ## Clippy and the tests of the laboratory and of the fuzz targets
+test-lab: ## Clippy and the tests of the laboratory, its designs, and the fuzz targets
 	@scripts/setup test
-	cargo clippy -p fibula-repro -p fibula-fuzz --all-targets -- -D warnings
-	scripts/test -p fibula-repro -p fibula-fuzz
+	cargo clippy -p fibula-papers -p fibula-repro -p fibula-fuzz --all-targets -- -D warnings
+	scripts/test -p fibula-papers -p fibula-repro -p fibula-fuzz
 
 # One after the other they would build what they share twice: plots and statistics turn on features of what the product uses.
 test-all: ## What CI runs: make test and make test-lab, built once, and make test-apart
@@ -245,6 +245,7 @@ click: ## The Click elements against a Click tree: FIBULA_CLICK=DIR
 	@test -d "$(FIBULA_CLICK)" || scripts/click "$(FIBULA_CLICK)"
 	@scripts/setup build
 	cargo build --release -p fibula-cli
+	$(LAB)
 	FIBULA=$(FIBULA) scripts/click "$(FIBULA_CLICK)"
 
 clean: ## Removes what was built

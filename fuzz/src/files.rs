@@ -2,7 +2,7 @@
 
 use crate::southbound::{name, sealed};
 use fib::action::{Action, PortId};
-use fib::designs::DESIGNS;
+use fib::designs;
 use fib::file::Fib;
 use fib::name::NameKind;
 use lookup::bloom::image::{self, Header};
@@ -88,7 +88,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             seeds.push([&[what][..], &file[..file.len() - 8]].concat());
         }
     };
-    for design in DESIGNS {
+    for design in designs::all() {
         for kind in [NameKind::Mac, NameKind::Text] {
             let entry = |i| Some((name(kind, i)?, Action::Port(PortId(u16::from(i) % 3))));
             let entries: Vec<_> = (0..20).filter_map(entry).collect();

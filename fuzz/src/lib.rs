@@ -45,8 +45,13 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets.
-pub static TARGETS: &[Target] = &[
+/// All targets. They know the designs of the papers, too.
+pub fn targets() -> &'static [Target] {
+    papers::add();
+    TARGETS
+}
+
+static TARGETS: &[Target] = &[
     Target { name: "southbound", run: southbound::messages, seeds: southbound::message_seeds },
     Target { name: "saved", run: southbound::saved, seeds: southbound::saved_seeds },
     Target { name: "uplink", run: southbound::uplink, seeds: southbound::uplink_seeds },
@@ -67,5 +72,5 @@ pub static TARGETS: &[Target] = &[
 
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
-    TARGETS.iter().find(|target| target.name == name)
+    targets().iter().find(|target| target.name == name)
 }

@@ -2,7 +2,7 @@
 
 use crate::pieces::{pieces, put};
 use fib::action::PortId;
-use fib::designs::{CONCISE, DESIGNS, Design};
+use fib::designs::{self, CONCISE, Design};
 use fib::durable::Tenants;
 use fib::messages::{Body, ExactUpdate, ExactValue, Message, Report, Uplink, ValueMode};
 use fib::name::{Name, NameKind};
@@ -199,7 +199,7 @@ impl Lab {
 fn labs() -> impl Iterator<Item = Lab> {
     let kinds =
         [NameKind::Ipv4, NameKind::Ipv6, NameKind::FiveTuple, NameKind::Teid, NameKind::Fixed(9), NameKind::Text];
-    let designs = DESIGNS.iter().flat_map(|design| [(*design, ValueMode::Port), (*design, ValueMode::Egress)]);
+    let designs = designs::all().flat_map(|design| [(design, ValueMode::Port), (design, ValueMode::Egress)]);
     let kinds = kinds.map(|kind| Lab::new(&CONCISE, ValueMode::Port, kind));
     designs.map(|(design, mode)| Lab::new(design, mode, NameKind::Mac)).chain(kinds)
 }

@@ -94,7 +94,10 @@ impl Args {
         let Verb::Show { config, file, limit, since, who, outcome, remote } = self.verb;
         let path = match (file, config) {
             (Some(file), _) => file,
-            (None, Some(config)) => crate::remote::config(Config::load(&config))?.audit_path(),
+            (None, Some(config)) => {
+                crate::laboratory::hand_over_if_named_in(&config);
+                crate::remote::config(Config::load(&config))?.audit_path()
+            }
             (None, None) => return remote.run(|client| ask(client, (since, who, outcome, limit), out)),
         };
         let cannot = |error: std::io::Error| {

@@ -44,6 +44,7 @@ impl Args {
             (None, Some(path)) => path,
             (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or list, log, drain or resume")),
         };
+        crate::laboratory::hand_over_if_named_in(&path);
         let (watched, config) =
             crate::remote::config(Watched::open(&path, Config::parse, Config::keys_of, Config::LIVE))?;
         crate::reload::check_log(config.log.as_deref())?;

@@ -15,7 +15,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output};
 use fib::action::Action;
-use fib::designs::{Aliens, DESIGNS, Design, Guard};
+use fib::designs::{self, Aliens, Design, Guard};
 use fib::file::{Fib, FibError, Widths};
 use fib::list::{Layout, List};
 use fib::model::advice::{Node, advise};
@@ -29,6 +29,7 @@ use serde::Serialize;
 use crate::answers::answer_all;
 use crate::atomic_file::check_is_not_list;
 use crate::choices::{Choices, choices};
+use crate::laboratory;
 use crate::table_file;
 
 /// The verbs.
@@ -86,7 +87,7 @@ pub(crate) struct BuildArgs {
 
 /// Reads the name of a design; completions offer all.
 pub(crate) fn designs() -> Choices<impl TypedValueParser<Value = &'static Design>> {
-    choices(Design::by_name, DESIGNS.iter().map(|design| design.name))
+    choices(laboratory::design, designs::all().map(|design| design.name))
 }
 
 /// What to look up.
@@ -140,6 +141,7 @@ impl FibCommand {
 
 fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
+    let from_stdin = args.list.as_os_str() == "-";
     check_is_not_list(&args.list, &args.out)?;
     table_file::check_out(&args.out)?;
     let entries = read_list(&args)?;
@@ -154,7 +156,10 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let advised = if args.aliens.is_none() { advised(&args, &entries) } else { None };
     let design = args.design.or(advised).unwrap_or(&fib::designs::CONCISE);
     let design = match (args.aliens, args.fp) {
-        (Some(guard), _) => design.guarded(guard).map_err(|error| Failure::new(Exit::Usage, error))?,
+        (Some(guard), _) => design.guarded(guard).map_err(|error| {
+            laboratory::hand_over_if(error.is_in_laboratory() && !from_stdin);
+            Failure::new(Exit::Usage, error)
+        })?,
         (None, Some(_)) => design.recognising(),
         (None, None) => design,
     };
@@ -251,7 +256,10 @@ fn shown(fib: &Fib, file_bytes: u64) -> Shown {
 
 fn read(path: &Path, verb: &str) -> anyhow::Result<(Fib, u64)> {
     let bytes = table_file::read(path, fib::file::MAGIC, verb)?;
-    let fib = Fib::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
+    let fib = Fib::decode(&bytes).inspect_err(|error| {
+        laboratory::hand_over_if(error.is_in_laboratory() && path.as_os_str() != "-");
+    });
+    let fib = fib.or_exit(Exit::BadInput, path.display())?;
     Ok((fib, bytes.len() as u64))
 }
 

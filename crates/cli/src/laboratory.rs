@@ -1,4 +1,5 @@
-//! The laboratory: commands that `fibula` passes on to a second binary, `fibula-lab`.
+//! The laboratory: commands that `fibula` passes on to a second binary, `fibula-lab`, and those that name a design which
+//! only that one has.
 //!
 //! The product links no plots, no statistics and no peer data structures. It looks for `fibula-lab` in the directory of
 //! this binary, then in PATH. The arguments are passed on unchanged, so options, output and exit codes are those of
@@ -7,11 +8,12 @@
 use std::env;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use command::output::{Exit, Failure};
 use command::tree::Tree;
+use fib::designs::{Design, UnknownDesign};
 
 const PROGRAM: &str = "fibula-lab";
 
@@ -53,10 +55,37 @@ pub(crate) fn is_asked_for() -> bool {
     commands().iter().any(|tree| tree.leads(&words))
 }
 
+/// Replaces this process with the laboratory, which gets its arguments. Returns only if that fails.
+fn replace_this() -> std::io::Error {
+    Command::new(path()).args(env::args_os().skip(1)).exec()
+}
+
+/// The design of this name. If only the laboratory has it, and is installed, the laboratory runs the whole command instead.
+/// # Errors
+/// [`UnknownDesign`].
+pub(crate) fn design(name: &str) -> Result<&'static Design, UnknownDesign> {
+    Design::by_name(name).inspect_err(|error| hand_over_if(error.is_in_laboratory()))
+}
+
+/// Replaces this process with the laboratory if it is needed and installed. Nothing must have been printed, and nothing read
+/// from standard input.
+pub(crate) fn hand_over_if(is_needed: bool) {
+    if is_needed {
+        // Where it cannot be run, the error at hand says which package has it.
+        let _ = replace_this();
+    }
+}
+
+/// Lets the laboratory run a controller whose configuration names one of its designs, or a command that reads it.
+pub(crate) fn hand_over_if_named_in(configuration: &Path) {
+    let text = std::fs::read_to_string(configuration).unwrap_or_default();
+    hand_over_if(controller::config::names_laboratory(&text));
+}
+
 /// Replaces this process with the laboratory. Returns only if that fails.
 pub(crate) fn hand_over() -> anyhow::Error {
     let path = path();
-    let error = Command::new(&path).args(env::args_os().skip(1)).exec();
+    let error = replace_this();
     if error.kind() != ErrorKind::NotFound {
         return Failure::new(Exit::Internal, format!("{} cannot be run: {error}", path.display()));
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("fibula-clock", &[]),
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
@@ -20,9 +20,10 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("fibula-controller", &["lookup", "fib", "api"]),
     ("fibula-sim", &["lookup", "fib", "api", "controller", "dataplane", "switch"]),
     ("fibula-command", &["lookup"]),
-    ("fibula-repro", &["lookup", "fib", "netio", "dataplane", "switch", "api", "sim", "command"]),
+    ("fibula-papers", &["lookup", "fib"]),
+    ("fibula-repro", &["lookup", "fib", "papers", "netio", "dataplane", "switch", "api", "sim", "command", "cli"]),
     ("fibula-cli", &["lookup", "fib", "netio", "dataplane", "switch", "api", "controller", "command"]),
-    ("fibula-fuzz", &["lookup", "fib", "netio", "dataplane", "switch", "api", "controller", "sim"]),
+    ("fibula-fuzz", &["lookup", "fib", "papers", "netio", "dataplane", "switch", "api", "controller", "sim"]),
 ];
 /// Crates with an asynchronous runtime: the daemons, and what runs many of their agents.
 const ASYNC: [&str; 5] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli", "fibula-repro"];
@@ -30,7 +31,7 @@ const ASYNC: [&str; 5] = ["fibula-api", "fibula-controller", "fibula-switch", "f
 const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "hashbrown", "prefix-trie"];
 
 /// Crates that are not built with the product: `make test-lab` tests them.
-const APART: [&str; 2] = ["fibula-repro", "fibula-fuzz"];
+const APART: [&str; 3] = ["fibula-papers", "fibula-repro", "fibula-fuzz"];
 
 /// What cargo says of our crates. In a crate's own directory it would call that one alone a default member.
 fn metadata() -> Value {
@@ -172,4 +173,11 @@ fn plots_statistics_and_tables_of_others_stay_in_the_laboratory() {
         let of_laboratory = LABORATORY.iter().find(|name| depends_on.contains(**name));
         assert_eq!(of_laboratory, None, "{package} would link it into the product");
     }
+}
+
+#[test]
+fn designs_that_few_should_choose_stay_in_the_laboratory() {
+    let with_papers = dependencies().into_iter().filter(|(_, depends_on)| depends_on.contains("fibula-papers"));
+    let packages: Vec<String> = with_papers.map(|(package, _)| package).collect();
+    assert_eq!(packages, ["fibula-fuzz", "fibula-repro"]);
 }

@@ -117,3 +117,76 @@ fn help_lists_the_commands_by_who_uses_them() {
     assert!(places.is_sorted(), "{help}");
     assert_eq!(fibula(&dir, &[]).status.code(), Some(2));
 }
+
+/// A FIB file that names a design of the laboratory, as that one writes it.
+fn file_of_buffalo(dir: &TempDir) -> String {
+    let list = dir.path().join("list.csv");
+    fs::write(&list, "02:00:00:00:00:01,port:1\n").unwrap();
+    let file = dir.path().join("buffalo.fib");
+    let [list, file] = [list, file].map(|path| path.to_str().unwrap().to_owned());
+    let built = fibula(dir, &["fib", "build", &list, "--out", &file, "--design", "concise"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut bytes = fs::read(&file).unwrap();
+    let at = bytes.windows(7).position(|window| window == b"concise").unwrap();
+    bytes[at..at + 7].copy_from_slice(b"buffalo");
+    let end = bytes.len() - 8;
+    let checksum = fib::messages::fingerprint(&bytes[..end]).to_le_bytes();
+    bytes[end..].copy_from_slice(&checksum);
+    fs::write(&file, bytes).unwrap();
+    file
+}
+
+fn configuration(dir: &TempDir, designs: &str) -> String {
+    let path = dir.path().join("controller.toml");
+    let text = format!("listen = '127.0.0.1:4600'\nstore = 'x'\nname_kind = 'mac'\nmax_names = 1000\n{designs}\n");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn commands_that_name_a_design_of_the_laboratory_are_run_by_it_or_say_which_package_has_it() {
+    let dir = installed();
+    let file = file_of_buffalo(&dir);
+    let list = dir.path().join("list.csv");
+    let list = list.to_str().unwrap();
+    let [gateway, core, bloom] =
+        ["gateway_design = 'bfw'", "core_design = 'setsep+checksum'", "[design]\naliens = 'bloom'"];
+    let with_design = |arguments: &[&str]| arguments.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let commands = [
+        (with_design(&["demo", "--design", "bfw"]), ""),
+        (with_design(&["-j", "demo", "--gateway-design=ogw"]), ""),
+        (with_design(&["fib", "build", list, "--out", "x", "--design", "sorted"]), ""),
+        (with_design(&["fib", "build", list, "--out", "x", "--design", "line", "--aliens", "bloom"]), ""),
+        (with_design(&["fib", "show", &file]), ""),
+        (with_design(&["fib", "lookup", &file, "02:00:00:00:00:01"]), ""),
+        (with_design(&["controller", "--check", "--config"]), gateway),
+        (with_design(&["controller", "--config"]), core),
+        (with_design(&["controller", "--check", "--config"]), bloom),
+        (with_design(&["audit", "show", "--config"]), gateway),
+    ];
+    let run = |(arguments, designs): &(Vec<String>, &str)| {
+        let mut arguments = arguments.clone();
+        if !designs.is_empty() {
+            arguments.push(configuration(&dir, designs));
+        }
+        let output = fibula(&dir, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        (output, arguments)
+    };
+    for command in &commands {
+        let (output, arguments) = run(command);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("is in the laboratory: install the package fibula-lab"), "{arguments:?}: {error}");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");
+    }
+    put_laboratory(&dir.path().join("bin"), "[]");
+    for command in &commands {
+        let (output, arguments) = run(command);
+        assert_eq!(output.status.code(), Some(6), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout(&output).ends_with(&format!("fibula-lab|{}|", arguments.join("|"))), "{arguments:?}");
+    }
+    // What the product can do it does itself.
+    let own = fibula(&dir, &["fib", "build", list, "--out", dir.path().join("y").to_str().unwrap(), "--design", "cfw"]);
+    assert!(own.status.success() && !stdout(&own).contains("fibula-lab"));
+    let (output, _) = run(&(with_design(&["controller", "--check", "--config"]), "gateway_design = 'none'"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no FIB design `none`: use concise, line"));
+}

@@ -5,7 +5,7 @@
 //! a small multiple of n. It checks every index and enumeration, and refuses trailing bytes.
 
 use crate::action::{Action, PortId, Ways};
-use crate::designs::Spec;
+use crate::designs::{self, Spec};
 use crate::messages::{
     Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, Updates, Uplink, ValueMode, fingerprint,
 };
@@ -544,7 +544,7 @@ pub enum DecodeError {
     #[error("{field} cannot be {got}")]
     Unknown { field: &'static str, got: u64 },
     /// A design that this version does not know.
-    #[error("there is no FIB design `{name}` in this version: run the same version on both sides")]
+    #[error("{}", unknown_design(.name))]
     Design {
         /// The start of its name.
         name: String,
@@ -552,6 +552,13 @@ pub enum DecodeError {
     /// A name is invalid.
     #[error("a name in the message: {0}")]
     Name(#[from] NameError),
+}
+
+fn unknown_design(name: &str) -> String {
+    if designs::is_elsewhere(name) {
+        return designs::where_it_is(name);
+    }
+    format!("there is no FIB design `{name}` in this version: run the same version on both sides")
 }
 
 #[cfg(test)]

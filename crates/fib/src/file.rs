@@ -307,6 +307,13 @@ pub enum FibError {
     Table(#[from] TableError),
 }
 
+impl FibError {
+    /// Whether the table is of a design that `fibula-lab` has.
+    pub fn is_in_laboratory(&self) -> bool {
+        matches!(self, FibError::Decode(DecodeError::Design { name }) if designs::is_elsewhere(name))
+    }
+}
+
 impl From<BytesError> for FibError {
     fn from(error: BytesError) -> FibError {
         DecodeError::from(error).into()
@@ -316,48 +323,17 @@ impl From<BytesError> for FibError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::PortId;
     use crate::designs::{CONCISE, DESIGNS};
-
-    fn entries(kind: NameKind, n: u32, n_actions: u32) -> Vec<(Name, Action)> {
-        let bytes = |i: u32| match kind {
-            NameKind::Text => format!("/video/{i}").into_bytes(),
-            NameKind::Mac => (0x0200_0000_0000 + u64::from(i)).to_be_bytes()[2..].to_vec(),
-            NameKind::Ipv4 | NameKind::Teid => i.to_be_bytes().to_vec(),
-            NameKind::Ipv6 => u128::from(i).to_be_bytes().to_vec(),
-            NameKind::FiveTuple => {
-                let mut bytes = vec![7; if i.is_multiple_of(2) { 13 } else { 37 }];
-                bytes[..4].copy_from_slice(&i.to_be_bytes());
-                bytes
-            }
-            NameKind::Fixed(width) => (0..width).map(|b| (i >> (b % 4 * 8)) as u8).collect(),
-        };
-        let entry = |i| (Name::from_bytes(kind, &bytes(i)).unwrap(), Action::Port(PortId((i % n_actions) as u16)));
-        (0..n).map(entry).collect()
-    }
+    use crate::testkit::files::entries;
 
     #[test]
     fn names_of_every_kind_keep_their_actions_through_a_file() {
-        let kinds = [
-            NameKind::Mac,
-            NameKind::Ipv4,
-            NameKind::Ipv6,
-            NameKind::FiveTuple,
-            NameKind::Teid,
-            NameKind::Fixed(45),
-            NameKind::Text,
-        ];
-        let families = Family::ALL.into_iter().cycle();
-        let all = DESIGNS.iter().flat_map(|design| kinds.map(|kind| (*design, kind)));
-        for ((design, kind), family) in all.zip(families) {
-            let entries = entries(kind, 3000, 17);
-            let fib = Fib::build(design, kind, family, 2, &entries).unwrap();
-            let read = Fib::decode(&fib.encode()).unwrap();
-            assert_eq!((read.kind(), read.n_names(), read.actions().len(), read.family()), (kind, 3000, 18, family));
-            for (name, action) in &entries {
-                assert_eq!((fib.lookup(name), read.lookup(name)), (*action, *action), "{design} {name}");
-            }
-        }
+        crate::testkit::names_keep_their_actions_through_a_file(DESIGNS);
+    }
+
+    #[test]
+    fn damaged_files_are_refused_and_never_panic() {
+        crate::testkit::damaged_files_are_refused(DESIGNS);
     }
 
     #[test]
@@ -383,23 +359,5 @@ mod tests {
         assert!(matches!(&error, FibError::DuplicateName { .. }) && error.to_string().contains("0.0.0.4"), "{error}");
         let error = Fib::build(&CONCISE, NameKind::Teid, Family::MulAdd, 1, &entries).err().unwrap();
         assert!(matches!(error, FibError::WrongKind { .. }));
-    }
-
-    #[test]
-    fn damaged_files_are_refused_and_never_panic() {
-        for design in DESIGNS {
-            let fib = Fib::build(design, NameKind::Ipv4, Family::MulAdd, 1, &entries(NameKind::Ipv4, 50, 3)).unwrap();
-            let bytes = fib.encode();
-            for at in 0..bytes.len() {
-                let mut damaged = bytes.clone();
-                damaged[at] ^= 0x41;
-                assert!(Fib::decode(&damaged).is_err() && Fib::decode(&bytes[..at]).is_err());
-                // The same with a correct checksum, so that decoding reaches the fields.
-                let end = damaged.len() - 8;
-                let checksum = fingerprint(&damaged[..end]).to_le_bytes();
-                damaged[end..].copy_from_slice(&checksum);
-                let _ = Fib::decode(&damaged);
-            }
-        }
     }
 }

@@ -25,6 +25,8 @@ pub mod replica;
 pub mod rib;
 pub mod rules;
 pub mod search;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 pub mod text;
 pub mod topology;
 pub mod unicast;

@@ -3,7 +3,7 @@
 use crate::arrays::{NamesArg, elements, parsed, places, reading, value_error, writing};
 use crate::burst::{Bare, Hashed, look_up};
 use ::fib::action::Action;
-use ::fib::designs::{Aliens, DESIGNS, Design, Guard, Reader};
+use ::fib::designs::{Aliens, Design, Guard, Reader, all};
 use ::fib::file::{self, Widths};
 use ::fib::name::{Name, NameKind};
 use lookup::hash::{Digest, Family, Hasher};
@@ -214,5 +214,5 @@ impl Fib {
 /// Name and summary of every design.
 #[pyfunction]
 pub(crate) fn designs() -> Vec<(&'static str, &'static str)> {
-    DESIGNS.iter().map(|design| (design.name, design.summary)).collect()
+    all().map(|design| (design.name, design.summary)).collect()
 }

@@ -23,7 +23,7 @@ def fib(**how):
 class Lookups(unittest.TestCase):
     def test_every_design_gives_every_name_its_port(self):
         names = macs(N)
-        self.assertGreater(len(fibula.DESIGNS), 20)
+        self.assertGreater(len(fibula.DESIGNS), 6)
         for design in fibula.DESIGNS:
             with self.subTest(design):
                 built = fib(design=design, threads=1)
@@ -78,7 +78,7 @@ class Lookups(unittest.TestCase):
         }
         ports = np.arange(500) % 7
         for (kind, form), names in cases.items():
-            for design in ("concise", "cuckoo", "ofw", "bfw"):
+            for design in ("concise", "cuckoo", "ofw", "cfw"):
                 with self.subTest(f"{kind} {form} {design}"):
                     built = fibula.Fib.build(names, ports, kind=kind, design=design, threads=1)
                     np.testing.assert_array_equal(built.ports[built.lookup_batch(names)], ports)
@@ -166,7 +166,7 @@ class Files(unittest.TestCase):
         others = macs(800)[500:]
         csv = self.dir / "list.csv"
         csv.write_text("".join(f"{name},{action}\n" for name, action in zip(texts(names), actions)))
-        for design in ("concise", "line", "ofw", "cuckoo", "cfw", "bfw", "sorted", "concise+checksum"):
+        for design in ("concise", "line", "ofw", "cuckoo", "cfw", "concise+checksum"):
             with self.subTest(design):
                 theirs, ours = self.dir / "theirs.fib", self.dir / "ours.fib"
                 run("fib", "build", csv, "--out", theirs, "--design", design)

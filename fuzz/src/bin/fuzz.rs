@@ -12,7 +12,7 @@ static RUN: OnceLock<fn(&[u8])> = OnceLock::new();
 fn init() {
     let name = std::env::var("FIBULA_FUZZ").unwrap_or_default();
     if name == "list" {
-        fibula_fuzz::TARGETS.iter().for_each(|target| println!("{}", target.name));
+        fibula_fuzz::targets().iter().for_each(|target| println!("{}", target.name));
         std::process::exit(0);
     }
     let target = fibula_fuzz::target(&name).expect("FIBULA_FUZZ names a target; `list` prints all");

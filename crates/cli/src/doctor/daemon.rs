@@ -63,7 +63,7 @@ pub(super) async fn look_at_controller(config: &Controller, service: &Service, f
             _ => findings.warn(what, "is not in step yet; look again in a moment"),
         }
     }
-    let tries_values = [config.gateway_design, config.core_design].iter().any(|design| design.tries_values());
+    let tries_values = [config.gateway_design, config.core_design].iter().any(|design| design.tries_values);
     if !tries_values {
         look_at_values(config.value_bits, &status, findings);
     }

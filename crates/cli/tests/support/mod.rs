@@ -18,7 +18,12 @@ use switch::daemon::agent;
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
-pub(crate) const FIBULA: &str = env!("CARGO_BIN_EXE_fibula");
+/// The binary under test: `fibula`, or `fibula-lab` in the laboratory's tests.
+pub(crate) const FIBULA: &str = match (option_env!("CARGO_BIN_EXE_fibula"), option_env!("CARGO_BIN_EXE_fibula-lab")) {
+    (Some(product), _) => product,
+    (None, Some(laboratory)) => laboratory,
+    (None, None) => panic!("there is no binary to test"),
+};
 
 /// Timeout of everything that should happen soon: long enough that only what never happens takes this long, on any
 /// machine.

@@ -303,6 +303,19 @@ impl Config {
     }
 }
 
+/// Whether a configuration names a design that only `fibula-lab` has, round the gateways' design or by itself.
+pub fn names_laboratory(text: &str) -> bool {
+    let table: toml::Table = toml::from_str(text).unwrap_or_default();
+    let text = |value: Option<&toml::Value>| value.and_then(toml::Value::as_str).map(str::to_owned);
+    let design = |key| text(table.get(key)).map(|name| Design::by_name(&name)).unwrap_or(Ok(default_design()));
+    let is_elsewhere = |key| design(key).is_err_and(|error| error.is_in_laboratory());
+    let guard = text(table.get("design").and_then(|section| section.get("aliens"))).and_then(|name| name.parse().ok());
+    let is_guarded_elsewhere = |guard: Guard| {
+        design("gateway_design").is_ok_and(|design| design.guarded(guard).is_err_and(|error| error.is_in_laboratory()))
+    };
+    is_elsewhere("gateway_design") || is_elsewhere("core_design") || guard.is_some_and(is_guarded_elsewhere)
+}
+
 fn default_value_mode() -> ValueMode {
     ValueMode::Port
 }

@@ -15,6 +15,7 @@ mod frame_path;
 mod gateway;
 mod groups;
 mod hostile_controller;
+mod moving;
 mod names;
 mod sources;
 mod taps;

@@ -4,22 +4,27 @@
 //! Alien names are dropped, except a few in 2^l_f. A fingerprint proves nothing, so gateways also check names exactly.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.B, V.
 
-use super::{Aliens, Design, Halves, Spec, Structure};
+use super::{Aliens, Design, Spec, Structure};
+use crate::halves;
+use crate::model::designs::cfw;
 use lookup::cuckoo::filtable::{FiltableSkeleton, Settings, level1_share};
 
 /// The Cuckoo Forwarder over one arrangement of names for all switches.
 pub static CFW: Design = Design {
-    name: "cfw",
-    summary: "Cuckoo Filtable: fingerprint and action in one slot, colliding names in an exact second level",
     aliens: |spec, _| Aliens::DroppedBut { rate: aliens(spec.fingerprint_bits) },
     fingerprint_bits: |value_bits| widened(value_bits, BITS),
     widened: |value_bits, _, least| widened(value_bits, least),
     fingerprints: |value_bits| BITS..=32 - value_bits.max(2),
-    is_static: false,
-    halves: Halves::of::<Cfw>(),
+    ..Design::new(
+        "cfw",
+        "Cuckoo Filtable, fingerprint and action in one slot: choose it where many unknown names are to be dropped",
+        halves!(Cfw),
+        cfw,
+    )
 };
 
-pub(super) struct Cfw;
+/// A Filtable.
+pub struct Cfw;
 
 impl Structure for Cfw {
     type Skeleton = FiltableSkeleton<u32>;

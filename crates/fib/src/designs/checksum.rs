@@ -12,20 +12,21 @@
 //! Limits: action and checksum have at most 32 bits together.
 
 use super::concise::Othello;
-use super::fixed::Fixed;
 use super::line::{Line, LineFast, LineSmall};
-use super::{Aliens, Design, Halves, Spec, Structure};
+use super::{Aliens, Design, Guard, Halves, Spec, Structure};
+use crate::halves;
+use crate::model::designs::{Demand, Figures};
 use lookup::alien::checked::{self, Checked, Checksum, Marked};
 use lookup::hash::Digest;
 use lookup::line::LineSkeleton;
 use lookup::othello::{Graph, Sharded};
-use lookup::static_map::{Bloomier, Entries, SetSep, StaticMap};
 use lookup::traits::{SettingsOf, Skeleton};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 /// A structure of digests that can hold checksums: the same one, with them in what names carry.
-trait Checkable: Structure<Skeleton: Skeleton<Key = Digest>> {
+pub trait Checkable: Structure<Skeleton: Skeleton<Key = Digest>> {
+    /// It.
     type Marked: Skeleton<Key = Digest, Payload = Marked<u32>, Query = <Self::Skeleton as Skeleton>::Query>;
 }
 
@@ -45,12 +46,8 @@ impl Checkable for LineSmall {
     type Marked = LineSkeleton<Marked<u32>>;
 }
 
-impl<M: StaticMap<Key = Digest> + Send + Sync + 'static> Checkable for Fixed<M> {
-    type Marked = Entries<M, Marked<u32>>;
-}
-
 /// A structure with checksums in its values.
-struct Checksummed<S>(PhantomData<S>);
+pub struct Checksummed<S>(PhantomData<S>);
 
 impl<S: Checkable> Structure for Checksummed<S> {
     type Skeleton = Checked<S::Marked>;
@@ -62,8 +59,9 @@ impl<S: Checkable> Structure for Checksummed<S> {
 }
 
 /// Fewest bits of a checksum, unless a rate is wanted.
-const BITS: u8 = 8;
+pub const CHECKSUM_BITS: u8 = 8;
 
+/// Bits that a checksum may have beside values of this many bits.
 fn checksums(value_bits: u8) -> RangeInclusive<u8> {
     1..=32 - value_bits
 }
@@ -77,57 +75,60 @@ fn widened(value_bits: u8, least: u8) -> u8 {
     fill_word(value_bits, least).min(*checksums(value_bits).end())
 }
 
-/// `$widened` gives the bits of a checksum that take no more memory than the least that will do.
-macro_rules! design {
-    ($static:ident, $structure:ty, $name:literal, $is_static:literal, $widened:expr, $summary:literal) => {
-        #[doc = $summary]
-        pub static $static: Design = Design {
-            name: $name,
-            summary: $summary,
-            aliens: |spec, _| Aliens::DroppedBut { rate: (-f64::from(spec.fingerprint_bits)).exp2() },
-            fingerprint_bits: |value_bits| $widened(value_bits, BITS),
-            widened: |value_bits, _, least| $widened(value_bits, least),
-            fingerprints: checksums,
-            is_static: $is_static,
-            halves: Halves::of::<Checksummed<$structure>>(),
-        };
-    };
+/// What a table with checksums costs: as one of the design itself, with wider values.
+fn figures(spec: &Spec, demand: &Demand) -> Figures {
+    let r = spec.fingerprint_bits;
+    let design = Guard::Checksum.inside(spec.design).expect("checksums are in a design");
+    let wide = Demand { value_bits: demand.value_bits + u32::from(r), ..*demand };
+    let inside = Spec { design, value_bits: spec.value_bits + r, fingerprint_bits: 0, ..spec.clone() };
+    let parameters = format!("r={r}");
+    Figures { parameters, l_f: r.into(), fp: (-f64::from(r)).exp2(), ..(design.figures)(&inside, &wide) }
 }
 
-design!(CONCISE_CHECKSUM, Othello, "concise+checksum", false, widened, "concise with a checksum beside each action");
-design!(LINE_CHECKSUM, Line, "line+checksum", false, widened, "line with a checksum beside each action");
-design!(
-    LINE_FAST_CHECKSUM,
-    LineFast,
+impl Design {
+    /// A design whose structure is [`Checksummed`]: its halves are `halves!(Checksummed<...>)`. It takes changes of single
+    /// names.
+    pub const fn with_checksums(
+        name: &'static str,
+        summary: &'static str,
+        halves: fn(&Spec) -> &'static Halves,
+    ) -> Design {
+        Design {
+            aliens: |spec, _| Aliens::DroppedBut { rate: (-f64::from(spec.fingerprint_bits)).exp2() },
+            fingerprint_bits: |value_bits| widened(value_bits, CHECKSUM_BITS),
+            widened: |value_bits, _, least| widened(value_bits, least),
+            fingerprints: checksums,
+            ..Design::new(name, summary, halves, figures)
+        }
+    }
+}
+
+/// Concise with checksums.
+pub static CONCISE_CHECKSUM: Design = Design::with_checksums(
+    "concise+checksum",
+    "concise with a checksum beside each action, which holds a false-positive rate",
+    halves!(Checksummed<Othello>),
+);
+
+/// The line design with checksums.
+pub static LINE_CHECKSUM: Design = Design::with_checksums(
+    "line+checksum",
+    "line with a checksum beside each action, which holds a false-positive rate",
+    halves!(Checksummed<Line>),
+);
+
+/// The line design with emptier lines, and checksums.
+pub static LINE_FAST_CHECKSUM: Design = Design::with_checksums(
     "line-fast+checksum",
-    false,
-    widened,
-    "line-fast with a checksum beside each action"
+    "line-fast with a checksum beside each action, which holds a false-positive rate",
+    halves!(Checksummed<LineFast>),
 );
-design!(
-    LINE_SMALL_CHECKSUM,
-    LineSmall,
+
+/// The line design with fuller lines, and checksums.
+pub static LINE_SMALL_CHECKSUM: Design = Design::with_checksums(
     "line-small+checksum",
-    false,
-    widened,
-    "line-small with a checksum beside each action"
-);
-design!(
-    BLOOMIER_CHECKSUM,
-    Fixed<Bloomier>,
-    "bloomier+checksum",
-    true,
-    widened,
-    "bloomier with a checksum beside each action; static"
-);
-// Its arrays are one per bit, so there are no words to fill.
-design!(
-    SETSEP_CHECKSUM,
-    Fixed<SetSep>,
-    "setsep+checksum",
-    true,
-    |_, least| least,
-    "setsep with a checksum beside each action; static"
+    "line-small with a checksum beside each action, which holds a false-positive rate",
+    halves!(Checksummed<LineSmall>),
 );
 
 #[cfg(test)]
@@ -136,9 +137,9 @@ mod tests {
 
     #[test]
     fn checksums_take_what_cells_leave_of_a_word() {
-        assert_eq!(widened(8, BITS), 8);
+        assert_eq!(widened(8, CHECKSUM_BITS), 8);
         assert_eq!(widened(6, 7), 10);
-        assert_eq!(widened(16, BITS), 16);
+        assert_eq!(widened(16, CHECKSUM_BITS), 16);
         assert_eq!(widened(1, 32), 31);
     }
 }

@@ -5,23 +5,21 @@
 //! names of its own hosts at the egress.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV, V, VII.A.
 
-use super::{Aliens, Design, Halves, Spec, Structure};
+use super::{Design, Spec, Structure};
+use crate::halves;
+use crate::model::designs::concise;
 use lookup::othello::{Graph, Settings};
 
 /// The design of the papers' FIB, in the form that networks here use.
-pub static CONCISE: Design = Design {
-    name: "concise",
-    summary: "one sharded Othello from name to action; exact checks at the edge",
-    aliens: |_, _| Aliens::Arbitrary,
-    fingerprint_bits: |_| 0,
-    widened: |_, _, least| least,
-    fingerprints: |_| 0..=0,
-    is_static: false,
-    halves: Halves::of::<Othello>(),
-};
+pub static CONCISE: Design = Design::new(
+    "concise",
+    "one sharded Othello from name to action: choose it for tables that fit the processor's cache",
+    halves!(Othello),
+    concise,
+);
 
 /// An Othello, with fingerprints where the design has them.
-pub(super) struct Othello;
+pub struct Othello;
 
 impl Structure for Othello {
     type Skeleton = Graph;

@@ -119,6 +119,6 @@ pub(crate) trait FibControl: Send {
     fn is_behind(&self) -> bool;
 
     /// Whether a name was removed and must still be dropped.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testkit"))]
     fn must_drop(&self, key: Key<'_>) -> bool;
 }

@@ -5,20 +5,21 @@
 //! Alien names are all dropped. A text of more than 63 bytes is an entry for every 53 bytes.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections II, VII (CGW).
 
-use super::keys::{NameLayout, max_keys, with_width};
-use super::{Aliens, Design, Spec, Structure, halves_by_width};
+use super::keys::{NameLayout, max_keys};
+use super::{Aliens, Design, Spec, Structure};
+use crate::halves_by_width;
+use crate::model::designs::cuckoo;
 use lookup::cuckoo::exact::{CuckooSkeleton, Settings};
 
 /// Whole names in two buckets of four slots.
 pub static CUCKOO: Design = Design {
-    name: "cuckoo",
-    summary: "(2,4)-Cuckoo with whole names: exact, and several times the memory; CFW at a gateway",
     aliens: |_, _| Aliens::Dropped,
-    fingerprint_bits: |_| 0,
-    widened: |_, _, least| least,
-    fingerprints: |_| 0..=0,
-    is_static: false,
-    halves: halves_by_width!(Cuckoo),
+    ..Design::new(
+        "cuckoo",
+        "(2,4)-Cuckoo with whole names: choose it where no unknown name may pass, at several times the memory",
+        halves_by_width!(Cuckoo),
+        cuckoo,
+    )
 };
 
 struct Cuckoo<const W: usize>;
@@ -26,11 +27,12 @@ struct Cuckoo<const W: usize>;
 impl<const W: usize> Structure for Cuckoo<W> {
     type Skeleton = CuckooSkeleton<W, u32>;
     fn settings(spec: &Spec) -> Settings {
-        settings(spec)
+        cuckoo_settings(spec)
     }
 }
 
-pub(super) fn settings(spec: &Spec) -> Settings {
+/// The settings of a cuckoo table of whole names.
+pub fn cuckoo_settings(spec: &Spec) -> Settings {
     let max_names = max_keys(spec.kind, spec.max_names);
     Settings::new(NameLayout::of(spec.kind).bytes, spec.value_bits, max_names, spec.family, &spec.key)
 }

@@ -1,6 +1,7 @@
 //! How a design that gives alien names any action is made to drop them: another design, round it.
 
-use super::{Design, named};
+use super::registry::{all, is_elsewhere, named, where_it_is};
+use super::{Design, LABORATORY};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,14 +24,16 @@ impl Guard {
     }
 
     /// The design that it is round in `design`.
-    pub(super) fn inside(self, design: &Design) -> Option<&'static Design> {
+    pub fn inside(self, design: &Design) -> Option<&'static Design> {
         named(design.name.strip_suffix(&self.suffix())?)
     }
 
-    /// The designs that it can be round.
+    /// The designs that it can be round, here or in the laboratory.
     fn designs(self) -> String {
-        let guarded = super::DESIGNS.iter().filter_map(|design| Some(self.inside(design)?.name));
-        guarded.collect::<Vec<_>>().join(", ")
+        let names = all().map(|design| design.name).chain(LABORATORY);
+        let mut guarded: Vec<_> = names.filter_map(|name| name.strip_suffix(&self.suffix())).collect();
+        guarded.dedup();
+        guarded.join(", ")
     }
 }
 
@@ -71,11 +74,9 @@ impl Design {
     }
 }
 
-/// A design that gains nothing from a guard.
+/// A design that gains nothing from a guard, or that this program does not have with it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "`{design}` with `{guard}` against aliens is not a design: leave that out if `{design}` drops aliens itself, or take one of {designs}"
-)]
+#[error("{}", self.text())]
 pub struct GuardError {
     /// The design.
     pub design: &'static str,
@@ -85,9 +86,30 @@ pub struct GuardError {
     pub designs: String,
 }
 
+impl GuardError {
+    fn guarded(&self) -> String {
+        format!("{}{}", self.design, self.guard.suffix())
+    }
+
+    /// Whether `fibula-lab` has the design with this guard.
+    pub fn is_in_laboratory(&self) -> bool {
+        is_elsewhere(&self.guarded())
+    }
+
+    fn text(&self) -> String {
+        if self.is_in_laboratory() {
+            return where_it_is(&self.guarded());
+        }
+        let Self { design, guard, designs } = self;
+        format!(
+            "`{design}` with `{guard}` against aliens is not a design: leave that out if `{design}` drops aliens itself, or take one of {designs}"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Aliens, CFW, CFW_BLOOM, CONCISE, CONCISE_CHECKSUM, CUCKOO, DESIGNS, LINE, Spec};
+    use super::super::{Aliens, CFW, CONCISE, CONCISE_CHECKSUM, CUCKOO, DESIGNS, LINE, Spec};
     use super::*;
     use crate::name::NameKind;
     use lookup::hash::{Family, SecretKey};
@@ -107,7 +129,8 @@ mod tests {
         let error = CFW.guarded(Guard::Checksum).unwrap_err().to_string();
         assert!(error.contains("`cfw`") && error.contains("take one of concise, line, "), "{error}");
         assert!("sum".parse::<Guard>().unwrap_err().contains("use checksum or bloom"));
-        assert_eq!(CFW.guarded(Guard::Bloom), Ok(&CFW_BLOOM));
+        let error = CFW.guarded(Guard::Bloom).unwrap_err();
+        assert!(error.is_in_laboratory() && error.to_string().starts_with("design `cfw+bloom` is in the laboratory"));
         assert!(CUCKOO.guarded(Guard::Bloom).unwrap_err().to_string().contains("`cuckoo`"));
     }
 }

@@ -40,7 +40,7 @@ fn further_pieces<const W: usize>(digest: Digest, text: &[u8]) -> impl Iterator<
 }
 
 /// The most keys of an exact structure for this many names.
-pub(super) fn max_keys(kind: NameKind, max_names: usize) -> usize {
+pub fn max_keys(kind: NameKind, max_names: usize) -> usize {
     if kind == NameKind::Text { max_names.saturating_mul(MAX_PIECES) } else { max_names }
 }
 
@@ -108,18 +108,20 @@ pub fn put_words(name: &[u8], with_length: bool, words: &mut [u64]) {
 
 /// How an exact structure stores names of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NameLayout {
+pub struct NameLayout {
     /// Words of a name: 1, 2, 5 or 8.
-    pub(crate) width: usize,
+    pub width: usize,
     /// Bytes of a name, its length included where that is stored.
-    pub(crate) bytes: u8,
+    pub bytes: u8,
     /// Whether the last byte is the length.
-    pub(crate) with_length: bool,
+    pub with_length: bool,
 }
 
 impl NameLayout {
+    /// The layout of names of a kind.
+    ///
     /// Five-tuples of IPv4 and IPv6 differ in length, and so do texts. Longer texts have several keys.
-    pub(crate) fn of(kind: NameKind) -> NameLayout {
+    pub fn of(kind: NameKind) -> NameLayout {
         let fixed = |bytes: u8| {
             let width = match bytes {
                 0..=8 => 1,
@@ -140,33 +142,8 @@ impl NameLayout {
     }
 }
 
-/// Evaluates `$body` with `$width` as a constant: the width of names of this kind in an exact structure.
-macro_rules! with_width {
-    ($kind:expr, $width:ident => $body:expr) => {
-        match $crate::designs::keys::NameLayout::of($kind).width {
-            1 => {
-                const $width: usize = 1;
-                $body
-            }
-            2 => {
-                const $width: usize = 2;
-                $body
-            }
-            5 => {
-                const $width: usize = 5;
-                $body
-            }
-            _ => {
-                const $width: usize = 8;
-                $body
-            }
-        }
-    };
-}
-pub(super) use with_width;
-
 /// The key type of a structure, made from names.
-pub(crate) trait StructureKey: Copy + Send + 'static {
+pub trait StructureKey: Copy + Send + 'static {
     /// Whether the keys of a part lie together in the order of keys.
     const ORDERS_PARTS: bool = false;
 

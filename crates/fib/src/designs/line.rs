@@ -7,24 +7,19 @@
 //! names of its own hosts at the egress.
 //! Source: none of the papers; docs/derivations/line.md.
 
-use super::{Aliens, Design, Halves, Spec, Structure};
+use super::{Design, Spec, Structure};
+use crate::halves;
+use crate::model::designs::line;
 use lookup::line::{LineSkeleton, Settings, Trade};
 
 macro_rules! design {
     ($static:ident, $structure:ident, $name:literal, $trade:ident, $summary:literal) => {
         #[doc = $summary]
-        pub static $static: Design = Design {
-            name: $name,
-            summary: $summary,
-            aliens: |_, _| Aliens::Arbitrary,
-            fingerprint_bits: |_| 0,
-            widened: |_, _, least| least,
-            fingerprints: |_| 0..=0,
-            is_static: false,
-            halves: Halves::of::<$structure>(),
-        };
+        pub static $static: Design =
+            Design::new($name, $summary, halves!($structure), |spec, demand| line(spec, demand, Trade::$trade));
 
-        pub(super) struct $structure;
+        #[doc = concat!("The structure of `", $name, "`.")]
+        pub struct $structure;
 
         impl Structure for $structure {
             type Skeleton = LineSkeleton;
@@ -35,6 +30,24 @@ macro_rules! design {
     };
 }
 
-design!(LINE, Line, "line", Balanced, "one cache line a lookup, half the memory of concise; exact checks at the edge");
-design!(LINE_FAST, LineFast, "line-fast", Fast, "line with emptier lines: a little more memory, the cheapest changes");
-design!(LINE_SMALL, LineSmall, "line-small", Small, "line with fuller lines and four cells a name: the least memory");
+design!(
+    LINE,
+    Line,
+    "line",
+    Balanced,
+    "one cache line a lookup, half the memory of concise: choose it for tables larger than the cache"
+);
+design!(
+    LINE_FAST,
+    LineFast,
+    "line-fast",
+    Fast,
+    "line with emptier lines: choose it where names change often, for a little more memory"
+);
+design!(
+    LINE_SMALL,
+    LineSmall,
+    "line-small",
+    Small,
+    "line with fuller lines and four cells a name: choose it for the least memory"
+);

@@ -14,128 +14,65 @@
 //! | `guard` | what can be put round a design that gives aliens any action |
 //! | `parts` | parts of a table, compared with a report and put into messages |
 //! | `checksum` | designs that recognise no alien, with a checksum of the name beside the action |
-//! | `front` | designs behind a Bloom filter of the names |
-//! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
+//! | `registry` | which designs this program has |
 //! | the others | one design each |
+//!
+//! Here are the designs to choose from. The other designs of the papers are in the crate `papers`, which the laboratory
+//! adds.
 //!
 //! With any design, gateways also hold all valid names exactly: they answer for hosts and refuse aliens at ingress.
 
-mod bfw;
-mod bgw;
-mod bloom;
-mod bloomier;
-mod buffalo;
 mod cfw;
 mod checksum;
 mod concise;
 mod control;
 mod cuckoo;
-mod fixed;
-mod front;
 mod guard;
 mod keys;
 mod line;
 mod making;
 mod ofw;
-mod ogw;
-mod orthogonal;
 mod parts;
 mod rates;
-mod setsep;
+mod registry;
 mod shared;
-mod sorted;
-mod summary_cache;
 mod table;
-mod tss;
 
 #[cfg(test)]
 pub(crate) use shared::no_renewals;
 
-pub use bfw::BFW;
-pub use bgw::BGW;
-pub use bloomier::BLOOMIER;
-pub use buffalo::BUFFALO;
-pub use cfw::CFW;
+pub use cfw::{CFW, Cfw};
 pub use checksum::{
-    BLOOMIER_CHECKSUM, CONCISE_CHECKSUM, LINE_CHECKSUM, LINE_FAST_CHECKSUM, LINE_SMALL_CHECKSUM, SETSEP_CHECKSUM,
+    CHECKSUM_BITS, CONCISE_CHECKSUM, Checkable, Checksummed, LINE_CHECKSUM, LINE_FAST_CHECKSUM, LINE_SMALL_CHECKSUM,
 };
-pub use concise::CONCISE;
-pub use cuckoo::CUCKOO;
-pub use front::{
-    BLOOMIER_BLOOM, CFW_BLOOM, CONCISE_BLOOM, LINE_BLOOM, LINE_FAST_BLOOM, LINE_SMALL_BLOOM, OFW_BLOOM, SETSEP_BLOOM,
-    SUMMARY_BLOOM,
-};
+pub use concise::{CONCISE, Othello};
+pub use cuckoo::{CUCKOO, cuckoo_settings};
 pub use guard::{Guard, GuardError};
-pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
-pub use line::{LINE, LINE_FAST, LINE_SMALL};
+pub use keys::{BURST, Burst, BurstNames, Key, NameLayout, NameList, StructureKey, max_keys, put_words};
+pub use line::{LINE, LINE_FAST, LINE_SMALL, Line, LineFast, LineSmall};
 pub use ofw::OFW;
-pub use ogw::OGW;
-pub use orthogonal::OBF;
 pub use rates::RateError;
-pub use setsep::SETSEP;
-pub use sorted::SORTED;
-pub use summary_cache::SUMMARY_CACHE;
+pub use registry::{DESIGNS, LABORATORY, UnknownDesign, add, all};
 pub use table::{Reader, Table, TableError};
-pub use tss::TSS;
-pub(crate) use tss::fits_fields;
 
-pub(crate) use bloom::filters;
 pub(crate) use control::{Emitted, FibControl, Lacking, ViewUpdates};
-pub(crate) use front::filter as front;
-pub(crate) use keys::NameLayout;
+pub(crate) use registry::{is_elsewhere, where_it_is};
 
 use crate::codec::{self, Input};
+use crate::model::designs::{Demand, Figures};
 use crate::name::{Name, NameKind};
-use keys::StructureKey;
 use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::traits::{InsertError, RestoreError, Row, SettingsOf, Skeleton};
 use shared::Shared;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 use table::Served;
 
-/// All designs.
-pub static DESIGNS: &[&Design] = &[
-    &CONCISE,
-    &LINE,
-    &LINE_FAST,
-    &LINE_SMALL,
-    &OFW,
-    &OGW,
-    &CFW,
-    &CUCKOO,
-    &BFW,
-    &BUFFALO,
-    &SUMMARY_CACHE,
-    &BGW,
-    &BLOOMIER,
-    &SETSEP,
-    &SORTED,
-    &OBF,
-    &TSS,
-    &CONCISE_CHECKSUM,
-    &LINE_CHECKSUM,
-    &LINE_FAST_CHECKSUM,
-    &LINE_SMALL_CHECKSUM,
-    &BLOOMIER_CHECKSUM,
-    &SETSEP_CHECKSUM,
-    &CONCISE_BLOOM,
-    &LINE_BLOOM,
-    &LINE_FAST_BLOOM,
-    &LINE_SMALL_BLOOM,
-    &OFW_BLOOM,
-    &CFW_BLOOM,
-    &SUMMARY_BLOOM,
-    &BLOOMIER_BLOOM,
-    &SETSEP_BLOOM,
-];
-
-/// A FIB design.
+/// A FIB design. [`Design::new`] has what most have in common.
 pub struct Design {
     /// The name by which it is selected.
     pub name: &'static str,
-    /// One line about it.
+    /// One line about it, which says when to choose it.
     pub summary: &'static str,
     /// Upper bound on the answers for aliens, when names have this many actions besides drop.
     pub aliens: fn(&Spec, u32) -> Aliens,
@@ -143,16 +80,49 @@ pub struct Design {
     /// matches one alien in 2^b.
     pub fingerprint_bits: fn(u8) -> u8,
     /// Of fingerprints with at least this many bits, those that take the least memory, given bits of a value and actions.
-    pub(crate) widened: fn(u8, u32, u8) -> u8,
+    pub widened: fn(u8, u32, u8) -> u8,
     /// Bits that a fingerprint may have with values of this many bits.
     pub fingerprints: fn(u8) -> RangeInclusive<u8>,
     /// Whether every change rebuilds the whole structure: for few names, or names that hardly change.
     pub is_static: bool,
-    pub(crate) halves: Halves,
+    /// Whether a lookup asks for one value after the other, so that each value in use costs.
+    pub tries_values: bool,
+    /// The share of aliens that get an action although the words of a table say that they pass, when names have this
+    /// many actions besides drop. See [`Table::alien_rate`].
+    pub past_words: fn(&Spec, u32) -> f64,
+    /// What a table of this spec costs for a demand, by the equations of [`model`](crate::model).
+    pub figures: fn(&Spec, &Demand) -> Figures,
+    /// Its halves, which may depend on the kind of name.
+    pub halves: fn(&Spec) -> &'static Halves,
+}
+
+impl Design {
+    /// A design that gives aliens any action, has no fingerprints and takes changes of single names. Others say what they
+    /// do differently: `Design { aliens: ..., ..Design::new(...) }`.
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        halves: fn(&Spec) -> &'static Halves,
+        figures: fn(&Spec, &Demand) -> Figures,
+    ) -> Design {
+        Design {
+            name,
+            summary,
+            aliens: |_, _| Aliens::Arbitrary,
+            fingerprint_bits: |_| 0,
+            widened: |_, _, least| least,
+            fingerprints: |_| 0..=0,
+            is_static: false,
+            tries_values: false,
+            past_words: |_, _| 1.0,
+            figures,
+            halves,
+        }
+    }
 }
 
 /// A structure of `lookup` as a design uses it.
-trait Structure {
+pub trait Structure {
     /// Its names, with places.
     type Skeleton: Skeleton<Payload = u32>;
     /// The settings of both halves.
@@ -168,20 +138,18 @@ type Made<E> = Result<Box<dyn FibControl>, E>;
 type Names<'n> = &'n dyn Fn(&mut dyn FnMut(Key<'_>, u32));
 
 /// Makes the two halves of a design.
-pub(crate) struct Halves {
+pub struct Halves {
     /// The controller's half, built from names with their places on this many threads.
-    pub(crate) control: fn(&Spec, Names<'_>, usize) -> Made<InsertError>,
+    control: fn(&Spec, Names<'_>, usize) -> Made<InsertError>,
     /// The same from stored rows.
-    pub(crate) restore: fn(&Spec, &[Row], Names<'_>) -> Made<RestoreError>,
+    restore: fn(&Spec, &[Row], Names<'_>) -> Made<RestoreError>,
     /// The switch's half, from an image.
-    pub(crate) table: FromImage,
+    table: fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>,
 }
 
-/// Makes the switch's half of a design from an image.
-type FromImage = fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>;
-
 impl Halves {
-    const fn of<S: Structure>() -> Halves
+    /// The halves of a structure: `Shared` of its skeleton, and `Served` of its query.
+    pub const fn of<S: Structure>() -> Halves
     where
         <S::Skeleton as Skeleton>::Key: StructureKey,
     {
@@ -195,23 +163,26 @@ impl Halves {
     }
 }
 
+/// The halves of a structure of digests.
+#[macro_export]
+macro_rules! halves {
+    ($structure:ty) => {
+        |_| const { &$crate::designs::Halves::of::<$structure>() }
+    };
+}
+
 /// The halves of a structure of whole names; its parameter is the width of names of the kind.
+#[macro_export]
 macro_rules! halves_by_width {
     ($structure:ident) => {
-        $crate::designs::Halves {
-            control: |spec, names, threads| {
-                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().control)(spec, names, threads))
-            },
-            restore: |spec, rows, names| {
-                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().restore)(spec, rows, names))
-            },
-            table: |spec, image| {
-                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().table)(spec, image))
-            },
+        |spec| match $crate::designs::NameLayout::of(spec.kind).width {
+            1 => const { &$crate::designs::Halves::of::<$structure<1>>() },
+            2 => const { &$crate::designs::Halves::of::<$structure<2>>() },
+            5 => const { &$crate::designs::Halves::of::<$structure<5>>() },
+            _ => const { &$crate::designs::Halves::of::<$structure<8>>() },
         }
     };
 }
-use halves_by_width;
 
 /// The answer of the FIB for a name that was never inserted, or whose tombstone is gone.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -280,7 +251,17 @@ impl Spec {
     /// # Errors
     /// [`TableError`].
     pub fn table(&self, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-        (self.design.halves.table)(self, image)
+        ((self.design.halves)(self).table)(self, image)
+    }
+
+    /// The controller's half, of names with their places, built on this many threads.
+    pub(crate) fn control(&self, names: Names<'_>, threads: usize) -> Made<InsertError> {
+        ((self.design.halves)(self).control)(self, names, threads)
+    }
+
+    /// The controller's half, from stored rows.
+    pub(crate) fn restored(&self, rows: &[Row], names: Names<'_>) -> Made<RestoreError> {
+        ((self.design.halves)(self).restore)(self, rows, names)
     }
 
     /// A table of names with their values, without a network around it.
@@ -291,7 +272,7 @@ impl Spec {
         let names = |each: &mut dyn FnMut(Key<'_>, u32)| {
             entries.iter().for_each(|(key, value)| each(*key, (*value).into()));
         };
-        let control = (self.design.halves.control)(self, &names, threads)?;
+        let control = self.control(&names, threads)?;
         let tables = control.export_many(&[(0..=largest).collect()])?;
         Ok(tables.into_iter().next().expect("one table was asked for"))
     }
@@ -311,21 +292,9 @@ impl Spec {
     pub fn aliens_in(&self, table: &dyn Table, n_actions: u32) -> Aliens {
         match (self.aliens_of(n_actions), table.alien_rate()) {
             (Aliens::DroppedBut { .. }, Some(rate)) => {
-                Aliens::DroppedBut { rate: rate * self.behind_filter(n_actions) }
+                Aliens::DroppedBut { rate: rate * (self.design.past_words)(self, n_actions) }
             }
             (declared, _) => declared,
-        }
-    }
-
-    /// The share of aliens that get an action from a design behind a filter, if the words of its table do not say it.
-    fn behind_filter(&self, n_actions: u32) -> f64 {
-        match Guard::Bloom.inside(self.design) {
-            Some(inner) if *inner != SUMMARY_CACHE => match front::behind(self).aliens_of(n_actions) {
-                Aliens::Arbitrary => 1.0,
-                Aliens::DroppedBut { rate } => rate,
-                Aliens::Dropped => 0.0,
-            },
-            _ => 1.0,
         }
     }
 
@@ -343,7 +312,7 @@ impl Spec {
     pub(crate) fn decode(input: &mut Input<'_>) -> Result<Spec, codec::DecodeError> {
         let unknown = |field, got: u8| codec::DecodeError::Unknown { field, got: got.into() };
         let name = input.bytes()?;
-        let design = DESIGNS.iter().copied().find(|design| design.name.as_bytes() == name);
+        let design = all().find(|design| design.name.as_bytes() == name);
         let design = design
             .ok_or_else(|| codec::DecodeError::Design { name: crate::name::clip(&String::from_utf8_lossy(name)) })?;
         let kind = input.kind()?;
@@ -370,24 +339,6 @@ impl Spec {
     }
 }
 
-impl Design {
-    /// Whether a lookup asks for one value after the other, so that each value in use costs.
-    pub fn tries_values(&self) -> bool {
-        matches!(self.name, "bfw" | "buffalo" | "summary-cache" | "summary-cache+bloom")
-    }
-
-    /// The design of this name.
-    /// # Errors
-    /// [`UnknownDesign`], which lists the designs.
-    pub fn by_name(name: &str) -> Result<&'static Design, UnknownDesign> {
-        named(name).ok_or_else(|| UnknownDesign { got: crate::name::clip(name) })
-    }
-}
-
-fn named(name: &str) -> Option<&'static Design> {
-    DESIGNS.iter().copied().find(|design| design.name == name)
-}
-
 impl PartialEq for Design {
     fn eq(&self, other: &Design) -> bool {
         self.name == other.name
@@ -406,21 +357,6 @@ impl fmt::Display for Design {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
-}
-
-impl FromStr for &'static Design {
-    type Err = UnknownDesign;
-    fn from_str(text: &str) -> Result<Self, UnknownDesign> {
-        Design::by_name(text)
-    }
-}
-
-/// No design has this name.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no FIB design `{got}`: use {}", DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", "))]
-pub struct UnknownDesign {
-    /// The start of the name.
-    pub got: String,
 }
 
 /// The names of a list with their digests.

@@ -6,19 +6,23 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, V.
 
 use super::concise::Othello;
-use super::{Aliens, Design, Halves, checksum};
+use super::{Aliens, Design, checksum};
+use crate::halves;
+use crate::model::designs::ofw;
 use std::ops::RangeInclusive;
 
 /// The Othello Forwarder over one graph of names for all switches.
 pub static OFW: Design = Design {
-    name: "ofw",
-    summary: "Othello with fingerprints in its cells: drops most alien names without a second lookup",
     aliens: |spec, _| Aliens::DroppedBut { rate: (1.0 - f64::from(spec.fingerprint_bits)).exp2() * OCCUPIED },
     fingerprint_bits: |value_bits| widened(value_bits, BITS),
     widened: |value_bits, _, least| widened(value_bits, least),
     fingerprints,
-    is_static: false,
-    halves: Halves::of::<Othello>(),
+    ..Design::new(
+        "ofw",
+        "Othello with fingerprints in its cells: choose it where most unknown names are to be dropped, and memory is short",
+        halves!(Othello),
+        ofw,
+    )
 };
 
 /// Share of the pairs of cells of which names touch both, at most: before a shard is resized, two sides of 1.05 cells

@@ -403,7 +403,7 @@ where
         self.behind
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testkit"))]
     fn must_drop(&self, key: Key<'_>) -> bool {
         S::Key::of(self.kind, key).is_ok_and(|key| self.skeleton.must_drop(key))
     }
@@ -485,7 +485,7 @@ mod tests {
         // These share their first 24 bits: more than a part can have.
         put.extend(keys(30_000, |digest| 0xFF_FFFF << 40 | digest >> 24));
         let each = |each: &mut dyn FnMut(Key<'_>, u32)| held.iter().for_each(|(key, place)| each(*key, *place));
-        let mut control = (spec.design.halves.control)(&spec, &each, 1).unwrap();
+        let mut control = spec.control(&each, 1).unwrap();
         let values: Vec<u16> = (1..=200).collect();
         control.add_view(values.clone(), &[], &[]).unwrap();
         let right = |table: &dyn Table, (key, place): &(Key<'_>, u32)| value(table, key) == u64::from(*place) + 1;

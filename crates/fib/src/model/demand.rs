@@ -39,7 +39,8 @@ impl Demand {
         }
     }
 
-    pub(super) fn symbols(&self) -> Symbols {
+    /// The papers' symbols for it.
+    pub fn symbols(&self) -> Symbols {
         Symbols {
             n_k: self.n_names.max(1) as f64,
             d: self.n_actions.max(1),

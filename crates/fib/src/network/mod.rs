@@ -36,6 +36,8 @@
 mod actions;
 mod error;
 mod host_ports;
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) mod laws;
 mod names;
 mod rekey;
 mod restore;
@@ -187,7 +189,7 @@ pub struct Network {
     /// Parts that were rebuilt in tables that no longer exist, by design.
     rebuilt_before: BTreeMap<&'static str, u64>,
     /// Whether values are ports alone, as in earlier versions.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testkit"))]
     has_ports_only: bool,
 }
 
@@ -248,7 +250,7 @@ impl Network {
     pub fn new(settings: Settings, term: u64) -> Result<Network, NetworkError> {
         let mut network = Network::bare(settings, term)?;
         let spec = network.settings.spec(network.settings.core)?;
-        let control = (spec.design.halves.control)(&spec, &|_| (), 1)?;
+        let control = spec.control(&|_| (), 1)?;
         network.tables.insert(1, Table::new(Tenants::All, spec, control, Held::default()));
         network.next_table = 2;
         Ok(network)
@@ -282,7 +284,7 @@ impl Network {
             before_reading: None,
             changed_since_rekey: None,
             rebuilt_before: BTreeMap::new(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testkit"))]
             has_ports_only: false,
             settings,
         })
@@ -663,7 +665,7 @@ impl Network {
                 each(Key { digest, name: &name }, places[&self.place_of(attachment.end())]);
             }
         };
-        Ok((spec.design.halves.control)(spec, &names, self.settings.threads)?)
+        Ok(spec.control(&names, self.settings.threads)?)
     }
 
     /// The switch whose view a switch has: its own, or that of all.

@@ -83,7 +83,7 @@ impl Rekey {
                     each(Key { digest: Digest(rehashed.digest(*number)), name }, *place);
                 }
             };
-            let control = (spec.design.halves.control)(&spec, &held, threads)?;
+            let control = spec.control(&held, threads)?;
             built.push((id, spec, control));
         }
         Ok(Rekeyed { settings, rehashed, tables: built, names })

@@ -168,7 +168,8 @@ impl Network {
             let digest = held.fold(0, |sum, (_, share)| sum ^ share);
             let spec =
                 spec.with_fingerprint(fingerprint_bits).map_err(|source| RestoreError::Row { kind: 6, source })?;
-            let control = (spec.design.halves.restore)(&spec, &stored.parts, &live)
+            let control = spec
+                .restored(&stored.parts, &live)
                 .map_err(|source| RestoreError::Arrangement { table: id, source })?;
             let valid = Held { version: stored.valid_version, digest };
             let mut table = Table::new(tenants, spec, control, valid);

@@ -159,7 +159,7 @@ impl Network {
     /// Takes the values of switches that are no longer destinations, and gives destinations values that are left. Returns
     /// the switches at which this changed something. Unless `may_displace`, destinations take no value that something else had.
     pub(super) fn settle(&mut self, draft: &mut Draft, may_displace: bool) -> Vec<NodeId> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testkit"))]
         if self.has_ports_only {
             return Vec::new();
         }
@@ -167,7 +167,7 @@ impl Network {
             return Vec::new();
         }
         let mut destinations: BTreeSet<NodeId> = self.host_ports.iter().map(|end| end.node).collect();
-        if [self.settings.gateway, self.settings.core].iter().any(|design| design.tries_values()) {
+        if [self.settings.gateway, self.settings.core].iter().any(|design| design.tries_values) {
             destinations.clear();
         }
         let change = self.change + 1;

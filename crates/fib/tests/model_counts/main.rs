@@ -6,7 +6,6 @@
 //! spread between instances counts. The names are always the same unless FIBULA_SEED is set: three sigma are exceeded
 //! once in 370 comparisons.
 
-mod aliens;
 mod bloom;
 mod built;
 mod cuckoo;

@@ -39,7 +39,7 @@ use crate::report::{Row, Setting, size_text};
 /// The contestants: the empty forwarder is always measured, and with it Concise, or the designs asked for.
 pub fn contestants() -> Vec<(&'static str, &'static str)> {
     let empty = ("empty", "the same loop without digest, lookup and check of names: always measured");
-    let designs = designs::DESIGNS.iter().map(|design| (design.name, design.summary));
+    let designs = designs::all().map(|design| (design.name, design.summary));
     std::iter::once(empty).chain(designs).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Names that a tenant who has the hash key chose.
 
-use super::lab::{Lab, mac, settings};
 use crate::designs::{CONCISE, LINE};
+use crate::network::laws::lab::{Lab, mac, settings};
 use crate::network::*;
 use crate::rib::Attachment;
 

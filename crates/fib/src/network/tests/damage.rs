@@ -1,8 +1,8 @@
 //! Tables of a switch that are not as their digests say.
 
-use super::lab::{Lab, mac, settings};
 use crate::designs::{Burst, Reader, Table, TableError};
 use crate::messages::{Held, Updates};
+use crate::network::laws::lab::{Lab, mac, settings};
 use crate::network::*;
 use crate::replica::{MemoryTables, Replica};
 use crate::rib::Attachment;

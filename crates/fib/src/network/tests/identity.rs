@@ -1,8 +1,8 @@
 //! Which switch a replica is, of which network: removed and added again, served by a store that was set back, sent names
 //! of another kind.
 
-use super::lab::{Lab, mac, settings};
 use crate::messages::{ExactUpdate, ExactValue, Report};
+use crate::network::laws::lab::{Lab, mac, settings};
 use crate::network::*;
 use crate::replica::{Limits, MemoryTables, Replica, ReplicaError};
 use crate::rib::Attachment;

@@ -1,7 +1,7 @@
 //! Views that are made a few parts at a time.
 
-use super::lab::{Lab, Random, end, mac, settings};
 use crate::designs::{CONCISE, LINE};
+use crate::network::laws::lab::{Lab, Random, end, mac, settings};
 use crate::network::*;
 use crate::replica::{Limits, MemoryTables, Replica};
 use crate::rib::Attachment;

@@ -1,7 +1,7 @@
 //! The southbound protocol: order, loss, duplicates, damage, parts, limits.
 
-use super::lab::{Fate, Lab, Random, end, mac, settings};
 use crate::messages::{ExactUpdate, Report, Updates};
+use crate::network::laws::lab::{Fate, Lab, Random, end, mac, settings};
 use crate::network::*;
 use crate::replica::{Checksum, Exact, Limits, MemoryTables, Replica, ReplicaError};
 use crate::rib::Attachment;

@@ -1,7 +1,7 @@
 //! Networks from what is left of their rows.
 
-use super::lab::{Lab, Random, mac, settings};
 use crate::durable::salvage;
+use crate::network::laws::lab::{Lab, Random, mac, settings};
 use crate::network::*;
 use crate::rib::Attachment;
 

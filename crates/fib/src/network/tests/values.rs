@@ -1,56 +1,12 @@
 //! What values stand for in port mode: ports and switches, as long as there are values.
 
-use super::lab::Fate;
 use super::*;
 use crate::designs::no_renewals;
-use std::collections::BTreeSet;
+use crate::network::laws::lab::Fate;
+use crate::network::laws::values::{Allowed, own, without};
 
 fn narrow(value_bits: u8) -> Settings {
     Settings { value_bits, ..settings(ValueMode::Port) }
-}
-
-/// Switches that have a value of their own at another one.
-fn own(lab: &Lab, at: NodeId) -> Vec<NodeId> {
-    lab.network.switches.keys().copied().filter(|to| lab.network.has_own_value(at, *to)).collect()
-}
-
-fn without(nodes: &[NodeId], at: NodeId) -> Vec<NodeId> {
-    nodes.iter().copied().filter(|node| *node != at).collect()
-}
-
-fn ports(action: Action) -> BTreeSet<PortId> {
-    match action {
-        Action::Port(port) => [port].into(),
-        Action::Protected { port, alternate } => [port, alternate].into(),
-        Action::Spread { ways, alternate } => ways.iter().copied().chain(alternate).collect(),
-        _ => BTreeSet::new(),
-    }
-}
-
-/// What each switch may do with each live name while a change is carried out: what it did before, or what is right.
-struct Allowed(BTreeMap<(NodeId, Name), BTreeSet<PortId>>);
-
-impl Allowed {
-    fn before(lab: &Lab) -> Allowed {
-        let done = |(node, replica): (&NodeId, &Replica<MemoryTables>)| {
-            let done = |name: &Name| ((*node, name.clone()), ports(replica.action(name)));
-            lab.live.keys().map(done).collect::<Vec<_>>()
-        };
-        Allowed(lab.replicas.iter().flat_map(done).collect())
-    }
-
-    fn add_what_is_right(&mut self, lab: &Lab) {
-        self.0.iter_mut().for_each(|((node, name), allowed)| allowed.extend(ports(lab.network.action(*node, name))));
-    }
-
-    /// The name that a switch does anything else with.
-    fn broken(&self, lab: &Lab) -> Option<(NodeId, Name, Action)> {
-        self.0.iter().find_map(|((node, name), before)| {
-            let (got, right) = (lab.replicas[node].action(name), ports(lab.network.action(*node, name)));
-            let is_allowed = ports(got).iter().all(|port| before.contains(port) || right.contains(port));
-            (!is_allowed).then(|| (*node, name.clone(), got))
-        })
-    }
 }
 
 /// A network whose switch `nodes[0]` has used up its values, with names everywhere.
@@ -447,54 +403,9 @@ fn fibs_agree_with_the_oracles_where_values_are_few() {
     assert!(n_shared > 100, "{n_shared}");
 }
 
-/// A lookup of such a design asks one filter a value.
-#[test]
-fn destinations_share_where_a_lookup_asks_for_one_value_after_the_other() {
-    let by_name = |name| Design::by_name(name).unwrap();
-    for name in ["bfw", "buffalo", "summary-cache", "summary-cache+bloom"] {
-        assert!(by_name(name).tries_values(), "{name}");
-    }
-    let (mut lab, nodes) = Lab::ring(Settings { gateway: by_name("bfw"), ..settings(ValueMode::Port) }, 5);
-    (0..60).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100))));
-    assert!(nodes.iter().all(|at| own(&lab, *at).is_empty()));
-    lab.check();
-    for (design, n_own) in [(&CONCISE, 4), (by_name("bfw"), 0)] {
-        lab.restart([design, &CONCISE]);
-        nodes.iter().for_each(|node| lab.attach(*node));
-        assert!(nodes.iter().all(|at| own(&lab, *at).len() == n_own), "{}", design.name);
-        lab.check();
-    }
-}
-
-/// A store and switches of a version in which values are ports alone.
 #[test]
 fn network_of_an_earlier_version_goes_on() {
-    let others = ["line", "ofw", "setsep"].map(|name| Design::by_name(name).unwrap());
-    for design in [&CONCISE, &CFW].into_iter().chain(others) {
-        let (mut lab, nodes) = Lab::ring_of_ports(Settings { gateway: design, ..settings(ValueMode::Port) }, 5);
-        for i in 0..200 {
-            lab.put(&mac(i), Attachment::new(nodes[i % 5], PortId(100 + (i % 2) as u16)));
-        }
-        assert_eq!(own(&lab, nodes[0]), []);
-        let allowed = Allowed::before(&lab);
-        let before: Vec<_> = nodes.iter().map(|node| lab.replicas[node].report()).collect();
-        lab.restart([design, &CONCISE]);
-        for (node, before) in nodes.iter().zip(before) {
-            assert_eq!(own(&lab, *node), without(&nodes, *node));
-            let messages = lab.network.attach(*node, &before).unwrap();
-            assert!(messages.iter().any(|message| !matches!(message.body, Body::Actions { .. })), "other cells");
-            for message in messages {
-                lab.replicas.get_mut(node).unwrap().apply(message).unwrap();
-                assert_eq!(allowed.broken(&lab), None);
-                for (name, at) in &lab.live {
-                    nodes.iter().for_each(|from| assert_eq!(lab.forward(*from, name), Fate::Delivered(at.end())));
-                }
-            }
-        }
-        let rows = lab.network.take_view_rows();
-        lab.write(rows);
-        lab.check();
-    }
+    laws::network_of_an_earlier_version_goes_on(&[&CONCISE, &CFW, &LINE, &OFW]);
 }
 
 /// What the messages of names that move to the next switch cost where values are switches, and where they are ports.

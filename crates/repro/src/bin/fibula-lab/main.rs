@@ -1,7 +1,8 @@
-//! The laboratory, `fibula-lab`: the commands that `fibula` passes on, with the same arguments.
+//! The laboratory, `fibula-lab`: the commands that `fibula` passes on, with the same arguments, and all other commands of
+//! `fibula`, with the designs of the papers besides those of the product.
 //!
-//! It is a separate binary so that the libraries it links (plots, statistics, the peers' tables) are not part of the
-//! product. `fibula` looks for it in its own directory, then in PATH.
+//! It is a separate binary so that the libraries it links (plots, statistics, the peers' tables) and those designs are not
+//! part of the product. `fibula` looks for it in its own directory, then in PATH.
 
 mod bench;
 mod capture;
@@ -57,6 +58,15 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
     }
 }
 
+/// Whether the arguments of this process run a command that only this binary has.
+fn is_own(syntax: &clap::Command) -> bool {
+    let first = std::env::args().nth(1);
+    let hidden = syntax.get_subcommands().filter(|command| command.is_hide_set()).map(clap::Command::get_name);
+    cli::asks_for_laboratory() || hidden.into_iter().any(|name| first.as_deref() == Some(name))
+}
+
 fn main() -> ExitCode {
-    program::run(syntax(), run)
+    papers::add();
+    let syntax = syntax();
+    if is_own(&syntax) { program::run(syntax, run) } else { cli::main_of_laboratory() }
 }

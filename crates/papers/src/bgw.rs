@@ -5,8 +5,11 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", V.D, VII: a forwarder with full
 //! key information; the paper does not say how this is stored.
 
-use super::keys::{NameLayout, max_keys, with_width};
-use super::{Aliens, Design, Spec, Structure, bfw, bloom, halves_by_width};
+use crate::{bfw, bloom};
+use fib::designs::{Aliens, Design, NameLayout, Spec, Structure, max_keys};
+use fib::halves_by_width;
+use fib::model::Symbols;
+use fib::model::designs::{Demand, Figures, of_cuckoo, slot_bits};
 use lookup::alien::named::{self, NameHash};
 use lookup::alien::{Filtered, Named, filtered};
 use lookup::bloom_fib::Names;
@@ -15,14 +18,16 @@ use lookup::traits::SettingsOf;
 
 /// The Bloom forwarder with full names in front.
 pub static BGW: Design = Design {
-    name: "bgw",
-    summary: "BFW behind an exact table of whole names: BFW at a gateway",
     aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: bloom::fingerprint_bits,
     widened: |_, n_actions, least| bloom::least_memory(n_actions, least, bfw::half_full_bits),
     fingerprints: |_| bloom::FINGERPRINTS,
-    is_static: false,
-    halves: halves_by_width!(Gateway),
+    ..Design::new(
+        "bgw",
+        "BFW behind an exact table of whole names: BFW at a gateway",
+        halves_by_width!(Gateway),
+        figures,
+    )
 };
 
 struct Gateway<const W: usize>;
@@ -35,5 +40,22 @@ impl<const W: usize> Structure for Gateway<W> {
         let filter = exact::Settings::new(name_bytes, 1, spec.max_names, spec.family, &spec.key);
         let map = NameHash::new(name_bytes, spec.family, &spec.key);
         filtered::Settings { filter, table: named::Settings { table: bloom::settings(spec, bfw::policy(spec)), map } }
+    }
+}
+
+/// Whole names in a cuckoo table, which says whether a name is valid, and behind it BFW.
+fn figures(spec: &Spec, demand: &Demand) -> Figures {
+    let filters = bfw::figures(spec, demand);
+    let names = of_cuckoo(spec, String::new(), Symbols { l_p: 1, ..demand.symbols() }, slot_bits(demand, 1));
+    Figures {
+        bits: names.bits + filters.bits,
+        built_bits: names.built_bits + filters.built_bits,
+        fast_bits: names.fast_bits + filters.fast_bits,
+        lines: names.lines + filters.lines,
+        lines_alien: names.lines_alien,
+        hashes: names.hashes + filters.hashes,
+        hashes_alien: names.hashes_alien,
+        fp: 0.0,
+        ..filters
     }
 }

@@ -7,41 +7,41 @@ use crate::rib::Attachment;
 use std::collections::HashSet;
 
 /// splitmix64: the tests need no more, and print their seeds.
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         lookup::hash::mix64(self.0)
     }
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
-    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[self.below(of.len())])
     }
 }
 
-pub(super) fn mac(i: usize) -> Name {
+pub(crate) fn mac(i: usize) -> Name {
     Name::from_bytes(NameKind::Mac, &(0x0200_0000_0000 + i as u64).to_be_bytes()[2..]).unwrap()
 }
 
-pub(super) fn end(node: NodeId, port: u16) -> End {
+pub(crate) fn end(node: NodeId, port: u16) -> End {
     End { node, port: PortId(port) }
 }
 
-pub(super) fn settings(mode: ValueMode) -> Settings {
+pub(crate) fn settings(mode: ValueMode) -> Settings {
     Settings { mode, max_names: 50_000, ..Settings::new(7, SecretKey::from_seed(1)) }
 }
 
 /// A network, its store, and one replica per switch; messages travel as bytes.
-pub(super) struct Lab {
-    pub(super) network: Network,
-    pub(super) store: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
-    pub(super) replicas: BTreeMap<NodeId, Replica<MemoryTables>>,
-    pub(super) live: BTreeMap<Name, Attachment>,
-    pub(super) removed: HashSet<Name>,
-    pub(super) messages: usize,
+pub(crate) struct Lab {
+    pub(crate) network: Network,
+    pub(crate) store: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
+    pub(crate) replicas: BTreeMap<NodeId, Replica<MemoryTables>>,
+    pub(crate) live: BTreeMap<Name, Attachment>,
+    pub(crate) removed: HashSet<Name>,
+    pub(crate) messages: usize,
 }
 
 /// The value that the FIB of a switch has for a name.
@@ -53,26 +53,26 @@ fn value_in(replica: &Replica<MemoryTables>, name: &Name) -> u16 {
 }
 
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Delivered(End),
     Dropped,
     Looped,
 }
 
 impl Lab {
-    pub(super) fn new(settings: Settings) -> Lab {
+    pub(crate) fn new(settings: Settings) -> Lab {
         let network = Network::new(settings, 1).unwrap();
         let store = network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
         Lab { network, store, replicas: BTreeMap::new(), live: BTreeMap::new(), removed: HashSet::new(), messages: 0 }
     }
 
     /// `n` switches in a ring with a chord, each with host ports 100 and 101.
-    pub(super) fn ring(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
+    pub(crate) fn ring(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
         Lab::new(settings).with_ring(n)
     }
 
     /// As [`Lab::ring`], by a version in which values are ports alone.
-    pub(super) fn ring_of_ports(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
+    pub(crate) fn ring_of_ports(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
         let mut lab = Lab::new(settings);
         lab.network.has_ports_only = true;
         lab.with_ring(n)
@@ -95,7 +95,7 @@ impl Lab {
         (lab, nodes)
     }
 
-    pub(super) fn add_switch(&mut self, name: &str, tenants: Tenants) -> NodeId {
+    pub(crate) fn add_switch(&mut self, name: &str, tenants: Tenants) -> NodeId {
         let (node, effects) = self.network.add_switch(name, tenants).unwrap();
         self.commit(effects);
         self.replicas.insert(node, Replica::new(Limits::default(), MemoryTables::default()));
@@ -103,13 +103,13 @@ impl Lab {
         node
     }
 
-    pub(super) fn change(&mut self, mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>) {
+    pub(crate) fn change(&mut self, mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>) {
         let effects = mutate(&mut self.network).unwrap();
         self.commit(effects);
     }
 
     /// A change that may be refused because a switch has as many ports as there are values.
-    pub(super) fn change_if_there_is_room(
+    pub(crate) fn change_if_there_is_room(
         &mut self,
         mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>,
     ) {
@@ -124,19 +124,19 @@ impl Lab {
         }
     }
 
-    pub(super) fn put(&mut self, name: &Name, attachment: Attachment) {
+    pub(crate) fn put(&mut self, name: &Name, attachment: Attachment) {
         self.change(|net| net.set_name(name, attachment));
         self.live.insert(name.clone(), attachment);
         self.removed.remove(name);
     }
 
-    pub(super) fn remove(&mut self, name: &Name) {
+    pub(crate) fn remove(&mut self, name: &Name) {
         self.change(|net| net.remove_name(name));
         self.live.remove(name);
         self.removed.insert(name.clone());
     }
 
-    pub(super) fn write(&mut self, rows: Vec<RowChange>) {
+    pub(crate) fn write(&mut self, rows: Vec<RowChange>) {
         for row in rows {
             match row.value {
                 Some(value) => _ = self.store.insert((row.kind, row.key), value),
@@ -146,14 +146,14 @@ impl Lab {
     }
 
     /// Store first, then push.
-    pub(super) fn commit(&mut self, effects: Effects) {
+    pub(crate) fn commit(&mut self, effects: Effects) {
         self.write(effects.durable);
         for (node, message) in effects.phases.into_iter().flatten() {
             self.deliver(node, &message);
         }
     }
 
-    pub(super) fn deliver(&mut self, node: NodeId, message: &Message) {
+    pub(crate) fn deliver(&mut self, node: NodeId, message: &Message) {
         self.messages += 1;
         let replica = self.replicas.get_mut(&node).expect("messages go to attached switches");
         match replica.receive(&message.encode()) {
@@ -163,7 +163,7 @@ impl Lab {
         }
     }
 
-    pub(super) fn attach(&mut self, node: NodeId) {
+    pub(crate) fn attach(&mut self, node: NodeId) {
         let report = self.replicas[&node].report();
         for message in self.network.attach(node, &report).unwrap() {
             self.replicas.get_mut(&node).unwrap().receive(&message.encode()).unwrap();
@@ -172,7 +172,7 @@ impl Lab {
         self.write(rows);
     }
 
-    pub(super) fn stored(&self) -> Vec<RowChange> {
+    pub(crate) fn stored(&self) -> Vec<RowChange> {
         let row = |((kind, key), value): (&(u8, Vec<u8>), &Vec<u8>)| RowChange {
             kind: *kind,
             key: key.clone(),
@@ -181,7 +181,7 @@ impl Lab {
         self.store.iter().map(row).collect()
     }
 
-    pub(super) fn restart(&mut self, [gateway, core]: [&'static Design; 2]) {
+    pub(crate) fn restart(&mut self, [gateway, core]: [&'static Design; 2]) {
         let settings = self.network.settings().clone();
         let settings = Settings { key: SecretKey::from_seed(99), cluster: 99, gateway, core, ..settings };
         let term = self.network.term() + 1;
@@ -192,7 +192,7 @@ impl Lab {
 
     /// The fate of a frame that switch `from` accepts. No link is found to be down here, so the frame takes no alternate, and is
     /// dropped where its way is its port of entry, as by a worker.
-    pub(super) fn forward(&self, from: NodeId, name: &Name) -> Fate {
+    pub(crate) fn forward(&self, from: NodeId, name: &Name) -> Fate {
         let (mut at, mut came_in) = (from, None);
         for hop in 0..32 {
             let replica = &self.replicas[&at];
@@ -217,7 +217,7 @@ impl Lab {
     }
 
     /// Every attached switch against the oracles.
-    pub(super) fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         let network = &self.network;
         assert_eq!(network.rib.len(), self.live.len());
         for (node, replica) in &self.replicas {
@@ -264,7 +264,7 @@ impl Lab {
     }
 
     /// A restored network derives the same images, and no switch lacks anything.
-    pub(super) fn check_restored(&self) {
+    pub(crate) fn check_restored(&self) {
         let settings = Settings { key: SecretKey::from_seed(98), ..self.network.settings().clone() };
         let (mut restored, rows) = Network::restore(settings, 9, self.stored()).unwrap();
         assert_eq!(rows, [], "a restart with the same designs changes no row");

@@ -1,6 +1,6 @@
 //! What Bloom forwarders have in common, whatever their policy.
 
-use super::{Aliens, BUFFALO, SUMMARY_CACHE, Spec, bfw, buffalo, summary_cache};
+use fib::designs::{Aliens, Spec};
 use lookup::bloom::MAX_HASHES;
 use lookup::bloom_fib::{Form, Policy, Settings, sizing};
 use std::ops::RangeInclusive;
@@ -9,10 +9,10 @@ use std::ops::RangeInclusive;
 const FALSE_POSITIVES: f64 = 0.01;
 
 /// Fingerprint widths. Here b bits mean a filter that matches one alien name in 2^b.
-pub(super) const FINGERPRINTS: RangeInclusive<u8> = 1..=MAX_HASHES as u8;
+pub(crate) const FINGERPRINTS: RangeInclusive<u8> = 1..=MAX_HASHES as u8;
 
 /// The bits for which few enough alien names pass the filters of all ports, with values of `value_bits` bits.
-pub(super) fn fingerprint_bits(value_bits: u8) -> u8 {
+pub(crate) fn fingerprint_bits(value_bits: u8) -> u8 {
     sizing::hashes_for_false_positives(FALSE_POSITIVES, n_ports(value_bits))
 }
 
@@ -21,12 +21,12 @@ fn n_ports(value_bits: u8) -> usize {
 }
 
 /// What alien names get when `n_actions` ports have names.
-pub(super) fn aliens(spec: &Spec, n_actions: u32) -> Aliens {
+pub(crate) fn aliens(spec: &Spec, n_actions: u32) -> Aliens {
     any_matches((-f64::from(spec.fingerprint_bits)).exp2(), n_actions)
 }
 
 /// What alien names get from this many filters of this rate each.
-pub(super) fn any_matches(rate: f64, n_filters: u32) -> Aliens {
+pub(crate) fn any_matches(rate: f64, n_filters: u32) -> Aliens {
     Aliens::DroppedBut { rate: rate_of_any(rate, n_filters) }
 }
 
@@ -40,7 +40,7 @@ const EXCEPTION_BITS: f64 = 128.0 / 0.95;
 
 /// The bits, at least `least`, for which filters of `bits_a_name` bits and their wrong names together take the least
 /// memory: longer filters get fewer names wrong.
-pub(super) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64) -> u8 {
+pub(crate) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64) -> u8 {
     let memory = |bits: u8| {
         let (rate, n_ports) = ((-f64::from(bits)).exp2(), f64::from(n_actions));
         bits_a_name(bits) + (1.0 - rate_of_any(rate, n_actions) / (n_ports * rate)) * EXCEPTION_BITS
@@ -49,17 +49,7 @@ pub(super) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64
     widths.min_by(|a, b| memory(*a).total_cmp(&memory(*b))).unwrap_or(least)
 }
 
-/// The filters of a design that has one per port.
-pub(crate) fn filters(spec: &Spec) -> Settings {
-    let policy = match spec.design {
-        design if *design == BUFFALO => buffalo::policy(spec),
-        design if *design == SUMMARY_CACHE => summary_cache::policy(spec),
-        _ => bfw::policy(spec),
-    };
-    settings(spec, policy)
-}
-
 /// The settings of a forwarder with this policy.
-pub(super) fn settings(spec: &Spec, policy: Policy) -> Settings {
+pub(crate) fn settings(spec: &Spec, policy: Policy) -> Settings {
     Settings::new(spec.value_bits, spec.max_names, policy, Form::Separate, &spec.key)
 }
