@@ -17,6 +17,20 @@ pub mod records;
 pub mod report;
 pub mod stats;
 
+use fib::designs::{Design, UnknownDesign};
+
+/// All designs, those of the papers among them.
+pub(crate) fn designs() -> impl Iterator<Item = &'static Design> {
+    papers::add();
+    fib::designs::all()
+}
+
+/// The design of this name, of all.
+pub(crate) fn design(name: &str) -> Result<&'static Design, UnknownDesign> {
+    papers::add();
+    Design::by_name(name)
+}
+
 /// Why a bench ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

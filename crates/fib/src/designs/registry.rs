@@ -119,7 +119,12 @@ impl UnknownDesign {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Spec;
     use super::*;
+    use crate::messages::{Body, Message, TableHeader, ValueMode};
+    use crate::name::NameKind;
+    use crate::topology::NodeId;
+    use lookup::hash::{Family, SecretKey};
 
     /// No test of this crate adds designs.
     #[test]
@@ -135,5 +140,21 @@ mod tests {
                 && error.to_string().starts_with("there is no FIB design `none`: use concise, line")
         );
         assert!(DESIGNS.iter().all(|design| Design::by_name(design.name) == Ok(*design)));
+    }
+
+    /// As a switch is sent it by a controller that has it.
+    #[test]
+    fn a_table_of_such_a_design_is_refused_with_where_to_find_it() {
+        let spec = Spec::new(&CONCISE, NameKind::Mac, Family::Wy, SecretKey::from_seed(1), 8, 1000);
+        let header = TableHeader { table: 1, spec, mode: ValueMode::Port, gateway: true, reset: false };
+        let body = Body::Table(header);
+        let mut bytes = Message { cluster: 1, term: 1, node: NodeId(1), change: 1, body }.encode();
+        let at = bytes.windows(7).position(|window| window == b"concise").unwrap();
+        bytes[at..at + 7].copy_from_slice(b"buffalo");
+        let error = Message::decode(&bytes).unwrap_err().to_string();
+        assert!(error.starts_with("design `buffalo` is in the laboratory: install the package fibula-lab"), "{error}");
+        bytes[at..at + 7].copy_from_slice(b"bison!!");
+        let error = Message::decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains("there is no FIB design `bison!!` in this version"), "{error}");
     }
 }

@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fib::action::{Action, PortId};
-use fib::designs::Design;
 use fib::file::{Fib, Widths};
 use fib::name::{Name, NameKind};
 use tempfile::TempDir;
@@ -206,7 +205,7 @@ impl Files {
             entries.push((name, Action::Port(PortId(port))));
         }
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let design = Design::by_name(name).map_err(|error| unbuilt(&error))?;
+        let design = crate::design(name).map_err(|error| unbuilt(&error))?;
         let widths = Widths { rate: None, value_bits: Some(options.value_bits) };
         let fib = Fib::build_as(design, kind, options.family, threads, widths, &entries);
         let fib = fib.map_err(|error| unbuilt(&error))?;

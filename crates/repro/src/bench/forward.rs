@@ -39,7 +39,7 @@ use crate::report::{Row, Setting, size_text};
 /// The contestants: the empty forwarder is always measured, and with it Concise, or the designs asked for.
 pub fn contestants() -> Vec<(&'static str, &'static str)> {
     let empty = ("empty", "the same loop without digest, lookup and check of names: always measured");
-    let designs = designs::all().map(|design| (design.name, design.summary));
+    let designs = crate::designs().map(|design| (design.name, design.summary));
     std::iter::once(empty).chain(designs).collect()
 }
 
@@ -159,7 +159,7 @@ fn run_with(options: &Options, what: What<'_>, listener: &mut dyn Listener) -> R
         return Err(BenchError::Setting(format!("the switch takes bursts of {BURST}; use --batch {BURST}")));
     }
     let named = options.contestants.iter().filter(|name| *name != "empty");
-    let designs: Result<Vec<&'static Design>, _> = named.map(|name| Design::by_name(name)).collect();
+    let designs: Result<Vec<&'static Design>, _> = named.map(|name| crate::design(name)).collect();
     let mut designs = designs.map_err(|error| BenchError::Setting(error.to_string()))?;
     if designs.is_empty() {
         designs.push(&CONCISE);

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fib::action::{Action, PortId};
-use fib::designs::{self, Design};
+use fib::designs::Design;
 use fib::durable::Tenants;
 use fib::messages::{Body, Message};
 use fib::name::{Name, NameKind};
@@ -43,7 +43,7 @@ pub fn contestants() -> Vec<(&'static str, &'static str)> {
 }
 
 fn dynamic() -> impl Iterator<Item = &'static Design> {
-    designs::all().filter(|design| !design.is_static)
+    crate::designs().filter(|design| !design.is_static)
 }
 
 /// Runs the bench: three tables for each n.

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 
 use fib::action::{Action, PortId};
-use fib::designs::{Design, Spec};
+use fib::designs::Spec;
 use fib::file;
 use fib::name::NameKind;
 use lookup::traits::Replicated;
@@ -73,7 +73,7 @@ fn build<Q: Replicated>(
         return Err(BenchError::Unavailable { contestant, reason });
     }
     let (query, fingerprint_bits) = query(contestant, input)?;
-    let design = Design::by_name(design).expect("a design");
+    let design = crate::design(design).expect("a design");
     let kind = if input.name_len == 6 { NameKind::Mac } else { NameKind::Fixed(input.name_len as u8) };
     let n_names = input.names.len();
     let mut spec = Spec::new(design, kind, input.family, input.secret_key(), input.value_bits, n_names);

@@ -26,7 +26,6 @@ use super::{Listener, Options, failed};
 use crate::BenchError;
 use crate::report::{Row, Setting};
 use dataplane::shim;
-use fib::designs;
 use plan::{Answer, Counts, Frames, Names, Plan, Request, Role};
 use rustix::process::{Pid, Signal};
 use rustix::thread::CpuSet;
@@ -117,7 +116,7 @@ pub fn contestants() -> Vec<(&'static str, &'static str)> {
         (MACSWAP, "dpdk-testpmd, which exchanges the addresses of each frame"),
         (EMPTY, "the same loop without digest and lookup: names say by themselves where they lead"),
     ];
-    beside.into_iter().chain(designs::all().map(|design| (design.name, design.summary))).collect()
+    beside.into_iter().chain(crate::designs().map(|design| (design.name, design.summary))).collect()
 }
 
 /// Runs the bench: a table for each n, kind of wires and number of bytes of a frame, without the shim. `program` is

@@ -52,7 +52,7 @@ pub(super) fn run(
             writer.set_table(NameKind::Mac, &hasher, || SaysItself { n_ports });
         });
     };
-    let design = Design::by_name(design).map_err(|error| failed("a design", &error))?;
+    let design = crate::design(design).map_err(|error| failed("a design", &error))?;
     let (key, family) = (input.secret_key(), input.family);
     let spec = Spec::new(design, NameKind::Mac, family, key, plan.names.value_bits, words.len());
     let macs = words.iter().map(|name| Name::from_bytes(NameKind::Mac, &name.to_le_bytes()[..6]));

@@ -23,7 +23,7 @@ use dataplane::plane::ShownTo;
 use dataplane::port::Role;
 use dataplane::table::FibTable;
 use fib::action::{Action, PortId};
-use fib::designs::{self, Design, Spec, Table};
+use fib::designs::{self, Spec, Table};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use lookup::hash::Hasher;
@@ -161,7 +161,7 @@ impl<'a> Names<'a> {
 
     /// The table of a design.
     fn table(&self, design: &str) -> Result<(Spec, Box<dyn Table>, Hasher), BenchError> {
-        let design = Design::by_name(design).map_err(|error| failed("a design", &error))?;
+        let design = crate::design(design).map_err(|error| failed("a design", &error))?;
         let (key, hasher) = (self.input.secret_key(), self.input.hasher());
         let spec =
             Spec::new(design, NameKind::Mac, self.options.family, key, self.options.value_bits, self.words.len());

@@ -1,7 +1,6 @@
 //! Frames per second through the real worker loop between in-memory ports, over [`crate::bench::forward`].
 
 use dataplane::bench::{Place, Wiring};
-use fib::designs::Design;
 use lookup::hash::Family;
 use serde::Deserialize;
 
@@ -77,7 +76,7 @@ enum Ports {
 fn check(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
     let parameters: Parameters = setting.parameters()?;
     for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
-        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
+        crate::design(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
     }
     if !(60..=9000).contains(&parameters.frame_bytes) {
         return Err(BenchError::Setting(format!("frames have {} bytes; use 60 to 9000", parameters.frame_bytes)));

@@ -3,7 +3,7 @@
 //! Names are contiguous in the order in which they are looked up, as headers are in a ring of buffers: a query is the
 //! number of a name. Timed and checked by [`crate::bench::lookup`].
 
-use fib::designs::{BURST, Design, NameList, Spec, Table, keys};
+use fib::designs::{BURST, NameList, Spec, Table, keys};
 use fib::name::Name;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Parameters {
     fn of(setting: &Setting) -> Result<Self, BenchError> {
         let parameters: Self = setting.parameters()?;
         for name in setting.contestants() {
-            Design::by_name(&name).map_err(|error| BenchError::Setting(error.to_string()))?;
+            crate::design(&name).map_err(|error| BenchError::Setting(error.to_string()))?;
         }
         if parameters.value_bits > 16 {
             return Err(BenchError::Setting(format!("values have {} bits; use 1 to 16", parameters.value_bits)));
@@ -103,7 +103,7 @@ struct FibTable<'a> {
 
 impl<'a> FibTable<'a> {
     fn build(design: &str, kind: Kind, names: &'a [Name], value_bits: u8, seed: u64) -> Result<Self, String> {
-        let design = Design::by_name(design).map_err(|error| error.to_string())?;
+        let design = crate::design(design).map_err(|error| error.to_string())?;
         let key = SecretKey::from_seed(seed);
         let spec = Spec::new(design, kind.name_kind(), Family::MulAdd, key, value_bits, names.len());
         let hasher = spec.hasher();

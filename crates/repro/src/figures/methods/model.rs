@@ -5,9 +5,9 @@
 //! permitted rate of aliens that get an action allows. Source: "Re-designing Compact-structure based Forwarding for
 //! Programmable Networks", V.D.
 
-use fib::designs::{Design, Spec, keys};
+use fib::designs::{Spec, keys};
 use fib::model::bloom::printed;
-use fib::model::designs::{Demand, all};
+use fib::model::designs::{Demand, of};
 use fib::model::{Bfw, Cfw, Cuckoo, Ofw, Symbols};
 use fib::name::{Name, NameKind};
 use lookup::hash::{Family, SecretKey};
@@ -77,7 +77,7 @@ impl Parameters {
     }
 
     fn check(&self, contestant: &str) -> Result<(), BenchError> {
-        let known = if self.built { Design::by_name(contestant).is_ok() } else { self.mb(contestant).is_some() };
+        let known = if self.built { crate::design(contestant).is_ok() } else { self.mb(contestant).is_some() };
         let known_ones = if self.built { "the FIB designs" } else { "see the method; bfw-printed with gateways only" };
         let unknown = || BenchError::UnknownContestant { name: contestant.into(), known: known_ones.into() };
         known.then_some(()).ok_or_else(unknown)
@@ -130,7 +130,7 @@ impl Parameters {
             }
             "cuckoo" => Cuckoo { s: self.symbols() }.memory(),
             line if line.starts_with("line") && self.gateways => {
-                all(&self.demand()).into_iter().find(|row| row.design == line)?.built_bits
+                of(crate::design(line).ok()?, &self.demand()).built_bits
             }
             _ => return None,
         };
@@ -158,8 +158,8 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
 fn build(parameters: &Parameters, design: &str, seed: u64) -> Result<f64, BenchError> {
     let refused = |reason: String| BenchError::Build { contestant: design.into(), n: parameters.n, reason };
     let demand = parameters.demand();
-    let row = all(&demand).into_iter().find(|row| row.design == design).expect("every design has a row");
-    let design = Design::by_name(design).map_err(|error| refused(error.to_string()))?;
+    let design = crate::design(design).map_err(|error| refused(error.to_string()))?;
+    let row = of(design, &demand);
     let (n, value_bits) = (parameters.n as usize, parameters.port_bits as u8);
     let key = SecretKey::from_seed(seed);
     let spec = Spec::new(design, demand.kind, Family::MulAdd, key, value_bits, n);

@@ -64,7 +64,7 @@ fn egress() -> ValueMode {
 /// The designs of the gateways and core nodes of a series.
 fn designs(series: &Series) -> Result<(&'static Design, &'static Design), BenchError> {
     let (gateway, core) = series.contestant().split_once('/').unwrap_or((series.contestant(), series.contestant()));
-    let design = |name| Design::by_name(name).map_err(|error| BenchError::Setting(error.to_string()));
+    let design = |name| crate::design(name).map_err(|error| BenchError::Setting(error.to_string()));
     Ok((design(gateway)?, design(core)?))
 }
 
