@@ -196,7 +196,6 @@ impl Args {
     /// Exit code 2 for an invalid address, 3 for an invalid filter or server, 4 if the switch does not answer or the
     /// server does not exist.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Args { at, verb } = self;
         if let Verb::Flush { filter, all: false } = &verb
             && filter.protocol.is_none()
@@ -205,7 +204,7 @@ impl Args {
         {
             return Err(Failure::new(Exit::Usage, "select flows with --protocol, --address, --port, or --all"));
         }
-        runtime.block_on(async {
+        crate::remote::block_on(async {
             let mut client = connect(&at).await?;
             let switch = at.switch.unwrap_or_default();
             match verb {

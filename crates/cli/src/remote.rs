@@ -9,6 +9,7 @@ use command::output::{Exit, Failure, OrExit};
 use command::program::GLOBAL;
 use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -64,6 +65,15 @@ impl Credentials {
     }
 }
 
+/// Runs a future to completion on a new runtime of this thread.
+/// # Errors
+/// Those of the future.
+pub(crate) fn block_on<'f, T>(future: impl Future<Output = anyhow::Result<T>> + 'f) -> anyhow::Result<T> {
+    // A runtime has three loops, and instantiates each for each type of future: here there is one type a result.
+    let future: Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'f>> = Box::pin(future);
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}
+
 /// The address of the controller.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
@@ -88,8 +98,7 @@ impl Remote {
         &self,
         work: impl FnOnce(Client) -> F,
     ) -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { work(api::client::northbound(self.channel().await?)).await })
+        block_on(async { work(api::client::northbound(self.channel().await?)).await })
     }
 
     /// Connects to the controller, or to the leader of several.
@@ -147,8 +156,7 @@ impl Remote {
         &self,
         work: impl Fn(String, Result<Client, ConnectError>) -> F,
     ) -> anyhow::Result<Vec<T>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        block_on(async {
             let mut done = Vec::new();
             for at in self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER).split(',') {
                 let connected = self.credentials.connect(Kind::Controller, at.trim()).await?;

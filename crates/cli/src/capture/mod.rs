@@ -143,8 +143,7 @@ impl Args {
     /// Exit code 1 if the file cannot be written, 2 for an invalid address or a capture to a terminal, 3 for an invalid
     /// name, 4 if the switch does not answer or has no such port, 5 without the role `admin` or with too many captures.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.capture(out))
+        crate::remote::block_on(self.capture(out))
     }
 
     async fn capture(self, out: &Output) -> anyhow::Result<()> {
