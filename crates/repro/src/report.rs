@@ -99,6 +99,12 @@ pub struct MessageFigures {
     /// Nanoseconds of reading the clock, which are in the time of every message.
     #[serde(default, serialize_with = "rounded")]
     pub clock_ns: f64,
+    /// Mean bytes of a message that changes a table in place: of those that send no table anew.
+    #[serde(default, serialize_with = "rounded")]
+    pub in_place_bytes: f64,
+    /// The part of these that says where the filters of a Bloom forwarder have the bits of a name.
+    #[serde(default, serialize_with = "rounded")]
+    pub position_bytes: f64,
 }
 
 /// The settings that the rows of one table share.

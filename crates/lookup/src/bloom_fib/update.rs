@@ -17,7 +17,7 @@ pub const MAX_CELL_WRITES: usize = 128;
 /// Maximum number of slots that one message writes; beyond that the exact table is sent whole.
 pub const MAX_SLOT_WRITES: usize = 1024;
 /// Bytes of a cell with its count.
-const CELL_BYTES: usize = 5;
+pub const CELL_BYTES: usize = 5;
 /// Bytes of a payload.
 const PAYLOAD_BYTES: usize = 3;
 

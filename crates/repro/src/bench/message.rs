@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use fib::action::{Action, PortId};
 use fib::designs::Design;
 use fib::durable::Tenants;
-use fib::messages::{Body, Message};
+use fib::messages::{Body, Message, Updates};
 use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, NetworkError, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use lookup::bloom_fib;
 use lookup::hash::SecretKey;
 
 use super::{Listener, Options};
@@ -123,6 +124,9 @@ struct Counts {
     means: Vec<f64>,
     /// Bytes of each message to a table.
     bytes: Vec<u32>,
+    /// Of the messages that change a table in place: their number, their bytes, and those of them that say where in the
+    /// filters of a Bloom forwarder a name has its bits.
+    in_place: [u64; 3],
     n_changes: u64,
     all_bytes: u64,
     in_controller: Duration,
@@ -137,6 +141,7 @@ impl Counts {
         let n_messages = self.bytes.len() as f64;
         let (changes, sum) = (self.n_changes as f64, self.bytes.iter().map(|&bytes| f64::from(bytes)).sum::<f64>());
         let ns = |time: Duration| time.as_secs_f64() * 1e9 / n_messages.max(1.0);
+        let [n_in_place, in_place_bytes, position_bytes] = self.in_place.map(|count| count as f64);
         let figures = MessageFigures {
             mean_bytes: sum / n_messages.max(1.0),
             p99_bytes: self.bytes.get(self.bytes.len() * 99 / 100).copied().unwrap_or(0),
@@ -147,6 +152,8 @@ impl Counts {
             applied_per_s: n_messages / self.in_switches.as_secs_f64().max(1e-9),
             decode_ns: ns(self.in_decoding.saturating_sub(self.in_clock)),
             clock_ns: ns(self.in_clock),
+            in_place_bytes: in_place_bytes / n_in_place.max(1.0),
+            position_bytes: position_bytes / n_in_place.max(1.0),
         };
         let mut row = Row::new(bench, design, setting, "bytes", self.means);
         row.note = format!(
@@ -167,6 +174,17 @@ struct Rig {
     network: Network,
     nodes: Vec<NodeId>,
     replicas: Vec<Replica<MemoryTables>>,
+    /// What reads the updates of a Bloom forwarder; none for other designs.
+    filters: Option<bloom_fib::Settings>,
+}
+
+/// Bytes of the positions of bits, with the counts of these, in updates of a Bloom forwarder.
+fn position_bytes(updates: &Updates, filters: &bloom_fib::Settings) -> u64 {
+    let cells = updates.iter().map(|update| match bloom_fib::Update::decode(update, filters) {
+        Ok(bloom_fib::Update::Cells(update)) => update.cells.len(),
+        _ => 0,
+    });
+    (cells.sum::<usize>() * bloom_fib::update::CELL_BYTES) as u64
 }
 
 /// Where the name with this number is attached after `moved` moves, each to another switch.
@@ -184,7 +202,7 @@ impl Rig {
             max_names: names.len() + n_new,
             gateway: design,
             core: design,
-            ..Settings::new(1, key)
+            ..Settings::new(1, key.clone())
         };
         let mut network = Network::new(settings, 1)?;
         let mut nodes = Vec::new();
@@ -203,7 +221,12 @@ impl Rig {
         }
         let homes: Vec<_> = names.iter().enumerate().map(|(i, name)| (name.clone(), home(&nodes, i, 0))).collect();
         network.put_names(&homes)?;
-        let mut rig = Rig { network, nodes, replicas: Vec::new() };
+        let filters = (design.name == "bfw").then(|| {
+            // Updates of all Bloom forwarders are read alike: only a whole table depends on the number of functions.
+            let policy = bloom_fib::Policy::Bfw { hashes: 1 };
+            bloom_fib::Settings::new(options.value_bits, names.len() + n_new, policy, bloom_fib::Form::Separate, &key)
+        });
+        let mut rig = Rig { network, nodes, replicas: Vec::new(), filters };
         for &node in &rig.nodes {
             let mut replica = Replica::new(Limits::default(), MemoryTables::default());
             for message in rig.network.attach(node, &replica.report())? {
@@ -227,6 +250,11 @@ impl Rig {
             received.map_err(|error| Trouble::Refused(format!("a switch refuses a message: {error}")))?;
             if is_of_the_table(message) {
                 counts.bytes.push(bytes.len() as u32);
+                if let Body::Updates { updates, .. } = &message.body {
+                    let of_positions: u64 = self.filters.iter().map(|filters| position_bytes(updates, filters)).sum();
+                    let here = [1, bytes.len() as u64, of_positions];
+                    counts.in_place.iter_mut().zip(here).for_each(|(sum, part)| *sum += part);
+                }
                 counts.in_switches += elapsed;
                 // The parts of that time, once more and apart.
                 let start = Instant::now();
@@ -348,6 +376,14 @@ mod tests {
             let row = tables.0.iter().find(|row| row.bench == "message/change" && row.contestant == name);
             row.unwrap().messages.clone().unwrap()
         };
+        // New names fill filters up, which are then sent whole; what is changed in place has five bytes a bit.
+        let add = |name: &str| {
+            let row = tables.0.iter().find(|row| row.bench == "message/add" && row.contestant == name);
+            row.unwrap().messages.clone().unwrap()
+        };
+        let (bfw, cfw) = (add("bfw"), add("cfw"));
+        assert!(bfw.mean_bytes > bfw.in_place_bytes && bfw.in_place_bytes > bfw.position_bytes, "{bfw:?}");
+        assert!(bfw.position_bytes >= 5.0 && cfw.position_bytes == 0.0 && cfw.in_place_bytes > 60.0, "{bfw:?} {cfw:?}");
         // One slot in a new place, compared with the cells of a tree and with a whole name.
         assert!(change("cfw").p99_bytes < 200 && change("concise").mean_bytes < 300.0);
         assert!((change("cuckoo").messages_per_change - f64::from(SWITCHES)).abs() < 1e-9);

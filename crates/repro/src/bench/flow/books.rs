@@ -67,3 +67,25 @@ pub(crate) fn bytes_a_slot(
     let side = made(options, name, capacity, listener)?;
     Ok(side.map(|side| side.bytes() as f64 / sides::usable_slots(name, capacity) as f64))
 }
+
+/// Entries that were moved per insert into an empty table, up to each of `options.load`, which ascend; none if the
+/// contestant does not count them.
+/// # Errors
+/// [`BenchError`]
+pub(crate) fn moves_an_insert(
+    options: &Options,
+    name: &str,
+    listener: &mut dyn Listener,
+) -> Result<Vec<f64>, BenchError> {
+    options.check()?;
+    let capacity = options.capacity[0];
+    let Some(mut side) = made(options, name, capacity, listener)? else { return Ok(Vec::new()) };
+    let (mut moves, mut n_before) = (Vec::new(), 0);
+    for &load in &options.load {
+        let n = (capacity as f64 * load) as u64;
+        fill(options, name, side.as_mut(), n_before..n)?;
+        n_before = n;
+        moves.extend(side.n_moved().map(|moved| moved as f64 / n as f64));
+    }
+    Ok(moves)
+}

@@ -173,6 +173,11 @@ pub(super) trait Side: Send + Sync {
         None
     }
 
+    /// Entries that were moved so far to make space for others.
+    fn n_moved(&self) -> Option<u64> {
+        None
+    }
+
     /// Moves entries to their first bucket if it has a free slot. Returns how many buckets were visited.
     fn rehome(&mut self) -> u64 {
         0
@@ -310,6 +315,10 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
 
     fn moved_counts(&self) -> Option<Vec<u64>> {
         Table::moved_counts(self)
+    }
+
+    fn n_moved(&self) -> Option<u64> {
+        Some(self.counters().moved)
     }
 
     fn rehome(&mut self) -> u64 {

@@ -7,6 +7,7 @@
 
 mod beside;
 mod latency;
+mod rebuilds;
 mod tables;
 
 use std::time::Instant;
@@ -20,6 +21,7 @@ use crate::contestants::Input;
 use crate::names::{Random, mix64, value_of};
 use crate::report::{Row, Setting, size_text};
 pub(crate) use beside::at_rate as beside_at_rate;
+pub(crate) use rebuilds::of_additions as rebuilds_of_additions;
 use tables::Table;
 
 /// The parts of the bench, as contestants on the command line.
@@ -140,14 +142,7 @@ fn changes(
 
     let mut random = Random::new(options.seed);
     for round in 1..=options.runs {
-        let mut inserts: Vec<(u64, u64)> =
-            spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
-        let n_inserts = inserts.len();
-        random.shuffle_front(&mut inserts, n_inserts);
-        let alters: Vec<(u64, u64)> = (0..n_changes)
-            .map(|_| names[random.below(n) as usize])
-            .map(|name| (name, altered_value(name, options.value_bits, round)))
-            .collect();
+        let [inserts, alters] = of_round(options, names, spare, round, &mut random);
         for (name, table, samples) in &mut sides {
             phases(name, &mut **table, &inserts, &alters, samples)?;
         }
@@ -175,6 +170,17 @@ fn changes(
         listener.table(&bytes.collect::<Vec<_>>());
     }
     Ok(())
+}
+
+/// The inserts and the alters of a round.
+fn of_round(options: &Options, names: &[u64], spare: &[u64], round: u32, random: &mut Random) -> [Vec<(u64, u64)>; 2] {
+    let mut inserts: Vec<(u64, u64)> = spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
+    let n_inserts = inserts.len();
+    random.shuffle_front(&mut inserts, n_inserts);
+    let alters = (0..spare.len())
+        .map(|_| names[random.below(names.len() as u64) as usize])
+        .map(|name| (name, altered_value(name, options.value_bits, round)));
+    [inserts, alters.collect()]
 }
 
 /// Inserts, alters, removes, and a batch of inserts if the table has one; in the end the table is as large as before.

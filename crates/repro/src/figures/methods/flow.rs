@@ -39,6 +39,13 @@ pub(super) const METHODS: &[Method] = &[
         toy: "capacity = 4096",
     },
     Method {
+        name: "flow-moves",
+        about: "entries that were moved per insert into an empty table; x is the load that it has then",
+        check: |setting| setting.parameters::<Moves>()?.options(setting).check(),
+        run: moves,
+        toy: "capacity = 4096",
+    },
+    Method {
         name: "flow-hint",
         about: "share of absent keys for which a hint is wrong, after a fill and after 30 turnovers",
         check: |setting| setting.parameters::<Hint>()?.options(setting).check(),
@@ -322,6 +329,32 @@ fn moved(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, B
         (0..).zip(shares).map(|(moved, share)| Point::exact(series, Some(X::Number(f64::from(moved))), share)).collect()
     };
     Ok(setting.series.iter().flat_map(|series| of_series(&series.name)).collect())
+}
+
+/// Parameters of `flow-moves`. The loads ascend.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Moves {
+    capacity: u64,
+    load: Vec<f64>,
+}
+
+impl Moves {
+    fn options(&self, setting: &Setting) -> Options {
+        options(setting, self.capacity, self.load.clone(), Part::Insert)
+    }
+}
+
+fn moves(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
+    let options = setting.parameters::<Moves>()?.options(setting);
+    let mut points = Vec::new();
+    for series in &setting.series {
+        let rows = &mut Rows::new(setting, progress);
+        let moves = books::moves_an_insert(&options, series.contestant(), rows)?;
+        let at = options.load.iter().zip(moves);
+        points.extend(at.map(|(&load, moves)| Point::exact(&series.name, Some(X::Number(load)), moves)));
+    }
+    Ok(points)
 }
 
 /// Parameters of `flow-hint`.

@@ -23,6 +23,8 @@ pub(super) enum Form {
     Plain,
     /// The Bloom filter.
     Filter,
+    /// The published Bloom filter, whose tags are not counted.
+    Published,
     /// The remap array.
     Remap,
 }
@@ -33,15 +35,20 @@ impl Form {
         match policy {
             "pessimistic" | "optimistic" => Some(Self::Plain),
             "cuckoo++" => Some(Self::Filter),
+            "cuckoo++ published" => Some(Self::Published),
             "horton" => Some(Self::Remap),
             _ => None,
         }
     }
 }
 
-/// Identifiers that only the filter has.
-const OF_FILTER: &[&str] = &["Filter", "PROBES", "FILTER_BITS", "bits", "add", "subtract"];
-/// Identifiers that only the published filter has, of which no lines are counted.
+/// Identifiers that both filters have.
+const OF_FILTERS: &[&str] = &["FILTER_BITS", "bits"];
+/// Identifiers that only the filter whose tags are counted has.
+const OF_FILTER: &[&str] = &["Filter", "PROBES", "add", "subtract"];
+/// The counts of tags, which the remap array has too.
+const OF_COUNTS: &[&str] = &["counts"];
+/// Identifiers that only the published filter has.
 const OF_UNCOUNTED: &[&str] = &["Uncounted", "Published", "PROBES_UNCOUNTED"];
 /// Identifiers that only the remap array has.
 const OF_REMAP: &[&str] = &[
@@ -105,9 +112,18 @@ const OF_TIMERS: &[&str] = &[
 
 /// Lines of a policy, without comments, empty lines and tests.
 pub(super) fn count(form: Form, timed: bool) -> usize {
-    let mut others: Vec<&str> = OF_UNCOUNTED.to_vec();
+    let mut others: Vec<&str> = Vec::new();
+    if form != Form::Published {
+        others.extend(OF_UNCOUNTED);
+    }
     if form != Form::Filter {
         others.extend(OF_FILTER);
+    }
+    if !matches!(form, Form::Filter | Form::Published) {
+        others.extend(OF_FILTERS);
+    }
+    if form == Form::Published {
+        others.extend(OF_COUNTS);
     }
     if form != Form::Remap {
         others.extend(OF_REMAP);
@@ -188,7 +204,9 @@ mod tests {
     fn each_form_has_lines_of_its_own() {
         let [plain, filter, remap] = [Form::Plain, Form::Filter, Form::Remap].map(|form| count(form, false));
         assert!(plain > 300 && plain < filter && filter < remap, "{plain}, {filter}, {remap}");
-        for form in [Form::Plain, Form::Filter, Form::Remap] {
+        let published = count(Form::Published, false);
+        assert!(plain < published && published < filter, "{plain}, {published}, {filter}");
+        for form in [Form::Plain, Form::Published, Form::Filter, Form::Remap] {
             assert!(count(form, false) < count(form, true));
         }
     }

@@ -28,7 +28,8 @@ pub(super) const METHODS: &[Method] = &[
     },
     Method {
         name: "cycles",
-        about: "n times the probability that an added name closes a cycle: concise-option2, concise",
+        about: "n times the probability that an added name closes a cycle: concise-option2, concise, and `full` for equal \
+                sides of which each cell has so many names",
         check: |setting| cycles::check(setting).map(drop),
         run: cycles::run,
         toy: "n = 4000\ngraphs = 3",
@@ -240,7 +241,13 @@ mod cycles {
     pub(super) struct Parameters {
         n: usize,
         graphs: usize,
+        /// Names a cell of a side, of `full`.
+        #[serde(default)]
+        full: Option<f64>,
     }
+
+    /// Equal sides with a given number of names a cell.
+    const FULL: &str = "full";
 
     /// Names that a shard was solved with, and names that it holds: up to 1.14 times as many before it is solved again,
     /// and 1,500 to 3,000 names.
@@ -249,8 +256,15 @@ mod cycles {
     const CELLS_PER_WORD: u32 = 8;
 
     pub(super) fn check(setting: &Setting) -> Result<Parameters, BenchError> {
-        known(setting, &["concise-option2", "concise"])?;
+        known(setting, &["concise-option2", "concise", FULL])?;
         let parameters: Parameters = setting.parameters()?;
+        let has_full = setting.contestants().iter().any(|name| name == FULL);
+        if has_full != parameters.full.is_some() || parameters.full.is_some_and(|full| !(0.01..=0.95).contains(&full)) {
+            return refused(format!(
+                "full = {:?}: from 0.01 to 0.95 names a cell, for `{FULL}` alone",
+                parameters.full
+            ));
+        }
         if !(100..1 << 26).contains(&parameters.n) || parameters.graphs == 0 {
             return refused(format!("n = {}: from 100 to 64M names, and at least one graph", parameters.n));
         }
@@ -258,10 +272,14 @@ mod cycles {
     }
 
     pub(super) fn run(setting: &Setting, _: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
-        let Parameters { n, graphs } = check(setting)?;
+        let Parameters { n, graphs, full } = check(setting)?;
         let mut random = Random::new(setting.seed);
         let mut point = |series: &Series| {
             let (n, sides) = match series.contestant() {
+                FULL => {
+                    let cells = (n as f64 / full.unwrap_or(1.0)).round() as u32;
+                    (n, Sides { a: cells, b: cells })
+                }
                 "concise" => (SHARD.1, Sharded::sides(SHARD.0, CELLS_PER_WORD, 0)),
                 _ => (n, Option2::sides(n, CELLS_PER_WORD, 0)),
             };
@@ -304,6 +322,18 @@ mod tests {
         // Five standard deviations of 2000 tries.
         assert!((theory - 0.6614).abs() < 1e-3 && (digest - theory).abs() < 0.053, "{digest} of {theory}");
         assert_eq!(points[2].y, 0.0);
+    }
+
+    #[test]
+    fn fuller_sides_close_cycles_as_often_as_theory_says() {
+        // c^2 / (1 - c^2) with c names a cell.
+        for (full, expected) in [(0.5, 0.333), (0.75, 1.286)] {
+            let setting = setting(&["full"], &format!("n = 100000\ngraphs = 4\nfull = {full}"));
+            let y = cycles::run(&setting, &mut Silent).unwrap()[0].y;
+            assert!((y / expected - 1.0).abs() < 0.1, "{full}: {y}, {expected} in theory");
+        }
+        let empty = setting(&["full"], "n = 1000\ngraphs = 1");
+        assert!(cycles::run(&empty, &mut Silent).is_err(), "how full is not said");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::report::Row;
 pub(super) const METHODS: &[Method] = &[Method {
     name: "message",
     about: "of designs: mean bytes of a message to a switch's table, M messages/s that a switch takes over, or the parts of \
-            the time of a changed value: `clock`, `decode`, `table`",
+            the time of a changed value: `clock`, `decode`, `table`; bytes of a message for a new name: `all`, \
+            `in place`, `name for bits`",
     check: |setting| Parameters::of(setting).map(drop),
     run,
     toy: "n = 2000\noperations = 60\nruns = 1",
@@ -27,7 +28,13 @@ enum Measure {
     Applied,
     /// The time of a changed value at a switch, in its parts.
     Parts,
+    /// Bytes for a new name: of all messages, of those that send no table anew, and of the latter if those of a Bloom
+    /// forwarder had the name, which the switch hashes, in place of its bits.
+    Contents,
 }
+
+/// Bytes of a name with its value, in a message that has these.
+const NAME_BYTES: f64 = 7.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,7 +100,13 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
                     [("clock", clock), ("decode", decode), ("table", 1e9 / figures.applied_per_s - clock - decode)];
                 parts.map(|(part, ns)| point(part, [ns; 3])).into()
             }
-            Measure::Parts => Vec::new(),
+            Measure::Contents if change == "add" => {
+                let in_place = point("in place", [figures.in_place_bytes; 3]);
+                let name = figures.in_place_bytes - figures.position_bytes + NAME_BYTES;
+                let with_name = (figures.position_bytes > 0.0).then(|| point("name for bits", [name; 3]));
+                [point("all", [row.median, row.min, row.max]), in_place].into_iter().chain(with_name).collect()
+            }
+            Measure::Parts | Measure::Contents => Vec::new(),
         })
     };
     Ok(rows.rows.iter().filter_map(points).flatten().collect())

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use super::{Method, Progress, Setting};
 use crate::BenchError;
 use crate::bench::{Listener, Options, update};
-use crate::figures::Point;
 use crate::figures::catalogue::from_text;
+use crate::figures::{Point, X};
 use crate::names::NameSet;
 use crate::report::Row;
 
@@ -17,6 +17,13 @@ pub(super) const METHODS: &[Method] = &[
         about: "changes a second, in M/s: `concise, insert`, and so on, of tables of `fibula bench update`",
         check: |setting| tables(setting).map(drop),
         run: changes,
+        toy: "n = 2000\nruns = 1\noperations = 500",
+    },
+    Method {
+        name: "update-rebuilds",
+        about: "how often the additions of `update` make a table of `concise-option2` anew; x is the run",
+        check: |setting| rebuilt(setting).map(drop),
+        run: rebuilds,
         toy: "n = 2000\nruns = 1\noperations = 500",
     },
     Method {
@@ -129,6 +136,26 @@ fn changes(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>,
     let name = |row: &Row| Some(format!("{}, {}", row.contestant, row.bench.strip_prefix("update/")?));
     // From ns per change.
     Ok(points(setting, &collect.rows, name, |ns| 1e3 / ns))
+}
+
+/// The table whose rebuilds are counted.
+const REBUILT: &str = "concise-option2";
+
+fn rebuilt(setting: &Setting) -> Result<Options, BenchError> {
+    if let Some(name) = setting.contestants().into_iter().find(|name| name != REBUILT) {
+        return Err(BenchError::UnknownContestant { name, known: REBUILT.into() });
+    }
+    let options = setting.parameters::<Parameters>()?.options(setting.contestants(), 1, setting.seed);
+    options.check()?;
+    Ok(options)
+}
+
+fn rebuilds(setting: &Setting, _: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
+    let of_runs = update::rebuilds_of_additions(&rebuilt(setting)?)?;
+    let of_series = |name: &str| -> Vec<Point> {
+        (1u32..).zip(&of_runs).map(|(run, &n)| Point::exact(name, Some(X::Number(run.into())), n as f64)).collect()
+    };
+    Ok(setting.series.iter().flat_map(|series| of_series(&series.name)).collect())
 }
 
 #[derive(Deserialize)]
