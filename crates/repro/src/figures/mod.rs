@@ -90,6 +90,9 @@ pub struct Figure {
     /// The curves, bars or columns.
     #[serde(default)]
     pub series: Vec<Series>,
+    /// Whether its values are counted or computed, without a clock, so that those of any machine explain claims of others.
+    #[serde(default)]
+    pub counted: bool,
     /// Differences from the paper's setting; empty if there are none.
     #[serde(default)]
     pub difference: String,
@@ -248,7 +251,12 @@ pub struct Claim {
     /// says nothing of others.
     #[serde(default)]
     pub open_of: Vec<String>,
-    /// In the conditions of a [`Why`]: the id of another figure of the paper that the condition is about, from the same run.
+    /// What it would take to look for a cause, and is not to be had here: it shows where nothing else does.
+    #[serde(default)]
+    pub needs: String,
+    /// In the conditions of a [`Why`]: the id of another figure of the paper that the condition is about. Its results are
+    /// those of the same run; if that has none, those of a run with equal parameters on a machine of the same kind, or
+    /// of any run if the figure is [`Figure::counted`].
     #[serde(default)]
     pub figure: Option<String>,
     /// In the conditions of a [`Why`]: the condition is judged at the x that decided the outcome.

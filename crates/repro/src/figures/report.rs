@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::plot::{self, PlotError};
-use super::store::{Record, Store, StoreError, Stored, replace};
-use super::verdict::{Finding, Run, finding};
+use super::store::{Mode, Record, Store, StoreError, Stored, replace};
+use super::verdict::{Evidence, Finding, Run, finding};
 use super::{Figure, Paper, PaperValue, Point, html, readme, runner};
 
 /// A figure with its results.
@@ -60,32 +60,74 @@ pub enum ReportError {
 /// # Errors
 /// [`StoreError`].
 pub fn entries<'a>(papers: &'a [Paper], store: &Store) -> Result<Vec<Entry<'a>>, StoreError> {
-    entries_that(papers, store, |_, _| true)
+    Ok(judged(papers, results(papers, store, |_, _| true)?, &[]))
 }
 
-/// As [`entries`], without the results that `is_wanted` refuses.
-fn entries_that<'a>(
-    papers: &'a [Paper],
+/// The results of each figure of each paper.
+type Results = Vec<Vec<Option<Stored>>>;
+
+/// What `store` has of all figures, without the results that `is_wanted` refuses.
+fn results(
+    papers: &[Paper],
     store: &Store,
     is_wanted: impl Fn(&Figure, &Record) -> bool,
-) -> Result<Vec<Entry<'a>>, StoreError> {
+) -> Result<Results, StoreError> {
+    let load = |paper: &Paper, figure: &Figure| {
+        Ok(store.load(&paper.id, &figure.id)?.filter(|stored| is_wanted(figure, &stored.record)))
+    };
+    papers.iter().map(|paper| paper.figures.iter().map(|figure| load(paper, figure)).collect()).collect()
+}
+
+/// Judges the results of one run. What `others` measured, which have names, may explain claims of it.
+fn judged<'a>(papers: &'a [Paper], results: Results, others: &[(String, Results)]) -> Vec<Entry<'a>> {
     let mut entries = Vec::new();
-    for paper in papers {
-        let load = |figure: &'a Figure| {
-            let stored = store.load(&paper.id, &figure.id)?;
-            Ok((figure, stored.filter(|stored| is_wanted(figure, &stored.record))))
-        };
-        let results = paper.figures.iter().map(load).collect::<Result<Vec<_>, StoreError>>()?;
-        let complete = results.iter().filter_map(|(figure, stored)| {
-            Some((figure.id.as_str(), stored.as_ref().filter(|stored| stored.record.complete)?))
-        });
-        let run: Run<'_> = complete.collect();
-        let findings: Vec<Finding<'a>> =
-            results.iter().map(|(figure, stored)| finding(paper, figure, stored.as_ref(), &run)).collect();
-        let both = results.into_iter().zip(findings);
+    for (at, (paper, results)) in papers.iter().zip(results).enumerate() {
+        let findings: Vec<Finding<'a>> = (paper.figures.iter().zip(&results))
+            .map(|(figure, stored)| {
+                let run = evidence(paper, at, &results, stored.as_ref(), others);
+                finding(paper, figure, stored.as_ref(), &run)
+            })
+            .collect();
+        let both = paper.figures.iter().zip(results).zip(findings);
         entries.extend(both.map(|((figure, stored), finding)| Entry { paper, figure, stored, finding }));
     }
-    Ok(entries)
+    entries
+}
+
+/// The results that may explain `wanted`, a result of the paper `at` this place: those of its own run, and of `others`
+/// where it has none.
+fn evidence<'r>(
+    paper: &'r Paper,
+    at: usize,
+    own: &'r [Option<Stored>],
+    wanted: Option<&Stored>,
+    others: &'r [(String, Results)],
+) -> Run<'r> {
+    let complete = |stored: &'r Option<Stored>| stored.as_ref().filter(|stored| stored.record.complete);
+    let mut run = Run::new();
+    for (nth, figure) in paper.figures.iter().enumerate() {
+        let may_explain = |stored: &Stored| {
+            figure.counted || wanted.is_some_and(|wanted| is_alike(figure, &stored.record, &wanted.record))
+        };
+        let of_others = || {
+            let found = others.iter().filter_map(|(name, results)| Some((name, complete(&results[at][nth])?)));
+            let found = found.filter(|(_, stored)| may_explain(stored));
+            // What takes time, of the same mode if there is one.
+            let is_other = |stored: &Stored| wanted.is_some_and(|wanted| wanted.record.mode != stored.record.mode);
+            found.min_by_key(|(_, stored)| !figure.counted && is_other(stored))
+        };
+        let found = match complete(&own[nth]) {
+            Some(stored) => Some(Evidence { stored, from: None }),
+            None => of_others().map(|(name, stored)| Evidence { stored, from: Some(name) }),
+        };
+        run.extend(found.map(|found| (figure.id.as_str(), found)));
+    }
+    run
+}
+
+/// Whether the results of a figure are what a run on the machine and in the mode of `wanted` would measure too.
+fn is_alike(figure: &Figure, record: &Record, wanted: &Record) -> bool {
+    record.machine.kind() == wanted.machine.kind() && is_of_steps(figure, wanted.mode, record)
 }
 
 /// Writes the plots, as SVG and PNG, next to the results, and `report.html` above them. Returns its path.
@@ -155,7 +197,11 @@ pub fn records<'a>(papers: &'a [Paper], folder: &Path) -> Result<Vec<(String, Ve
     };
     stores.sort();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    stores.iter().map(|path| Ok((name(path), entries_that(papers, &Store::of_records(path), is_current)?))).collect()
+    let all = stores
+        .iter()
+        .map(|path| Ok((name(path), results(papers, &Store::of_records(path), is_current)?)))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(all.iter().map(|(name, results)| (name.clone(), judged(papers, results.clone(), &all))).collect())
 }
 
 /// Writes `<folder>/<paper>/README.md` for each paper, from its [`records`].
@@ -174,7 +220,12 @@ pub fn write_readmes(papers: &[Paper], folder: &Path) -> Result<Vec<PathBuf>, Re
 
 /// Whether a record is of a figure's steps as they are now.
 fn is_current(figure: &Figure, record: &Record) -> bool {
-    let Ok(steps) = runner::steps(figure, record.mode, record.seed) else { return false };
+    is_of_steps(figure, record.mode, record)
+}
+
+/// Whether a record is of the steps that a figure has in this mode.
+fn is_of_steps(figure: &Figure, mode: Mode, record: &Record) -> bool {
+    let Ok(steps) = runner::steps(figure, mode, record.seed) else { return false };
     let digests = record.steps.iter().map(|step| &step.digest);
     steps.iter().map(|step| &step.digest).eq(digests)
 }

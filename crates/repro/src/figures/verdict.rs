@@ -5,7 +5,7 @@ use std::fmt;
 mod explain;
 mod judge;
 
-pub use explain::{Explanation, Reason, Run};
+pub use explain::{Evidence, Explanation, Given, Reason, Run};
 pub use judge::{Wanted, judge, places, same_x, value_at};
 
 use super::store::Stored;
@@ -63,6 +63,9 @@ pub struct Verdict<'a> {
     pub at: Option<X>,
     /// The number of places at which it does not hold, and of all places that were judged.
     pub places: (usize, usize),
+    /// If it does not hold, and would wherever it does not if other runs of the same measurement decided: the least and
+    /// the greatest ratio or value of these, at the worst x.
+    pub scatter: Option<(f64, f64)>,
     /// Why it does not hold, as far as the numbers of this run show it, each with these numbers.
     pub reasons: Vec<Reason<'a>>,
     /// Figures without results in this run that other explanations need.

@@ -52,6 +52,15 @@ impl Wanted {
         }
     }
 
+    /// Whether it is satisfied somewhere from the least of two values to the greatest.
+    fn is_within(self, (least, most): (f64, f64)) -> bool {
+        match self {
+            Self::Near(near, _) => self.distance(near.clamp(least, most)) <= 0.0,
+            Self::Between(low, high) => least <= high && most >= low,
+            Self::Beyond(low, high, tie) => least < high / tie && most > low * tie,
+        }
+    }
+
     /// The outcome of a value that is so far from satisfying it; a ratio can contradict a claim.
     fn outcome(self, value: f64, distance: f64, is_ratio: bool) -> Outcome {
         let contradicts = match self {
@@ -145,10 +154,12 @@ pub(super) fn judge_at<'a>(
         wanted: Wanted::of(claim, None),
         at: None,
         places: (0, 0),
+        scatter: None,
         reasons: Vec::new(),
         unchecked: Vec::new(),
         was_tried: false,
     };
+    let mut is_scattered = true;
     let mut worst: Option<(f64, Verdict<'a>)> = None;
     let mut judged = (0, 0);
     let shares = claim.quantiles.iter().map(|&share| Some(X::Number(share)));
@@ -189,13 +200,33 @@ pub(super) fn judge_at<'a>(
         let wanted = Wanted::of(claim, printed);
         let distance = wanted.distance(measured);
         judged = (judged.0 + usize::from(distance > 0.0), judged.1 + 1);
+        let scatter = scatter_at(claim, points, x.as_ref());
+        is_scattered &= distance <= 0.0 || scatter.is_some_and(|runs| wanted.is_within(runs));
         if worst.as_ref().is_none_or(|(most, _)| distance > *most) {
             let outcome = wanted.outcome(measured, distance, claim.to.is_some());
-            worst =
-                Some((distance, Verdict { outcome, measured: Some(measured), wanted, at: x, ..not_measured.clone() }));
+            let found = Verdict { outcome, measured: Some(measured), wanted, scatter, at: x, ..not_measured.clone() };
+            worst = Some((distance, found));
         }
     }
     let Some((_, mut verdict)) = worst else { return not_measured };
     verdict.places = judged;
+    verdict.scatter = verdict.scatter.filter(|_| is_scattered && verdict.is_unmet());
     verdict
+}
+
+/// The least and the greatest value or ratio that the runs at a place allow, each series' slowest beside the other's
+/// fastest; `None` where there are no runs to compare.
+fn scatter_at(claim: &Claim, points: &[&Point], x: Option<&X>) -> Option<(f64, f64)> {
+    if claim.counted || claim.beyond.is_some() || !claim.quantiles.is_empty() {
+        return None;
+    }
+    let runs = |series: &str, x: Option<&X>| {
+        let mut at = points.iter().filter(|point| point.series == series && same_x(point.x.as_ref(), x));
+        let point = at.next().filter(|_| at.next().is_none())?;
+        (point.min < point.max).then_some((point.min, point.max))
+    };
+    let (least, most) = runs(&claim.of, x)?;
+    let Some(to) = &claim.to else { return Some((least, most)) };
+    let (to_least, to_most) = runs(to, claim.to_x.as_ref().or(x))?;
+    (to_least > 0.0).then(|| (least / to_most, most / to_least))
 }

@@ -177,3 +177,28 @@ fn numbers_have_three_significant_digits() {
     }
     assert_eq!(x_text(&X::Number(65536.0)), "64K");
 }
+
+#[test]
+fn runs_that_scatter_more_than_they_miss_a_claim_by_leave_it_open() {
+    let at = |series: &str, x: f64, [y, min, max]: [f64; 3]| Point {
+        series: series.into(),
+        x: Some(X::Number(x)),
+        y,
+        min,
+        max,
+    };
+    let scatter = |of: [f64; 3], rest: &str| {
+        // At 2 the claims below hold or fail by far.
+        let points =
+            [at("A", 1.0, of), at("B", 1.0, [10.0, 8.0, 12.0]), at("A", 2.0, [40.0; 3]), at("B", 2.0, [10.0; 3])];
+        let claim = claim(Some("B"), rest);
+        judge(&claim, &points.iter().collect::<Vec<_>>(), &[]).scatter
+    };
+    assert_eq!(scatter([18.0, 15.0, 20.0], "at_least = 2.0"), Some((15.0 / 12.0, 20.0 / 8.0)));
+    assert_eq!(scatter([18.0, 15.0, 20.0], "near = 2.0\nwithin = 0.05\nx = 1"), Some((1.25, 2.5)));
+    assert_eq!(scatter([20.0, 15.0, 24.0], "at_least = 2.0"), None, "it holds");
+    assert_eq!(scatter([12.0, 11.0, 15.9], "at_least = 2.0"), None, "not even the fastest run is fast enough");
+    assert_eq!(scatter([18.0; 3], "at_least = 2.0"), None, "it ran once");
+    assert_eq!(scatter([18.0, 15.0, 20.0], "at_most = 1.5"), None, "it fails elsewhere without a doubt");
+    assert_eq!(scatter([18.0, 15.0, 20.0], "more_than = 2.0\ncounted = true"), None, "counts do not scatter");
+}
