@@ -45,7 +45,7 @@ pub enum ConnectError {
     },
     /// The URL requires TLS, and there is no certificate to present.
     #[error(
-        "{url} needs a certificate, and there is none; set --tls DIR or FIBULA_TLS to a directory that `fibula pki issue` made"
+        "{url} takes a certificate, and there is none; set --tls DIR or FIBULA_TLS to a directory that `fibula pki issue` made"
     )]
     NoCertificate {
         /// As given.

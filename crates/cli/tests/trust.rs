@@ -223,7 +223,7 @@ async fn a_stranger_gets_nothing_from_any_listener() {
     let said = refusal(&trust.url, &tls).await;
     assert!(said.contains("another authority"), "{said}");
 
-    trust.refused("", &["name", "count"], 2, &["needs a certificate", "--tls", "fibula pki issue"]);
+    trust.refused("", &["name", "count"], 2, &["takes a certificate", "--tls", "fibula pki issue"]);
     let turned = trust.audit(&["--outcome", "turned-away"]);
     assert!(!turned.is_empty() && turned.iter().all(|record| record["who"] == "-"), "{turned:?}");
 }

@@ -28,6 +28,7 @@ use crate::subscriptions::{self, Allowance, Subscriptions};
 use crate::table::{FibTable, Table};
 use crate::tap::Taps;
 use crate::worker::Worker;
+use crate::worker::rules::{Correct, Rules};
 use fib::action::PortId;
 use lookup::hash::{Purpose, SecretKey};
 use netio::statistics::{Losses, Statistics};
@@ -226,12 +227,19 @@ pub enum BuildError {
 }
 
 /// A data plane that does not run yet: its workers, the monitor of its counters, and the writer of its plane.
-pub type Parts<T> = (Vec<Worker<T>>, Monitor, PlaneWriter<T>);
+pub type Parts<T, R = Correct> = (Vec<Worker<T, R>>, Monitor, PlaneWriter<T>);
 
 /// Makes workers for the ports, without running them. The plane has no FIB yet, so it drops everything.
 /// # Errors
 /// [`BuildError`].
 pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Parts<T>, BuildError> {
+    build_by(settings, ports)
+}
+
+/// As [`build`], with workers that decide by other rules.
+/// # Errors
+/// [`BuildError`].
+pub fn build_by<T: Table, R: Rules>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Parts<T, R>, BuildError> {
     if settings.workers == 0 {
         return Err(BuildError::NoWorkers);
     }

@@ -34,7 +34,6 @@
 //! | [`assembly`] | builds ports and workers, starts, watches and stops them |
 //! | [`bell`] | how workers wake the task that keeps trunks, bundles or learnt names |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
-//! | [`mistakes`] | wrong decisions that simulations must notice |
 //! | [`losses`] | what devices and interfaces discard where no worker sees it |
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
@@ -63,7 +62,6 @@ pub mod links;
 pub mod losses;
 pub mod mac;
 pub mod maglev;
-pub mod mistakes;
 pub mod neighbours;
 pub mod parse;
 pub mod plane;

@@ -208,7 +208,7 @@ class Plain(unittest.IsolatedAsyncioTestCase):
                 await client.Controller(url).connect()
         with self.assertRaisesRegex(RuntimeError, "not connected"):
             await client.Controller(self.site.url).status()
-        with self.assertRaisesRegex(ValueError, "needs a certificate"):
+        with self.assertRaisesRegex(ValueError, "takes a certificate"):
             await client.Controller(self.site.url.replace("http:", "https:")).connect()
 
     async def test_whoever_does_not_answer_is_unreachable(self):

@@ -4,10 +4,14 @@
 //! What a daemon's threads do in turn, the caller has done: [`Rig::poll`] is a turn of the worker, [`Rig::listen`] one of the keeper
 //! of trunks.
 
+mod rules;
+
+pub use rules::{Mistake, set_mistake};
+
 use crate::daemon::agent::seen;
 use crate::daemon::links::Trunk;
 use api::v1::SeenTrunk;
-use dataplane::assembly::{BuildError, Monitor, PortSpec, Settings, build};
+use dataplane::assembly::{BuildError, Monitor, PortSpec, Settings, build_by};
 use dataplane::counters::Counts;
 use dataplane::links::{Session, Timing};
 use dataplane::plane::PlaneWriter;
@@ -17,6 +21,7 @@ use dataplane::worker::Worker;
 use fib::action::PortId;
 use fib::replica::{Limits, Replica};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
+use rules::{Mistaken, is_made};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -43,6 +48,7 @@ impl Cable {
 
 struct Near {
     cable: Cable,
+    role: Role,
     counters: Arc<DeviceCounters>,
 }
 
@@ -76,7 +82,8 @@ impl Device for Near {
         let mut queues = self.cable.lock();
         let n = frames.len();
         for packet in frames.drain(..) {
-            queues.from_switch.push_back(packet.frame().to_vec());
+            let times = if self.role == Role::Host && is_made(Mistake::SentTwice) { 2 } else { 1 };
+            queues.from_switch.extend(std::iter::repeat_n(packet.frame().to_vec(), times));
             pool.put(packet);
         }
         Ok(n)
@@ -94,7 +101,7 @@ impl Device for Near {
 /// See the module.
 pub struct Rig {
     name: String,
-    worker: Worker<FibTable>,
+    worker: Worker<FibTable, Mistaken>,
     monitor: Monitor,
     replica: Replica<PlaneWriter<FibTable>>,
     cables: BTreeMap<PortId, Cable>,
@@ -117,12 +124,12 @@ impl Rig {
         let ports = trunks.iter().map(|port| (*port, Role::Trunk)).chain(hosts.iter().map(|port| (*port, Role::Host)));
         let specs = ports.map(|(port, role)| {
             let cable: &Cable = cables.entry(port).or_default();
-            PortSpec::with(port, role, Box::new(Near { cable: cable.clone(), counters: Arc::default() }))
+            PortSpec::with(port, role, Box::new(Near { cable: cable.clone(), role, counters: Arc::default() }))
         });
         let specs = specs.collect();
         let max_frame = MAX_FRAME - dataplane::shim::LEN;
         let settings = Settings { max_frame, spread_seed: Some(spread_seed), ..Settings::default() };
-        let (mut workers, monitor, writer) = build(&settings, specs)?;
+        let (mut workers, monitor, writer) = build_by(&settings, specs)?;
         let worker = workers.pop().ok_or(BuildError::NoWorkers)?;
         let session = |(index, port, _)| (index, port, Session::new(port, own, Timing::default(), now));
         let trunks = monitor.trunks().map(session).collect();

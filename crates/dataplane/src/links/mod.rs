@@ -18,7 +18,9 @@ pub mod local;
 mod session;
 
 pub use hello::Hello;
-pub use session::{Event, LinkState, Neighbour, Session, Tally, Timing};
+#[cfg(any(test, feature = "kit"))]
+pub use session::leave_out;
+pub use session::{Event, LinkState, Neighbour, Rule, Session, Tally, Timing};
 
 use crate::bell::Bell;
 use crate::bits::NotedPorts;

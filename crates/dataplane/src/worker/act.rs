@@ -2,21 +2,21 @@
 
 use super::context::{Context, Flight};
 use super::pipeline::Rest;
+use super::rules::Rules;
 use super::work::{Fate, Work};
 use crate::counters::DropReason;
 use crate::gateway::Question;
-use crate::mistakes::{Mistake, mistaken};
-use crate::port::Role;
 use crate::shim;
 use crate::tap::{At, Verdict};
 use netio::{Packet, offload};
+use std::marker::PhantomData;
 
 /// The end of the path: frames leave, or are dropped.
-pub(super) struct Act;
+pub(super) struct Act<R>(pub(super) PhantomData<R>);
 
-impl<T> Rest<Context<T>, Flight<T>> for Act {
+impl<T, R: Rules> Rest<Context<T>, Flight<T>> for Act<R> {
     fn pass(&mut self, context: &mut Context<T>, mut burst: Flight<T>, _: bool) {
-        context.distribute(&mut burst.work);
+        context.distribute::<R>(&mut burst.work);
         context.ask_outside();
         context.flush();
         context.idle.push(burst.work);
@@ -27,7 +27,7 @@ impl<T> Rest<Context<T>, Flight<T>> for Act {
 
 impl<T> Context<T> {
     /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims.
-    fn distribute(&mut self, work: &mut Work) {
+    fn distribute<R: Rules>(&mut self, work: &mut Work) {
         let Work { burst, seen, fates, entry, from_trunk, bare, is_copied, .. } = work;
         let (entry, from_trunk, bare, is_copied) = (*entry, *from_trunk, *bare, *is_copied);
         // Asked once, so that without a tap no frame pays for the question.
@@ -41,10 +41,10 @@ impl<T> Context<T> {
                     }
                     let to_trunk = self.ports.is_trunk(exit);
                     let has_shim = from_trunk && bare >> i & 1 == 0;
-                    (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
+                    (usize::from(exit), change_shim::<R>(&mut packet, has_shim, to_trunk))
                 }
                 Fate::Marked(exit, flags) => {
-                    let changed = change_shim(&mut packet, from_trunk && bare >> i & 1 == 0, true);
+                    let changed = change_shim::<R>(&mut packet, from_trunk && bare >> i & 1 == 0, true);
                     if changed.is_ok() {
                         shim::set_flags(packet.frame_mut(), flags);
                     }
@@ -103,13 +103,6 @@ impl<T> Context<T> {
         let mut sent = 0;
         while let Some(exit) = self.ports.next_staging() {
             let port = &mut self.ports[exit];
-            if mistaken(Mistake::SentTwice) && port.role == Role::Host {
-                for at in 0..port.staged.len().min(port.staged.remaining_capacity()) {
-                    let Some(mut twin) = self.pool.take_for(port.staged[at].len()) else { break };
-                    _ = twin.copy_of(&port.staged[at]);
-                    port.staged.push(twin);
-                }
-            }
             let (before, mut refused) = (port.staged.len(), 0);
             if let Some(tap) = &mut self.tap {
                 tap.leave(exit, port);
@@ -182,12 +175,9 @@ impl<T> Context<T> {
 }
 
 #[inline(always)]
-pub(super) fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
+pub(super) fn change_shim<R: Rules>(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
     let (done, otherwise) = match (from_trunk, to_trunk) {
-        (true, true) => {
-            let is_left = mistaken(Mistake::CirclesNotEnded) || shim::count_down(packet.frame_mut());
-            (is_left, DropReason::HopLimit)
-        }
+        (true, true) => (R::count_hop(packet.frame_mut()), DropReason::HopLimit),
         (false, true) => (shim::push(packet), DropReason::NoHeadroom),
         (true, false) => (shim::pop(packet), DropReason::HopLimit),
         (false, false) => return Ok(()),

@@ -35,6 +35,7 @@ mod names;
 mod pipeline;
 mod ports;
 mod reports;
+pub mod rules;
 mod sources;
 mod work;
 
@@ -55,8 +56,10 @@ use names::Names;
 use netio::{Pool, Waiter, Waker};
 use pipeline::{Rest, Step};
 use ports::Ports;
+use rules::{Correct, Rules};
 use sources::SourceCheck;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -70,7 +73,7 @@ const POOL_PACKETS: usize = 512;
 const LARGE_PACKETS: usize = 64;
 
 /// The path of a burst: what is done with it, in this order.
-type Path<T> = Then<T, SourceCheck, Then<T, Option<Flows>, Then<T, Names, Act>>>;
+type Path<T, R> = Then<T, SourceCheck, Then<T, Option<Flows>, Then<T, Names<R>, Act<R>>>>;
 
 /// A stage of the path, and what follows it.
 type Then<T, Stage, Rest> = Step<Stage, Flight<T>, Rest>;
@@ -78,11 +81,11 @@ type Then<T, Stage, Rest> = Step<Stage, Flight<T>, Rest>;
 /// Bursts on their way at one time: one that waits in each stage, and the one that comes.
 const BURSTS: usize = 4;
 
-/// See the module.
-pub struct Worker<T> {
+/// See the module. It decides by the rules `R`.
+pub struct Worker<T, R = Correct> {
     index: usize,
     context: Context<T>,
-    path: Path<T>,
+    path: Path<T, R>,
     /// Of the table that the context has.
     generation: u64,
     /// Of what the tap is to copy.
@@ -90,7 +93,7 @@ pub struct Worker<T> {
     waiter: Waiter,
 }
 
-impl<T: Table> Worker<T> {
+impl<T: Table, R: Rules> Worker<T, R> {
     /// # Errors
     /// The system has no descriptor to sleep on.
     pub(crate) fn new(
@@ -114,7 +117,7 @@ impl<T: Table> Worker<T> {
             idle: (0..BURSTS).map(|_| Box::default()).collect(),
         };
         let names = Names::new(aliens, stage.clone());
-        let path = Step::new(SourceCheck, Step::new(stage.map(Flows), Step::new(names, Act)));
+        let path = Step::new(SourceCheck, Step::new(stage.map(Flows), Step::new(names, Act(PhantomData))));
         Ok(Self { index, context, path, generation: 0, tap_version: 0, waiter: Waiter::new()? })
     }
 

@@ -1,4 +1,4 @@
-"""Turns arguments into what the native half takes: contiguous arrays of one type, or an exception that says what is wrong."""
+"""What users give, as the native half takes it: contiguous arrays of one type, or an exception that says what is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def _said(array: npt.NDArray[Any]) -> str:
-    """The description of an array in a message."""
+    """What an array is, in a message."""
     return f"an array of dtype {array.dtype.str!r} and shape {array.shape}"
 
 
@@ -48,19 +48,19 @@ def native(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array whose elements follow one another, each at an aligned address: a copy, if necessary."""
+    """An array whose elements follow one another, each at an address that suits it: a copy, if it is not so."""
     return np.require(array, requirements=["C", "A"])
 
 
 def rows(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of an array, one after the other: a copy, if the array is not contiguous."""
+    """The bytes of an array, one after the other; of one that is not contiguous a copy is made."""
     if array.size == 0:
         return np.empty(0, np.uint8)
     return np.ascontiguousarray(array).view(np.uint8).reshape(-1)
 
 
 def pack(names: Names, kind: str) -> tuple[Packed, int]:
-    """Names of a kind, packed, and their number.
+    """Names of a kind, packed, and how many they are.
 
     An array is taken as it is, without a copy, if it is contiguous, and copied otherwise.
     """
@@ -110,7 +110,7 @@ def _pack_array(names: npt.NDArray[Any], kind: str, width: int) -> tuple[Packed,
 
 
 def out_array(out: Optional[npt.NDArray[Any]], shape: tuple[int, ...], dtype: type, name: str = "out") -> npt.NDArray[Any]:
-    """`out`, if it can hold the answers, or a new array."""
+    """`out`, if it can take the answers, or a new array."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):
@@ -130,7 +130,7 @@ def out_array(out: Optional[npt.NDArray[Any]], shape: tuple[int, ...], dtype: ty
 
 
 def number_of(texts: Iterable[str], what: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
-    """The different texts, and the index of each text among them."""
+    """Different texts, and which of them each one is."""
     numbers: dict[str, int] = {}
     given = []
     for at, text in enumerate(texts):
@@ -141,7 +141,7 @@ def number_of(texts: Iterable[str], what: str) -> tuple[list[str], npt.NDArray[n
 
 
 def unsigned(value: int, bits: int, what: str) -> int:
-    """Refuses numbers out of range with a clear message."""
+    """Refuses numbers out of range, in words."""
     value = int(value)
     if not 0 <= value < 1 << bits:
         raise ValueError(f"{what} is {value}: give 0 to {(1 << bits) - 1}")

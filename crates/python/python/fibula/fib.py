@@ -13,7 +13,7 @@ from .files import read, write
 
 
 class Fib:
-    """An immutable FIB of one kind of name. Make one with `build`, `load` or `from_bytes`.
+    """A FIB that does not change, of one kind of name. Make one with `build`, `load` or `from_bytes`.
 
     A name that it was not built from gets an arbitrary action, unless the design or `fp` says otherwise:
     `false_positive_rate` is the share of such names that get one.
@@ -47,8 +47,8 @@ class Fib:
 
         `actions`: a text a name, such as "port:3", "drop" or "punt"; one text for all; or an array of port numbers.
         `kind`: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES or text. `design`: of `fibula.DESIGNS`.
-        `fp`: share of other names that may get an action. `aliens`: "checksum" or "bloom", how to detect them.
-        `threads`: 0 uses all processors.
+        `fp`: share of other names that may get an action. `aliens`: "checksum" or "bloom", what tells them.
+        `threads`: 0 takes all processors.
         """
         packed, n = pack(names, kind)
         texts, numbers = _numbered(actions, n)
@@ -69,7 +69,7 @@ class Fib:
         return cls(_native.Fib.decode(data))
 
     def save(self, path: Path) -> None:
-        """Writes a FIB file that only its owner can read, because it holds the hash key."""
+        """Writes a FIB file, for its owner alone: it holds the hash key."""
         write(path, self.to_bytes(), 0o600)
 
     def to_bytes(self) -> bytes:
@@ -102,7 +102,7 @@ class Fib:
     def lookup_digests(
         self, digests: npt.NDArray[np.uint64], out: Optional[npt.NDArray[np.uint16]] = None
     ) -> npt.NDArray[np.uint16]:
-        """Like `lookup_batch`, with the results of `digests`. Designs that hold whole names cannot do this."""
+        """As `lookup_batch`, of what `digests` gave. Designs that hold whole names cannot."""
         if not isinstance(digests, np.ndarray) or digests.dtype.kind != "u" or digests.dtype.itemsize != 8:
             what = _said(digests) if isinstance(digests, np.ndarray) else f"a {type(digests).__name__}"
             raise TypeError(f"digests are an array of dtype uint64, not {what}")
@@ -159,7 +159,7 @@ class Fib:
 
     @property
     def false_positive_rate(self) -> float:
-        """The largest share of names that it was not built from that get an action."""
+        """The share of names that it was not built from that get an action, at most."""
         return self._native.false_positive_rate
 
     def __len__(self) -> int:

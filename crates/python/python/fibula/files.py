@@ -17,7 +17,7 @@ _OPEN = re.compile(r"/dev/(?:(stdin|stdout|stderr)|fd/(\d+))|/proc/self/fd/(\d+)
 
 
 def read(path: Path, decode: Callable[[bytes], T]) -> T:
-    """Decodes a file; errors give its name."""
+    """Decodes a file; what is wrong with it is said with its name."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -27,7 +27,7 @@ def read(path: Path, decode: Callable[[bytes], T]) -> T:
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """Replaces a plain file with this content once all of it is on the disk. Otherwise the old one stays.
+    """Replaces a plain file by this content when all of it is on the disk. The old one stays otherwise.
 
     Links are followed. A device, a pipe and what this process has open, such as /dev/stdout, are written to as they are. A
     file that is replaced keeps its permissions and its owner; where the owner cannot be kept, and for a new file, `mode` holds.
@@ -58,7 +58,7 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _in_place(path: str) -> Optional[int]:
-    """A descriptor of a file that is not to be replaced; none for a plain file, or for one that does not exist."""
+    """A descriptor of what is not to be replaced; none of a plain file, and of what does not exist."""
     found = _OPEN.fullmatch(path)
     if found:
         name, *numbers = found.groups()

@@ -1,4 +1,4 @@
-"""Filters: sets of names whose "no" is certain and whose "yes" is almost certain."""
+"""Filters: sets of names that answer "no" for sure and "yes" almost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Filter:
     """A Bloom filter over names of one kind. Make one with `Filter(...)`, `build`, `load` or `from_bytes`.
 
     `layout`: of `fibula.LAYOUTS`; one-hashing reads one word of a name, standard is the textbook's.
-    `capacity` and `fp`: names that it has room for, and the share of other names that get a yes when it is full.
+    `capacity` and `fp`: names that it has room for, and the share of other names that get a yes then.
     `bits` and `positions`: its size, instead of these two. `counters`: 4 or 8, so that names can be removed.
     `like`: another filter, to have a union with.
     """
@@ -102,7 +102,7 @@ class Filter:
         return cls._of(_NativeFilter.decode(data))
 
     def save(self, path: Path) -> None:
-        """Writes a filter file that only its owner can read, because it holds the hash key."""
+        """Writes a filter file, for its owner alone: it holds the hash key."""
         write(path, self.to_bytes(), 0o600)
 
     def to_bytes(self) -> bytes:
@@ -110,13 +110,13 @@ class Filter:
         return self._native.encode()
 
     def insert(self, names: Names) -> None:
-        """Adds names; more than it has room for cause more false positives."""
+        """Puts names in; more than it has room for make more false positives."""
         self._native.insert(pack(names, self.kind)[0])
 
     def remove(self, names: Names) -> npt.NDArray[np.bool_]:
-        """Removes names, and returns for each whether it was in: needs counters.
+        """Removes names, and says of each whether it was: needs counters.
 
-        **Remove only names that are in.** Removing one that is not in but gets a yes also removes bits of others.
+        **Remove only names that are in.** One that is not in and gets a yes takes bits of others with it.
         """
         packed, n = pack(names, self.kind)
         removed = np.zeros(n, np.bool_)
@@ -124,7 +124,7 @@ class Filter:
         return removed
 
     def contains(self, names: Names, out: Optional[npt.NDArray[np.bool_]] = None) -> npt.NDArray[np.bool_]:
-        """For each name, whether it is in: a no is certain, a yes almost certain."""
+        """Of each name whether it is in: no for sure, or yes almost."""
         packed, n = pack(names, self.kind)
         out = out_array(out, (n,), np.bool_)
         self._native.contains(packed, out)
@@ -161,22 +161,22 @@ class Filter:
 
     @property
     def positions(self) -> int:
-        """Bits per name."""
+        """Bits of a name."""
         return self._native.positions
 
     @property
     def counters(self) -> int:
-        """Bits of a counter; 0 without counters."""
+        """Bits of a counter; 0 without."""
         return self._native.counters
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of other names that get a yes at its present fill."""
+        """The share of other names that get a yes, as it is filled now."""
         return self._native.false_positive_rate
 
     @property
     def expected_false_positive_rate(self) -> float:
-        """The same share, as expected of any filter of this size with as many names."""
+        """The same, expected of any filter of this size with as many names."""
         return self._native.expected_false_positive_rate
 
     def __len__(self) -> int:

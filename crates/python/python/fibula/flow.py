@@ -19,7 +19,7 @@ Items = Tuple[npt.NDArray[np.void], npt.NDArray[np.uint64]]
 
 
 class Inserted(enum.IntEnum):
-    """The outcome of an insert of a flow."""
+    """What became of a flow that was to be inserted."""
 
     NEW = 0
     #: It was there, and has this value and lifetime now.
@@ -63,7 +63,7 @@ class FlowTable:
     def insert(
         self, keys: Keys, values: npt.NDArray[Any], lifetime: int, *, replace: bool = False
     ) -> npt.NDArray[np.uint8]:
-        """Inserts flows with a lifetime, in order; changes value and lifetime of existing ones if `replace`.
+        """Inserts flows that live as long, in order; of those that are there, changes value and lifetime if `replace`.
 
         Returns an `Inserted` for each.
         """
@@ -86,7 +86,7 @@ class FlowTable:
         out: Optional[npt.NDArray[np.uint64]] = None,
         found: Optional[npt.NDArray[np.bool_]] = None,
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """The values of flows, and for each whether it exists. If not, `out` keeps its value, and a new array has 0."""
+        """The values of flows, and of each whether it is there. Where not, `out` keeps what it had, a new array 0."""
         packed, n = self._pack(keys)
         shape = (n,) if self.value_words == 1 else (n, self.value_words)
         if out is None:
@@ -97,14 +97,14 @@ class FlowTable:
         return out, found
 
     def remove(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Removes flows, and returns for each whether it existed."""
+        """Removes flows, and says of each whether it was there."""
         packed, n = self._pack(keys)
         removed = np.zeros(n, np.bool_)
         self._native.remove(packed, removed)
         return removed
 
     def advance(self, now: int) -> None:
-        """Sets the time."""
+        """Tells the time."""
         self._native.advance(unsigned(now, 64, "now"))
 
     def scan(self) -> Items:
@@ -176,7 +176,7 @@ class FlowTable:
 
     @property
     def now(self) -> int:
-        """The time that was set last."""
+        """The time that it was told last."""
         return self._native.now
 
     @property

@@ -1,4 +1,4 @@
-"""Tables of IP prefixes: the next hop of the longest prefix of an address."""
+"""Tables of IP prefixes: the next hop of the longest prefix that an address begins with."""
 
 from __future__ import annotations
 

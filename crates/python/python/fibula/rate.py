@@ -1,11 +1,11 @@
-"""The rate of numpy batches compared with that of Rust: same table, same names, one process, one thread, in turns.
+"""What numpy batches reach of the rate of Rust: same table, same names, one process, one thread, in turns.
 
     python -m fibula.rate [--what fib,filter,flow,lpm] [--names 1M,4M] [--designs concise,line] [--passes 25] [--at-least 0.8]
 
 `rust` is the reader of the table over packed names, two bursts in flight, as a switch looks names up; `library` is
-`Fib::lookup_batch` of the Rust library over its own `Name`s. `ratio` is that of numpy to the faster one: the median over
-turns, in each of which every one has a pass. For filters, flow tables and tables of prefixes, `rust` is a loop over keys
-of Rust's own types.
+`Fib::lookup_batch` of the Rust library over its own `Name`s. `ratio` is that of numpy to the faster one: of each turn, in
+which every one of them has a pass, and of these the median. Of filters, flow tables and tables of prefixes `rust` is a
+loop over keys of Rust's own types.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def size(text: str) -> int:
 
 
 def macs(n: int) -> npt.NDArray[np.bytes_]:
-    """`n` MAC addresses of one vendor, as dtype 'S6'."""
+    """As many MAC addresses of one vendor, as dtype 'S6'."""
     numbers = (np.arange(n, dtype=np.uint64) + np.uint64(0x0200_0000_0000)).astype(">u8")
     return np.ascontiguousarray(numbers.view(np.uint8).reshape(n, 8)[:, 2:]).view("S6").reshape(n)
 

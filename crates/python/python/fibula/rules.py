@@ -37,9 +37,9 @@ class RuleTable:
     def build(cls, rules: Union[str, Iterable[str]], *, actions: Iterable[str] = ("permit", "deny")) -> RuleTable:
         """The table of a list: its text, or its lines, such as "deny tcp from 10.0.0.0/8 to any port 22-23".
 
-        `actions`: those that rules may have. Any other is refused, since it is usually a typo.
+        `actions`: those that rules may have. Another one is refused, since it is a slip of the pen more often than not.
 
-        Lines of ClassBench, which begin with @, are read, too. Their TCP flags are not compared, and a warning says so.
+        Lines of ClassBench, which begin with @, are read, too. Their flags of TCP are not compared, of which a warning tells.
         """
         if not isinstance(rules, str):
             lines = list(rules)
@@ -65,7 +65,7 @@ class RuleTable:
         return cls(_native.RuleTable.decode(data))
 
     def save(self, path: Path) -> None:
-        """Writes a file of rules. It holds the hash key: only its owner can read a new one."""
+        """Writes a file of rules. It holds the hash key: a new one is readable by its owner alone."""
         write(path, self.to_bytes(), 0o600)
 
     def to_bytes(self) -> bytes:

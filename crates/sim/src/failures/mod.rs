@@ -42,6 +42,7 @@ mod world;
 
 use crate::network::Graph;
 use api::seam;
+use dataplane::links::{Rule, leave_out};
 use fib::messages::ValueMode;
 use std::collections::BTreeMap;
 
@@ -156,22 +157,26 @@ impl Mutant {
         Mutant::HostsExchanged,
     ];
 
-    /// The mistakes of the product that it stands for.
-    fn mistakes(self) -> (Option<dataplane::mistakes::Mistake>, Option<fib::mistakes::Mistake>) {
-        match self {
-            Mutant::AnyAlternate => (None, Some(fib::mistakes::Mistake::AnyAlternate)),
-            Mutant::SecondCutIgnored => (None, Some(fib::mistakes::Mistake::SecondCutIgnored)),
-            Mutant::OldActionsTaken => (None, Some(fib::mistakes::Mistake::OldActionsTaken)),
-            Mutant::AlternateWhileUp => (Some(dataplane::mistakes::Mistake::AlternateWhileUp), None),
-            Mutant::AlternateNotTaken => (Some(dataplane::mistakes::Mistake::AlternateNotTaken), None),
-            Mutant::DownWayTaken => (Some(dataplane::mistakes::Mistake::DownWayTaken), None),
-            Mutant::WayOfEntryTaken => (Some(dataplane::mistakes::Mistake::WayOfEntryTaken), None),
-            Mutant::CirclesNotEnded => (Some(dataplane::mistakes::Mistake::CirclesNotEnded), None),
-            Mutant::SentTwice => (Some(dataplane::mistakes::Mistake::SentTwice), None),
-            Mutant::OneWayIsUp => (Some(dataplane::mistakes::Mistake::OneWayIsUp), None),
-            Mutant::UnheardIsUp => (Some(dataplane::mistakes::Mistake::UnheardIsUp), None),
-            Mutant::ReportsLost | Mutant::HostsExchanged => (None, None),
-        }
+    /// Has the product make its mistakes in this thread, from now on; none: it makes none.
+    fn set(mutant: Option<Self>) {
+        let is = |other| mutant == Some(other);
+        let of_fib = [
+            (Mutant::AnyAlternate, fib::mistakes::Mistake::AnyAlternate),
+            (Mutant::SecondCutIgnored, fib::mistakes::Mistake::SecondCutIgnored),
+            (Mutant::OldActionsTaken, fib::mistakes::Mistake::OldActionsTaken),
+        ];
+        let of_switch = [
+            (Mutant::AlternateWhileUp, switch::kit::Mistake::AlternateWhileUp),
+            (Mutant::AlternateNotTaken, switch::kit::Mistake::AlternateNotTaken),
+            (Mutant::DownWayTaken, switch::kit::Mistake::DownWayTaken),
+            (Mutant::WayOfEntryTaken, switch::kit::Mistake::WayOfEntryTaken),
+            (Mutant::CirclesNotEnded, switch::kit::Mistake::CirclesNotEnded),
+            (Mutant::SentTwice, switch::kit::Mistake::SentTwice),
+        ];
+        let of_links = [(Mutant::OneWayIsUp, Rule::BothWays), (Mutant::UnheardIsUp, Rule::UnheardIsDown)];
+        fib::mistakes::set_mistake(of_fib.into_iter().find(|(of, _)| is(*of)).map(|(_, mistake)| mistake));
+        switch::kit::set_mistake(of_switch.into_iter().find(|(of, _)| is(*of)).map(|(_, mistake)| mistake));
+        leave_out(of_links.into_iter().find(|(of, _)| is(*of)).map(|(_, rule)| rule));
     }
 }
 
@@ -313,12 +318,9 @@ fn simulate<'a, T>(
     scenario: &'a Scenario<'a>,
     run: impl FnOnce(world::World<'a>) -> Result<T, Violation>,
 ) -> Result<T, Violation> {
-    let (of_dataplane, of_fib) = scenario.mutant.map(Mutant::mistakes).unwrap_or_default();
-    dataplane::mistakes::set_mistake(of_dataplane);
-    fib::mistakes::set_mistake(of_fib);
+    Mutant::set(scenario.mutant);
     let result = world::World::new(scenario).and_then(run);
-    dataplane::mistakes::set_mistake(None);
+    Mutant::set(None);
     seam::set_time(None);
-    fib::mistakes::set_mistake(None);
     result
 }

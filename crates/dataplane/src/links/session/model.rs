@@ -2,7 +2,6 @@
 
 use super::*;
 use lookup::testkit::{Rng, seed};
-use std::cell::Cell;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one. It is no longer for a neighbour
@@ -19,14 +18,6 @@ const WINDOW: u32 = 100;
 const FLOODED_UP: u32 = 3 * PATIENCE - 4;
 /// Rounds with frames but without hellos after which a link is down.
 const FLOODED_DOWN: u32 = 3 * PATIENCE + 1;
-
-thread_local! {
-    static LEFT_OUT: Cell<Option<Rule>> = const { Cell::new(None) };
-}
-
-pub(super) fn holds(rule: Rule) -> bool {
-    LEFT_OUT.get() != Some(rule)
-}
 
 /// What is wrong at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -297,9 +288,9 @@ fn what_must_hold_holds_under_random_faults_and_not_without_any_of_the_rules() {
         Rule::FramesCount,
         Rule::FramesForAWhile,
     ] {
-        LEFT_OUT.set(Some(rule));
+        leave_out(Some(rule));
         let is_noticed = (0..500).any(|i| run(&mut Rng::new(seed + i)).is_err());
-        LEFT_OUT.set(None);
+        leave_out(None);
         assert!(is_noticed, "nothing is wrong without {rule:?}");
     }
 }

@@ -7,11 +7,12 @@ use crate::table::Table;
 use crate::tap::{Seen, Verdict};
 use crate::worker::Worker;
 use crate::worker::context::{Context, Flight};
+use crate::worker::rules::Rules;
 use fib::action::PortId;
 use netio::Packet;
 use std::time::Instant;
 
-impl<T: Table> Worker<T> {
+impl<T: Table, R: Rules> Worker<T, R> {
     /// Makes copies of a frame that waits, at most a burst, and forwards them. Frames take turns, so that those of a large tenant
     /// hold up no others. Returns how much it did; 0 if nothing can be done now.
     #[cold]

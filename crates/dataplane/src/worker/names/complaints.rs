@@ -9,10 +9,11 @@ use crate::flow::control::lock;
 use crate::gateway::{Outcome, Side};
 use crate::tap::{At, Verdict};
 use crate::worker::context::Context;
+use crate::worker::rules::Rules;
 use crate::worker::work::Work;
 use netio::Burst;
 
-impl Names {
+impl<R: Rules> Names<R> {
     /// Puts errors into the places of packets that the router did not send on, of those whose bits are set in `which`; they have no
     /// shim. Each has an outcome of its own then. The packets are counted as dropped.
     #[cold]

@@ -12,9 +12,10 @@ use crate::table::Table;
 use crate::worker::act::change_shim;
 use crate::worker::context::Context;
 use crate::worker::ports::Ports;
+use crate::worker::rules::Rules;
 use crate::worker::work::{Fate, Work};
 
-impl Names {
+impl<R: Rules> Names<R> {
     /// Routes a burst that came from outside; the frames in `to_us` came to the gateway's MAC address. Returns which
     /// frames have a fate now. The others go to names inside.
     pub(super) fn route_inbound<T>(&self, context: &mut Context<T>, work: &mut Work, to_us: u32) -> u32 {
@@ -52,7 +53,7 @@ impl Names {
     ) -> u32 {
         let mut bare = 0;
         for i in ones(to_gateway) {
-            match change_shim(&mut work.burst[i], work.from_trunk, false) {
+            match change_shim::<R>(&mut work.burst[i], work.from_trunk, false) {
                 Ok(()) => bare |= 1 << i,
                 Err(reason) => work.fates[i] = Fate::Drop(reason),
             }

@@ -2,9 +2,9 @@
 
 use crate::counters::DropReason;
 use crate::links::Links;
-use crate::mistakes::{Mistake, mistaken};
 use crate::spread::{Slots, Times, Way};
 use crate::worker::ports::Ports;
+use crate::worker::rules::Rules;
 use arrayvec::ArrayVec;
 use fib::action::{Action, MAX_WAYS, PortId, Ways};
 use std::collections::BTreeMap;
@@ -51,14 +51,14 @@ impl Leads {
     /// Finds the leads of a table, unless it is the table of before, no trunk or port went down or came up, and bundles have as many
     /// members that send.
     #[inline]
-    pub(super) fn follow(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &Ports) {
+    pub(super) fn follow<R: Rules>(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &Ports) {
         // Both only grow.
         let version = links.version().wrapping_add(ports.n_changes());
         // The table of before is kept, so no other table is where it is.
         if version != self.version || self.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, actions)) {
             let mut finder =
                 Finder { links, ports, spreads: BTreeMap::new(), slots: Vec::new(), times: Times::default() };
-            self.leads = actions.iter().map(|action| finder.lead(action)).collect();
+            self.leads = actions.iter().map(|action| finder.lead::<R>(action)).collect();
             self.alternates = actions.iter().map(|action| finder.alternate(action)).collect();
             self.spreads = finder.slots;
             let mut first_to = BTreeMap::new();
@@ -119,23 +119,20 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn lead(&mut self, action: &Action) -> Lead {
+    fn lead<R: Rules>(&mut self, action: &Action) -> Lead {
         match action {
             Action::Port(id) => self.to(*id),
             // If neither leads on, the one of the shortest path may still do.
             Action::Protected { port, alternate } => {
                 let (port, alternate) = (self.to(*port), self.to(*alternate));
-                let is_due = !self.leads_on(&port) || mistaken(Mistake::AlternateWhileUp);
                 match alternate {
-                    Lead::Trunk(alternate)
-                        if is_due && self.is_up(alternate) && !mistaken(Mistake::AlternateNotTaken) =>
-                    {
+                    Lead::Trunk(alternate) if R::takes_alternate(self.leads_on(&port), self.is_up(alternate)) => {
                         Lead::Alternate(alternate, trunk_in(&port))
                     }
                     _ => port,
                 }
             }
-            Action::Spread { ways, alternate } => self.spread(*ways, *alternate),
+            Action::Spread { ways, alternate } => self.spread::<R>(*ways, *alternate),
             Action::Local => Lead::Local,
             Action::Drop => Lead::Drop(DropReason::NoRoute),
             Action::Tunnel { .. } | Action::Punt => Lead::Drop(DropReason::Unsupported),
@@ -167,14 +164,14 @@ impl Finder<'_> {
     }
 
     /// The link state is read once for each port: its keeper changes it at any time.
-    fn spread(&mut self, ways: Ways, alternate: Option<PortId>) -> Lead {
+    fn spread<R: Rules>(&mut self, ways: Ways, alternate: Option<PortId>) -> Lead {
         let trunk = |(id, weight): (PortId, u8)| match self.to(id) {
             // A bundle counts as often as it has members that send.
             Lead::Trunk(index) => Some(Way { id, index, weight: u16::from(weight) * self.links.n_members(index) }),
             _ => None,
         };
         let mut trunks: ArrayVec<Way, MAX_WAYS> = ways.with_weights().filter_map(trunk).collect();
-        let is_open = |way: &Way| self.is_up(way.index) || mistaken(Mistake::DownWayTaken);
+        let is_open = |way: &Way| R::spreads_over(self.is_up(way.index));
         let open: ArrayVec<_, MAX_WAYS> = trunks.iter().copied().filter(is_open).collect();
         if open.is_empty() {
             let alternate = alternate.and_then(|id| trunk_in(&self.to(id))).filter(|index| self.is_up(*index));

@@ -14,12 +14,12 @@ mod turns;
 
 use super::context::{Context, Flight};
 use super::pipeline::Stage;
+use super::rules::Rules;
 use super::work::{Fate, Work};
 use crate::alien::Aliens;
 use crate::counters::DropReason;
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
-use crate::mistakes::{Mistake, mistaken};
 use crate::plane::Plane;
 use crate::port::Role;
 use crate::shim;
@@ -29,6 +29,7 @@ use fib::action::PortId;
 use fib::designs;
 use leads::{Lead, Leads};
 use parse::parse;
+use std::marker::PhantomData;
 
 /// Where the name of a frame leads.
 #[derive(Clone, Copy)]
@@ -42,14 +43,15 @@ enum Exit {
 }
 
 /// The stage that looks names up.
-pub(super) struct Names {
+pub(super) struct Names<R> {
     leads: Leads,
     aliens: Aliens,
     /// Connection tracking, if frames go through it: flows learn by which port their packets leave.
     flows: Option<SharedStage>,
+    rules: PhantomData<R>,
 }
 
-impl<T: Table> Stage<Context<T>, Flight<T>> for Names {
+impl<T: Table, R: Rules> Stage<Context<T>, Flight<T>> for Names<R> {
     fn begin(&mut self, context: &mut Context<T>, burst: &mut Flight<T>, _: Option<&mut Flight<T>>) -> bool {
         let Flight { plane, work } = burst;
         let decided = work.to_us.map_or(0, |to_us| self.route_inbound(context, work, to_us));
@@ -100,9 +102,9 @@ fn flow_of(work: &Work, entry: Option<usize>, i: usize, seed: u64) -> u64 {
     spread::flow(frame, shim::AT + if has_shim { shim::LEN } else { 0 }, seed)
 }
 
-impl Names {
+impl<R: Rules> Names<R> {
     pub(super) fn new(aliens: Aliens, flows: Option<SharedStage>) -> Self {
-        Self { leads: Leads::default(), aliens, flows }
+        Self { leads: Leads::default(), aliens, flows, rules: PhantomData }
     }
 
     /// Finishes the lookups, and sets the fates of all frames with a name; `entry` is none for frames that the gateway
@@ -139,7 +141,7 @@ impl Names {
             true => u32::MAX,
             false => table.members(&plane.valid, &work.names, &work.digests, &work.searches),
         };
-        self.leads.follow(&plane.actions, &context.shared.links, &context.ports);
+        self.leads.follow::<R>(&plane.actions, &context.shared.links, &context.ports);
         let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(work.owners[i]);
@@ -199,7 +201,7 @@ impl Names {
         let local = || plane.local.get(&work.names, i, work.digests[i]).map(PortId);
         let id = match self.leads.get(work.values[i]) {
             Lead::Trunk(exit) => {
-                return match entry == Some(usize::from(exit)) && !mistaken(Mistake::CirclesNotEnded) {
+                return match entry == Some(usize::from(exit)) && !R::may_go_back() {
                     true => self.turn(work, usize::from(exit), None, i),
                     false => Ok(Exit::Port(exit)),
                 };

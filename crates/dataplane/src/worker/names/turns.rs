@@ -10,11 +10,11 @@
 
 use super::{Exit, Names};
 use crate::counters::DropReason;
-use crate::mistakes::{Mistake, mistaken};
 use crate::shim;
+use crate::worker::rules::Rules;
 use crate::worker::work::Work;
 
-impl Names {
+impl<R: Rules> Names<R> {
     /// Where the frame with the `i`th name goes that came by its own way, or from the switch that it leads to; of several ways its flow
     /// takes this one. If its sender has lost its own ways, by another, or else by the alternate. In tables that do not agree yet a
     /// frame may come back, too: that one is dropped.
@@ -26,8 +26,7 @@ impl Names {
         spread: Option<(u16, u64)>,
         i: usize,
     ) -> Result<Exit, DropReason> {
-        let flags = flags_of(work, i) & (shim::DETOUR | shim::TURNED);
-        if flags != shim::DETOUR || mistaken(Mistake::WayOfEntryTaken) {
+        if !R::turns(flags_of(work, i)) {
             return Err(DropReason::InputPort);
         }
         if let Some(exit) = spread.and_then(|(spread, flow)| self.leads.other_trunk_of(spread, flow, entry)) {

@@ -80,10 +80,10 @@ def _record(name: Named) -> Any:
 
 
 class Controller:
-    """A connection to a controller, or to the leader of several, separated by commas.
+    """A connection to a controller; of several, separated by commas, to the one that leads.
 
-    `url`: http://HOST:PORT, https://HOST:PORT, unix:PATH, or HOST:PORT, which is https if there is a certificate. The default is
-    FIBULA_CONTROLLER, or else 127.0.0.1:4600. `credentials`: a certificate for https; by default that of the
+    `url`: http://HOST:PORT, https://HOST:PORT, unix:PATH, or HOST:PORT, which is https with a certificate; without one
+    FIBULA_CONTROLLER says it, or it is 127.0.0.1:4600. `credentials`: a certificate for https; without it that of the
     command (`Credentials.default`). `timeout`: seconds for a request; imports and exports have none.
     """
 
@@ -112,7 +112,7 @@ class Controller:
         await self.close()
 
     async def connect(self) -> None:
-        """Connects, and checks that a controller answers.
+        """Connects, and makes sure that a controller answers.
 
         Raises `Unreachable` if none does.
         """
@@ -157,7 +157,7 @@ class Controller:
             self._channel = wire.grpc.aio.insecure_channel(target, options=options)
         elif self._credentials is None:
             raise ValueError(
-                f"{url} needs a certificate, and there is none; give credentials=Credentials.load(DIR) "
+                f"{url} takes a certificate, and there is none; give credentials=Credentials.load(DIR) "
                 "of a directory that `fibula pki issue` made"
             )
         else:
@@ -189,8 +189,8 @@ class Controller:
             raise errors.of(error, self.url) from None
 
     async def _has_another_certificate(self, channel: Any, error: Any) -> bool:
-        """Whether the handshake of a channel failed because the controller has been given another certificate, which the
-        present channel trusts.
+        """Whether the handshake of a channel failed because the controller has been given another certificate, which is
+        trusted now, by the present channel.
 
         Nothing was sent then.
         """
@@ -223,11 +223,11 @@ class Controller:
     async def events(
         self, *, after: int = 0, kinds: Iterable[str] = (), once: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Events as they happen: first the stored ones (the last 1,000), then others as they come.
+        """What happens, as it happens: the events that are kept (the last 1,000), and then others as they come.
 
         `after`: only those after this number; the status has the last one so far. `kinds`: only these of link, switch, host,
-        names, controller. `once`: end after the stored events. Raises `Unreachable` when the connection breaks: ask
-        again after the number of the last event to get those that came meanwhile.
+        names, controller. `once`: end after the events that there are. Raises `Unreachable` when the connection breaks: ask
+        again after the number of the last event, and what came meanwhile follows.
         """
         if isinstance(kinds, str):
             raise TypeError(f"one kind where several belong: give [{kinds!r}]")
@@ -239,14 +239,14 @@ class Controller:
             await stream.aclose()
 
     async def trace(self, name: str, *, start: str = "") -> Traced:
-        """Which switches a frame to `name` that enters at the switch `start` passes, and where it ends.
+        """Which switches a frame to `name` passes that enters at the switch `start`, and where it ends.
 
         Without `start`: the end of the way from every switch with hosts.
         """
         return records.of(Traced, await self._ask("Trace", "TraceRequest", name=name, **{"from": start}))
 
     async def log(self, filter: Optional[str] = None) -> LogState:
-        """The log filter of the controller. Sets it with `filter`, such as "info" or "info,h2=warn", until it restarts."""
+        """What the controller logs. With `filter`, such as "info" or "info,h2=warn", it logs by that until it starts again."""
         return await self._log("", filter)
 
     async def _log(self, switch: str, filter: Optional[str]) -> LogState:
@@ -266,12 +266,12 @@ class Controller:
             stream.cancel()
 
     async def set_drained(self, drained: bool) -> int:
-        """Sets whether this controller serves switches; returns how many were connected."""
+        """Whether this controller serves switches; returns how many were connected."""
         return int((await self._ask("SetDrained", "SetDrainedRequest", drained=drained)).switches)
 
 
 def _target(url: str, has_certificate: bool) -> tuple[str, bool]:
-    """A URL in the form of grpcio, and whether it uses TLS."""
+    """A URL as grpcio names it, and whether it is one with TLS."""
     wrong = ValueError(
         f"{url!r} is not the URL of a controller; write it like https://10.0.0.1:4600 or unix:/run/fibula/controller.sock"
     )
@@ -303,7 +303,7 @@ class Names:
         return records.of(Name, await self._controller._ask("GetName", "GetNameRequest", ip=address))
 
     async def find(self, prefix: str, *, limit: int = 100) -> tuple[tuple[Name, ...], bool]:
-        """The first names, at most 10,000, whose text begins with this, and whether there are more: fast among millions."""
+        """The first names, at most 10,000, whose text begins so, and whether there are more: fast among millions."""
         reply = await self._controller._ask("ListNames", "ListNamesRequest", prefix=prefix, limit=limit)
         return tuple(records.of(Name, message) for message in reply.names), reply.more
 
@@ -428,11 +428,11 @@ class SwitchSet:
         return records.of(Switches, await self._controller._ask("ListSwitches", "ListSwitchesRequest"))
 
     async def get(self, name: str) -> SwitchDetails:
-        """One switch with its host ports and its counters: ports, and drops with their reasons. Raises `NotThere`."""
+        """One switch with its host ports, and what it counted: ports, and drops with their reasons. Raises `NotThere`."""
         return records.of(SwitchDetails, await self._controller._ask("GetSwitch", "GetSwitchRequest", name=name))
 
     async def add(self, name: str, *, tenants: Iterable[int] = ()) -> Changed:
-        """Adds a switch that holds the names of these tenants, or of all if none are given."""
+        """Adds a switch that holds the names of these tenants; of all without."""
         return await self._controller._change("AddSwitch", "AddSwitchRequest", name=name, tenants=tenants)
 
     async def add_many(self, names: Iterable[str]) -> Changed:
@@ -448,11 +448,11 @@ class SwitchSet:
         return await self._controller._change("RemoveSwitch", "RemoveSwitchRequest", name=name)
 
     async def verify(self, name: str) -> Verified:
-        """Has a switch compute its digests again from its memory, and returns them beside the controller's."""
+        """Has a switch compute its digests again from its memory, beside the controller's."""
         return records.of(Verified, await self._controller._ask("VerifySwitch", "VerifySwitchRequest", name=name))
 
     async def log(self, name: str, filter: Optional[str] = None) -> LogState:
-        """The log filter of a connected switch. Sets it with `filter`, until the switch restarts."""
+        """What a connected switch logs. With `filter` it logs by that until it starts again."""
         return await self._controller._log(name, filter)
 
     async def drain(self, name: str, *, undo: bool = False) -> Drained:
@@ -469,7 +469,7 @@ class HostSet:
         self._controller = controller
 
     async def list(self) -> Hosts:
-        """All hosts, names that were seen at learning ports, and problems."""
+        """All hosts, what was seen at ports that learn, and what is wrong."""
         return records.of(Hosts, await self._controller._ask("ListHosts", "ListHostsRequest"))
 
     async def add(self, name: str, at: Port) -> Changed:
@@ -484,7 +484,7 @@ class HostSet:
         return await self._controller._change("AddHosts", "HostList", hosts=given)
 
     async def rename(self, name: str, to: str) -> Changed:
-        """Gives a host another name; its names stay attached."""
+        """Gives a host another name; what is attached to it stays so."""
         return await self._controller._change("RenameHost", "RenameHostRequest", name=name, to=to)
 
     async def remove(self, name: str) -> Changed:
@@ -492,9 +492,9 @@ class HostSet:
         return await self._controller._change("RemoveHost", "RemoveHostRequest", name=name)
 
     async def accept(self, names: Iterable[str] = ()) -> Changed:
-        """Makes names of what switches saw, where they saw it.
+        """Makes names of what was seen, where it was seen.
 
-        By default all, within the limits of ports and switches; names that are given are learnt regardless of these limits.
+        Without names of all that ports and switches may have; names that are given are learnt whatever they may have.
         """
         return await self._controller._change("AcceptHosts", "AcceptHostsRequest", names=names)
 
@@ -510,7 +510,7 @@ class LinkSet:
         self._controller = controller
 
     async def list(self) -> Links:
-        """All links, cables that were found, and problems."""
+        """All links, cables that were found, and what is wrong."""
         return records.of(Links, await self._controller._ask("ListLinks", "ListLinksRequest"))
 
     async def add(self, a: Port, b: Port, *, cost: int = 1, weight: int = 1) -> Changed:

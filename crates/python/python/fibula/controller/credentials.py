@@ -1,4 +1,4 @@
-"""The client's certificate, found in the same way as by the command `fibula`."""
+"""Our certificate, as the command `fibula` finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of a controller, in its own words."""
+"""What a controller refuses, in its own words."""
 
 from __future__ import annotations
 

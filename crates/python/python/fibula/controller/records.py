@@ -1,4 +1,4 @@
-"""The answers of a controller, as plain records. Fields are those of `crates/api/proto/fibula/v1/north.proto`."""
+"""What a controller answers, as plain records. Fields are those of `crates/api/proto/fibula/v1/north.proto`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Changed:
-    """How many objects a request added, changed or removed; `unchanged` needed no change.
+    """How many objects a request added, changed or removed; `unchanged` were as asked for already.
 
-    `left` hosts that were to be accepted stay unknown, because their ports or switches have reached their limits. `declared` links were
-    found by switches, and count as declared since they were set.
+    `left` hosts that were to be accepted stay unknown: their ports, or switches, have as many as they may. `declared` links were found
+    by switches, and count as declared since they were set.
     """
 
     changed: int = 0
@@ -48,7 +48,7 @@ class End:
 class Host:
     """A host port of a switch, under a name of its own; `learnt`: names that were learnt there.
 
-    `latest`: the one of these that came last; `latest_ms`: when it came, in milliseconds since 1970.
+    `latest`: of these the one that came last; `latest_ms`: when, in milliseconds since 1970.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Host:
 
 @dataclass(frozen=True)
 class SeenHost:
-    """A name that a switch saw at a learning port, and why it was not accepted."""
+    """A name that a switch saw at a port that learns, and why it did not become one that counts."""
 
     name: str
     ip: str
@@ -74,7 +74,7 @@ class SeenHost:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Hosts; names that were seen and not learnt; a sentence for each problem with a port or name."""
+    """Hosts; names that were seen and not learnt; a sentence for each port or name with which something is wrong."""
 
     hosts: tuple[Host, ...]
     unknown: tuple[SeenHost, ...]
@@ -83,7 +83,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class MemoryPart:
-    """The memory of a part of a daemon."""
+    """What a part of a daemon takes."""
 
     part: str
     bytes: int
@@ -91,7 +91,7 @@ class MemoryPart:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What uses the memory of a daemon."""
+    """What holds the memory of a daemon."""
 
     names: int
     resident_bytes: int
@@ -101,7 +101,7 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class Rates:
-    """Frames, bytes and drops per second, between the last two reports of counters by a switch; `age_ms`: how long ago.
+    """A second's frames, bytes and drops, between the last two times that a switch said what it counted; `age_ms`: how long ago.
 
     `drops`: of a whole switch.
     """
@@ -116,7 +116,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """The counters of a switch's port since its start. `device_there`: the device that announces itself in LLDP at the other end."""
+    """What a port of a switch counted since its start. `device_there`: who says in LLDP that it is at the other end."""
 
     port: int
     device: str
@@ -143,7 +143,7 @@ class DropCount:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a switch since its start, as reported `age_ms` ago."""
+    """What a switch counted since its start, as it said `age_ms` ago."""
 
     ports: tuple[PortCounters, ...]
     drops: tuple[DropCount, ...]
@@ -157,7 +157,7 @@ class Switch:
     """A switch. `cannot_follow` says why it cannot hold what it should; empty: it can.
 
     `sharing`: other switches with hosts that have no value of their own there; `drained`: no path of others leads through it; `tenants`:
-    it holds only the names of these, or of all if empty; `served_by`: the other controller that it is connected to.
+    it holds the names of these alone, or of all if there are none; `served_by`: the other controller that it is connected to.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class SwitchDetails:
-    """A switch with its host ports; `counters`: `None` unless it is connected and has reported them."""
+    """A switch with its host ports; `counters`: `None` unless it is connected and has said what it counted."""
 
     switch: Switch
     hosts: tuple[Host, ...]
@@ -200,7 +200,7 @@ class PendingSwitch:
 
 @dataclass(frozen=True)
 class Switches:
-    """Switches, and those that wait to be accepted; a sentence for each name that two switches use."""
+    """Switches, and those that wait to be accepted; a sentence for each name that two switches say."""
 
     switches: tuple[Switch, ...]
     pending: tuple[PendingSwitch, ...]
@@ -219,14 +219,14 @@ class VerifiedPart:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a switch holds, compared with what it should hold; `damage` has a sentence for each table whose memory is wrong."""
+    """What a switch holds beside what it should; `damage` has a sentence for each table whose memory is wrong."""
 
     parts: tuple[VerifiedPart, ...]
     damage: tuple[str, ...]
 
     @property
     def is_sound(self) -> bool:
-        """Whether everything matches."""
+        """Whether all is as it should be."""
         return not self.damage and all(part.digest == part.expected_digest for part in self.parts)
 
 
@@ -235,7 +235,7 @@ class Link:
     """A cable between two switches. `cut`: its ends found that it carries no frames; `raised`: it is drained.
 
     `weight`: how many flows it gets beside others on paths of the same length; `None`: the controller knows no weights.
-    `found`: its switches found it, and no operator has declared or changed it.
+    `found`: its switches found it, and no operator has declared it or set anything of it.
     """
 
     a: End
@@ -297,7 +297,7 @@ class Status:
 class Event:
     """Something that happened. `kind`: link, switch, host, names, controller; `level`: good, info, warning, bad.
 
-    Numbers go up, even when the controller restarts. Of kind `gap`: `missed` events in between are no longer kept.
+    Numbers go up, also when the controller starts again. Of kind `gap`: `missed` events in between are no longer kept.
     """
 
     sequence: int
@@ -311,7 +311,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Hop:
-    """What a switch does with a frame, and the port by which it leaves: the first, if there are several ways.
+    """What a switch does with a frame, and the port by which it leaves, of several ways the first.
 
     `value` and `action`: what its tables must have for the name; `None` and `""` where they have no such name.
     """
@@ -325,7 +325,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Way:
-    """The path of a frame that enters at the switch `start`. `end`: delivered, dropped, loops; `sentence` says why."""
+    """The way of a frame that enters at the switch `start`. `end`: delivered, dropped, loops; `sentence` says why."""
 
     start: str = dataclasses.field(metadata={"named": "from"})
     hops: tuple[Hop, ...]
@@ -335,7 +335,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Traced:
-    """Where a name is (`None`: nowhere), and the paths of frames to it."""
+    """Where a name is (`None`: nowhere), and the ways of frames to it."""
 
     record: Optional[Name]
     at: Optional[End]
@@ -344,7 +344,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class LogState:
-    """The log filter of a daemon, in the form of FIBULA_LOG; the one at its start; after a change, the one before."""
+    """What a daemon logs, as FIBULA_LOG says it; with what it started; after a change, what it was before."""
 
     filter: str
     at_start: str
@@ -381,7 +381,7 @@ _LISTS: dict[tuple[type[Any], str], type[Any]] = {
 
 
 def of(record: type[R], message: Any) -> R:
-    """The record of a message. Its fields are the message's, with the same names except for keywords of Python."""
+    """The record of a message. Its fields are the message's, of the same names but for words that Python keeps to itself."""
     values = {}
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
         name = field.metadata.get("named", field.name)

@@ -1,4 +1,4 @@
-"""Messages and calls of the controller's service, made at run time from the descriptors in the native half.
+"""Messages and calls of the controller's service, made when the program runs of the descriptors in the native half.
 
 So a wheel needs no generated code, and works with every version of protobuf from 4.25 on.
 """
