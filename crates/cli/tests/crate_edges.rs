@@ -83,6 +83,53 @@ fn crates_depend_on_each_other_one_way() {
     }
 }
 
+/// Features by which simulations and kills take hold of the daemons. What ships has none of them.
+const OF_TESTS: [&str; 2] = ["kit", "crash-points"];
+
+#[test]
+fn nothing_that_ships_turns_on_features_for_tests() {
+    let metadata = metadata();
+    let names = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
+    };
+    let is_of_tests = |name: &String| OF_TESTS.contains(&name.rsplit('/').next().unwrap_or(name));
+    let mut n_with_kit = 0;
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        n_with_kit += u32::from(package["features"]["kit"].is_array());
+        if ["fibula-sim", "fibula-fuzz"].contains(&name) {
+            continue;
+        }
+        let by_default = names(&package["features"]["default"]);
+        assert!(!by_default.iter().any(is_of_tests), "{name} has {by_default:?} by default");
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let features = names(&dependency["features"]);
+            let is_for_tests = dependency["kind"] == "dev";
+            assert!(is_for_tests || !features.iter().any(is_of_tests), "{name} turns on {features:?} in what ships");
+        }
+    }
+    assert!(n_with_kit >= 5, "only {n_with_kit} crates have a feature `kit`: is it called otherwise now?");
+}
+
+#[test]
+fn data_plane_asks_for_no_deliberate_mistakes() {
+    let mut folders = vec![concat!(env!("CARGO_MANIFEST_DIR"), "/../dataplane/src").into()];
+    let mut n_files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir::<std::path::PathBuf>(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                assert!(!text.contains("mistaken("), "{} asks for a mistake", path.display());
+                n_files += 1;
+            }
+        }
+    }
+    assert!(n_files > 100, "{n_files} files");
+}
+
 /// Our crates, each with all of ours that it depends on, directly or indirectly.
 fn closure() -> BTreeMap<String, BTreeSet<String>> {
     let short = |name: &String| name.strip_prefix("fibula-").map(str::to_owned);

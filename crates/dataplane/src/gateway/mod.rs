@@ -15,6 +15,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`config`] | `[gateway]` of `switch.toml` |
+//! | `settings` | what it says |
+//! | `routes` | the longest prefixes of a burst |
 //! | `packet` | headers, TTL, echoes |
 //! | [`errors`] | errors of ICMP about packets that are not sent on |
 //! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
@@ -29,6 +31,10 @@ pub mod config;
 pub mod errors;
 pub mod outside;
 pub(crate) mod packet;
+mod routes;
+mod settings;
+
+pub use settings::{Hop, Outside, Route, Settings};
 
 use crate::answer::{answer_arp, answer_ipv6};
 use crate::counters::DropReason;
@@ -39,96 +45,15 @@ use arc_swap::ArcSwap;
 use arrayvec::ArrayVec;
 use errors::{Limits, Trouble};
 use fib::action::PortId;
-use fib::text::address::AnyPrefix;
-use lookup::hash::SecretKey;
-use lookup::lpm::trie::{Reader, Settings as TrieSettings};
-use lookup::lpm::{Address, Prefix, PrefixTrie};
-use lookup::traits::{BatchReader, Control, InsertError, Replicated};
+use lookup::traits::InsertError;
 use netio::{BURST, Burst, Packet};
 use outside::{Found, Neighbourhood, Neighbourly, neighbourly, question, told_by_arp};
 use packet::{AT, Carried, carried, count_down, echo, may_be_routed};
+use routes::{Queue, Routes};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The next hop of a route.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Hop {
-    /// A host of the network, by its name.
-    Inside,
-    /// None: packets are dropped.
-    Discard,
-    /// A neighbour at a port outside.
-    Outside {
-        /// The port.
-        port: PortId,
-        /// The next router; none if the destination itself is on the link.
-        via: Option<IpAddr>,
-    },
-    /// The gateway itself.
-    Own,
-}
-
-/// A route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Route {
-    /// The destinations.
-    pub prefix: AnyPrefix,
-    /// Their next hop.
-    pub hop: Hop,
-}
-
-/// A port outside.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outside {
-    /// Its number.
-    pub port: PortId,
-    /// The gateway's addresses on the link, each with the prefix length of the link.
-    pub addresses: Vec<(IpAddr, u8)>,
-}
-
-impl Outside {
-    fn address_towards(&self, ip: IpAddr) -> Option<IpAddr> {
-        let same_link = |&&(own, len): &&(IpAddr, u8)| AnyPrefix::of(own, len).covers(ip);
-        self.addresses.iter().find(same_link).map(|&(own, _)| own)
-    }
-
-    /// Its address of the family of `ip`; on the same link, if there is one.
-    fn address_for(&self, ip: IpAddr) -> Option<IpAddr> {
-        let of_family = |&&(own, _): &&(IpAddr, u8)| own.is_ipv4() == ip.is_ipv4();
-        self.address_towards(ip).or_else(|| self.addresses.iter().find(of_family).map(|&(own, _)| own))
-    }
-
-    /// Whether an address is that of all hosts on the link, or of none.
-    fn is_of_many(&self, ip: IpAddr) -> bool {
-        let IpAddr::V4(ip) = ip else { return false };
-        self.addresses.iter().any(|&(own, len)| {
-            let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
-            let is_on_link = AnyPrefix::of(own, len).covers(IpAddr::V4(ip));
-            is_on_link && len < 31 && matches!(ip.to_bits() & hosts, bits if bits == 0 || bits == hosts)
-        })
-    }
-
-    fn has_on_link(&self, ip: IpAddr) -> bool {
-        self.address_towards(ip).is_some()
-    }
-}
-
-/// The settings of a gateway; see [`config`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// Its MAC address, which is its name inside.
-    pub mac: Mac,
-    /// The port of this name. No device has it.
-    pub port: PortId,
-    /// Its addresses inside.
-    pub addresses: Vec<IpAddr>,
-    /// The ports outside.
-    pub outside: Vec<Outside>,
-    /// Further routes. Those to the links outside and to the gateway's own addresses are added to them.
-    pub routes: Vec<Route>,
-}
 
 /// The side that a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -180,88 +105,6 @@ pub(crate) struct Gateway {
     port: PortId,
 }
 
-/// The routes of both versions of IP.
-struct Routes {
-    hops: Vec<Hop>,
-    v4: Table<u32>,
-    v6: Table<u128>,
-}
-
-/// The routes of one version of IP; a next hop is an index of [`Routes::hops`], plus 1.
-struct Table<A: Address>(lookup::lpm::PrefixTrieQuery<A>);
-
-impl<A: Address> Table<A> {
-    fn new(routes: &[(Prefix<A>, u64)]) -> Result<Self, InsertError> {
-        // The updates are never sent, so their digests need no secret key.
-        let mut trie = PrefixTrie::new(TrieSettings::new(routes.len(), &SecretKey::from_seed(0)));
-        trie.insert_batch(routes, &mut Vec::new())?;
-        Ok(Self(trie.export()))
-    }
-}
-
-/// The routes of a gateway. For fuzzing, which makes the same gateway again and again: those that this thread made last, if
-/// the settings are the same.
-#[cfg(feature = "kit")]
-fn made_once(
-    settings: &Settings,
-    make: impl FnOnce() -> Result<Arc<Routes>, InsertError>,
-) -> Result<Arc<Routes>, InsertError> {
-    use std::cell::RefCell;
-    thread_local! {
-        static LAST: RefCell<Option<(Settings, Arc<Routes>)>> = const { RefCell::new(None) };
-    }
-    let same =
-        LAST.with_borrow(|last| last.as_ref().filter(|(of, _)| of == settings).map(|(_, made)| Arc::clone(made)));
-    if let Some(same) = same {
-        return Ok(same);
-    }
-    let made = make()?;
-    LAST.set(Some((settings.clone(), Arc::clone(&made))));
-    Ok(made)
-}
-
-/// The routes of a gateway.
-#[cfg(not(feature = "kit"))]
-fn made_once(
-    _: &Settings,
-    make: impl FnOnce() -> Result<Arc<Routes>, InsertError>,
-) -> Result<Arc<Routes>, InsertError> {
-    make()
-}
-
-impl Routes {
-    /// Of several routes with one prefix the last counts.
-    fn new(settings: &Settings) -> Result<Arc<Self>, InsertError> {
-        let mut hops = Vec::new();
-        let mut index_of = HashMap::new();
-        let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
-        let mut add = |prefix, hop| {
-            let index = *index_of.entry(hop).or_insert_with(|| {
-                hops.push(hop);
-                hops.len() as u64
-            });
-            match prefix {
-                AnyPrefix::V4(prefix) => drop(v4.insert(prefix, index)),
-                AnyPrefix::V6(prefix) => drop(v6.insert(prefix, index)),
-            }
-        };
-        for outside in &settings.outside {
-            for &(ip, len) in &outside.addresses {
-                add(AnyPrefix::of(ip, len), Hop::Outside { port: outside.port, via: None });
-            }
-        }
-        settings.routes.iter().for_each(|route| add(route.prefix, route.hop));
-        let outside = settings.outside.iter().flat_map(|outside| outside.addresses.iter().map(|&(ip, _)| ip));
-        for ip in settings.addresses.iter().copied().chain(outside) {
-            add(AnyPrefix::of(ip, if ip.is_ipv4() { 32 } else { 128 }), Hop::Own);
-        }
-        made_once(settings, || {
-            let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
-            Ok(Arc::new(Self { hops, v4: Table::new(&v4)?, v6: Table::new(&v6)? }))
-        })
-    }
-}
-
 impl Gateway {
     /// Makes a gateway.
     /// # Errors
@@ -295,10 +138,11 @@ impl Gateway {
     /// Makes the router of one worker.
     pub(crate) fn router(&self) -> Router {
         let routes = self.shared.routes.load_full();
+        let (v4, v6) = routes.queues();
         Router {
             shared: Arc::clone(&self.shared),
-            v4: Queue::new(routes.v4.0.reader()),
-            v6: Queue::new(routes.v6.0.reader()),
+            v4,
+            v6,
             routes,
             port: self.port,
             outcomes: [Outcome::Drop(DropReason::Runt); BURST],
@@ -308,34 +152,6 @@ impl Gateway {
             tracking: None,
             questions: ArrayVec::new(),
         }
-    }
-}
-
-/// Addresses of one version of IP in a burst, and their routes.
-struct Queue<A> {
-    reader: Reader<A>,
-    addresses: [A; BURST],
-    owners: [u8; BURST],
-    values: [u64; BURST],
-    len: usize,
-}
-
-impl<A: Address> Queue<A> {
-    fn new(reader: Reader<A>) -> Self {
-        Self { reader, addresses: [A::default(); BURST], owners: [0; BURST], values: [0; BURST], len: 0 }
-    }
-
-    fn push(&mut self, address: A, owner: usize) {
-        self.addresses[self.len] = address;
-        self.owners[self.len] = owner as u8;
-        self.len += 1;
-    }
-
-    /// Looks up all queued addresses: pairs of packet and next hop. Empties the queue.
-    fn resolve(&mut self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let n = std::mem::take(&mut self.len);
-        self.reader.lookup_batch(&self.addresses[..n], &mut self.values[..n]);
-        self.owners[..n].iter().map(|&owner| usize::from(owner)).zip(self.values[..n].iter().copied())
     }
 }
 
@@ -421,8 +237,7 @@ impl Router {
     fn take_routes(&mut self) {
         let now = self.shared.routes.load();
         if !Arc::ptr_eq(&now, &self.routes) {
-            self.v4 = Queue::new(now.v4.0.reader());
-            self.v6 = Queue::new(now.v6.0.reader());
+            (self.v4, self.v6) = now.queues();
             self.routes = Arc::clone(&now);
         }
     }

@@ -16,8 +16,15 @@
 //! the way to it is broken from the start, and the trunk is down until it was up. Two neighbours at one port (a bridge in between), the
 //! switch itself, or a switch of another network are down at once: frames would come twice, come back, or go astray.
 
+mod rules;
+
+pub use rules::Rule;
+#[cfg(any(test, feature = "kit"))]
+pub use rules::leave_out;
+
 use super::hello::Hello;
 use fib::action::PortId;
+use rules::holds;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -480,76 +487,6 @@ impl Session {
         }
         self.is_unheard &= !self.was_up && (holds(Rule::UnheardStays) || self.state == LinkState::OneWay);
     }
-}
-
-/// What a trunk's state follows from. Tests and simulations leave some out, and must notice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
-    /// A link that carries frames one way only is down.
-    BothWays,
-    /// With two others at the port it is down.
-    OneNeighbour,
-    /// A neighbour that is no longer heard is gone.
-    Expires,
-    /// A link whose neighbour is gone is down.
-    GoneIsDown,
-    /// A link that was never up is not down when its neighbour is gone.
-    NeverUpIsNotDown,
-    /// A link whose neighbour says hello but never heard us is down, too.
-    UnheardIsDown,
-    /// The neighbour first has the time to hear us.
-    UnheardWaits,
-    /// Such a link stays down until it was up, even if its neighbour falls silent.
-    UnheardStays,
-    /// Without carrier it is down at once.
-    CarrierCounts,
-    /// A switch that hears itself is no neighbour.
-    NotItself,
-    /// A link that fell is held down for a while.
-    Held,
-    /// With each fall it is held down for longer.
-    HeldLonger,
-    /// It is never held down for longer than [`LONGEST_HOLD`].
-    NotForEver,
-    /// A link whose neighbour restarts has not fallen.
-    RestartIsExcused,
-    /// It has fallen if the neighbour restarts again before it heard us.
-    ExcusedOnce,
-    /// A neighbour whose frames come is there, even if its hellos do not come.
-    FramesCount,
-    /// Frames alone show that for a limited time.
-    FramesForAWhile,
-}
-
-#[cfg(any(test, feature = "kit"))]
-mod kit {
-    use super::Rule;
-    use std::cell::Cell;
-
-    thread_local! {
-        static LEFT_OUT: Cell<Option<Rule>> = const { Cell::new(None) };
-    }
-
-    /// Leaves a rule out in this thread, from now on.
-    pub fn leave_out(rule: Option<Rule>) {
-        LEFT_OUT.set(rule);
-    }
-
-    pub(super) fn holds(rule: Rule) -> bool {
-        LEFT_OUT.get() != Some(rule)
-    }
-}
-
-#[cfg(any(test, feature = "kit"))]
-use kit::holds;
-#[cfg(any(test, feature = "kit"))]
-pub use kit::leave_out;
-
-/// Whether sessions follow a rule: all.
-#[cfg(not(any(test, feature = "kit")))]
-#[inline(always)]
-const fn holds(_: Rule) -> bool {
-    true
 }
 
 #[cfg(test)]
