@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The crates with files that use each other in circles, and how many files those are. Each number may only fall; a crate that is not
 /// here has none.
 const CIRCLES: [(&str, usize); 7] =
-    [("api", 6), ("capi", 3), ("cli", 13), ("fib", 11), ("lookup", 42), ("repro", 13), ("sim", 7)];
+    [("api", 6), ("capi", 3), ("cli", 13), ("fib", 7), ("lookup", 42), ("repro", 13), ("sim", 7)];
 
 /// The layers of the controller, and those below that each may use.
 const LAYERS: [(&str, &[&str]); 6] = [
