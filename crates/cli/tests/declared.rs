@@ -250,7 +250,7 @@ async fn the_names_become_those_of_a_file_in_one_transaction() {
     let before = net.site.client().await.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner();
     let done = import(&text, &["--replace"]);
     assert_eq!(exit_code(&done), 0, "{}", stderr(&done));
-    assert!(stdout(&done).contains("3 in it, 4 changes made"), "{}", stdout(&done));
+    assert!(stdout(&done).contains("3 names, 4 changes made"), "{}", stdout(&done));
     let after = net.site.client().await.get_status(v1::GetStatusRequest {}).await.unwrap().into_inner();
     assert_eq!((after.names, after.transactions), (3, before.transactions + 1));
     assert_eq!(net.names().lines().count(), 4);

@@ -111,8 +111,8 @@ int main(int argc, char **argv)
 	REFUSED(fibula_table_remove(early, name.bytes, 8), FIBULA_EFOLLOWER, "follows another");
 	REFUSED(fibula_table_get(early, name.bytes, 8, &value), FIBULA_EFOLLOWER, "reader");
 	REFUSED(fibula_table_record(early), FIBULA_EFOLLOWER, "follows another");
-	REFUSED(fibula_table_follow(NULL, 0, &none), FIBULA_EDAMAGED, "no FIB file");
-	REFUSED(fibula_table_follow(bytes, len, &none), FIBULA_EDAMAGED, "no FIB file");
+	REFUSED(fibula_table_follow(NULL, 0, &none), FIBULA_EDAMAGED, "not a FIB file");
+	REFUSED(fibula_table_follow(bytes, len, &none), FIBULA_EDAMAGED, "not a FIB file");
 	REFUSED(fibula_table_apply(early, bytes, 3), FIBULA_EDAMAGED, "no updates");
 	fibula_bytes_free(bytes, len);
 	CHECK(fibula_table_export(other, &bytes, &len) == FIBULA_OK);

@@ -19,15 +19,15 @@ static void handles_are_not_mixed_up(const char *design, uint64_t seed)
 	CHECK(fibula_reader_new(table, &reader) == FIBULA_OK);
 	struct fibula_table *no_table = (struct fibula_table *)reader;
 	struct fibula_reader *no_reader = (struct fibula_reader *)table;
-	REFUSED(fibula_table_count(no_table, &n), FIBULA_EINVAL, "no table");
-	REFUSED(fibula_table_set(no_table, name.bytes, 8, 1), FIBULA_EINVAL, "no table");
-	REFUSED(fibula_table_free(no_table), FIBULA_EINVAL, "no table");
-	REFUSED(fibula_reader_new(no_table, &no_reader), FIBULA_EINVAL, "no table");
+	REFUSED(fibula_table_count(no_table, &n), FIBULA_EINVAL, "not a table");
+	REFUSED(fibula_table_set(no_table, name.bytes, 8, 1), FIBULA_EINVAL, "not a table");
+	REFUSED(fibula_table_free(no_table), FIBULA_EINVAL, "not a table");
+	REFUSED(fibula_reader_new(no_table, &no_reader), FIBULA_EINVAL, "not a table");
 	CHECK(!no_reader);
 	no_reader = (struct fibula_reader *)table;
-	REFUSED(fibula_reader_lookup(no_reader, name.bytes, 8, &value), FIBULA_EINVAL, "no reader");
-	REFUSED(fibula_reader_offline(no_reader), FIBULA_EINVAL, "no reader");
-	REFUSED(fibula_reader_free(no_reader), FIBULA_EINVAL, "no reader");
+	REFUSED(fibula_reader_lookup(no_reader, name.bytes, 8, &value), FIBULA_EINVAL, "not a reader");
+	REFUSED(fibula_reader_offline(no_reader), FIBULA_EINVAL, "not a reader");
+	REFUSED(fibula_reader_free(no_reader), FIBULA_EINVAL, "not a reader");
 	CHECK(fibula_reader_free(reader) == FIBULA_OK && fibula_table_free(table) == FIBULA_OK);
 }
 

@@ -47,9 +47,9 @@ static void names_and_handles_are_checked(void)
 
 	REFUSED(fibula_table_set(NULL, A, 6, 1), FIBULA_EINVAL, "the table is NULL");
 	REFUSED(fibula_table_set((struct fibula_table *)((char *)words + 1), A, 6, 1), FIBULA_EINVAL, "not aligned");
-	REFUSED(fibula_table_set((struct fibula_table *)words, A, 6, 1), FIBULA_EINVAL, "no table");
-	REFUSED(fibula_reader_lookup((struct fibula_reader *)words, A, 6, &value), FIBULA_EINVAL, "no reader");
-	REFUSED(fibula_table_free((struct fibula_table *)words), FIBULA_EINVAL, "no table");
+	REFUSED(fibula_table_set((struct fibula_table *)words, A, 6, 1), FIBULA_EINVAL, "not a table");
+	REFUSED(fibula_reader_lookup((struct fibula_reader *)words, A, 6, &value), FIBULA_EINVAL, "not a reader");
+	REFUSED(fibula_table_free((struct fibula_table *)words), FIBULA_EINVAL, "not a table");
 	REFUSED(fibula_table_set(table, NULL, 6, 1), FIBULA_EINVAL, "the name is NULL");
 	REFUSED(fibula_table_set(table, A, 5, 1), FIBULA_EINVAL, "mac names have 6");
 	REFUSED(fibula_table_set(table, A, 0, 1), FIBULA_EINVAL, "mac names have 6");

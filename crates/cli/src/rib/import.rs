@@ -433,7 +433,7 @@ mod tests {
             "line 2: ",
             "line 3: there is no host `h9`",
             "line 4: 1 fields",
-            "on line 1 already",
+            "is already on line 1",
             "line 6: tenant",
             "line 7: ",
         ];

@@ -133,8 +133,7 @@ pub trait Structure {
 type Made<E> = Result<Box<dyn FibControl>, E>;
 
 /// Calls its argument for each name with its place. This way no caller has to list millions of names for a structure,
-/// which makes a list of
-/// its own keys.
+/// which makes a list of its own keys.
 type Names<'n> = &'n dyn Fn(&mut dyn FnMut(Key<'_>, u32));
 
 /// Makes the two halves of a design.
@@ -144,8 +143,11 @@ pub struct Halves {
     /// The same from stored rows.
     restore: fn(&Spec, &[Row], Names<'_>) -> Made<RestoreError>,
     /// The switch's half, from an image.
-    table: fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>,
+    table: FromImage,
 }
+
+/// Makes the switch's half of a design from an image.
+type FromImage = fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>;
 
 impl Halves {
     /// The halves of a structure: `Shared` of its skeleton, and `Served` of its query.
