@@ -1,6 +1,6 @@
-//! What simulations and fuzzing drive: the [owner](Owner) of a network, and the [pusher](Pusher). The product is built without.
+//! What simulations and fuzzing drive: the [owner](Owner) of a network, and the [pusher](Pusher). The product is built without it.
 //!
-//! The threads, channels and connections are the caller's: turns are taken, and messages come and go, when it says so. The time is
+//! The caller provides threads, channels and connections, and decides when a turn is taken and when messages come and go. The time is
 //! that of [`api::seam`].
 
 pub use crate::core::hear::{Heard, hear};
@@ -28,7 +28,7 @@ pub const QUIET: Duration = crate::core::owner::QUIET;
 /// What a change did.
 #[derive(Debug)]
 pub struct Done {
-    /// How many objects.
+    /// The number of objects.
     pub changed: Changed,
     /// The rows to commit first.
     pub rows: Vec<RowChange>,

@@ -11,16 +11,16 @@
 //! controller sends a switch only what it lacks. A slow or absent switch delays nothing by more than one phase timeout.
 //! Limits: one controller at a time commits to a store (the lock of its file, or a lease in etcd); the RIB is in memory.
 //!
-//! | module | what it holds | it may use |
+//! | module | contents | may use |
 //! |---|---|---|
 //! | [`hosts`] | names of host ports, and which names switches found, with their rows | [`fib`] |
-//! | [`store`] | rows that last: SQLite, etcd | `hosts`, for what a damaged store lost |
+//! | [`store`] | durable rows: SQLite, etcd | `hosts`, for what a damaged store lost |
 //! | `core` | the state, and every decision about it: no I/O, no runtime, no lock, no clock | `hosts`, the messages of `api::v1` |
 //! | `wire` | changes, refusals and the replication log as messages, both ways | `hosts`, `core`, `store` |
-//! | `shell` | threads, services, sessions: everything that waits, locks or listens | all of these |
-//! | `kit` | what simulations drive: the core, with one thread | all of these |
+//! | `shell` | threads, services, sessions: everything that waits, locks or listens | all of the above |
+//! | `kit` | what simulations drive: the core, with one thread | all of the above |
 //!
-//! Imports point down this list's way only, and no two modules import each other: `imports`, a test of the command, holds it.
+//! Imports point one way along this list, and no two modules import each other; the test `imports` of the command checks both.
 
 mod core;
 pub mod hosts;

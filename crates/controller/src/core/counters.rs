@@ -1,7 +1,7 @@
-//! What a connected switch says of itself: its memory, what it counted, and what that comes to in a second.
+//! What a connected switch reports about itself: its memory, its counters, and the rates that follow from them.
 //!
-//! A switch says what it counted every 2 s. Rates are the differences of the last two reports; who looks at them does not
-//! make a switch say more. What a switch says is bounded here.
+//! A switch reports its counters every 2 s. Rates are the differences of the last two reports; looking at them does not make a
+//! switch report more. What a switch may report is bounded here.
 
 use crate::core::happened::Level;
 use api::v1::{CheckedServer, Counters, DropCount, MemoryUse, PortCounters, Rates};
@@ -14,38 +14,38 @@ const MAX_PORTS: usize = 1024;
 const MAX_DROPS: usize = 128;
 const MAX_LOSSES: usize = 16;
 
-/// Servers of a report that are heard, and those of them that have an event each.
+/// Servers of a report that are taken into account, and how many of them have an event each.
 const MAX_SERVERS: usize = 256;
 const NAMED_SERVERS: usize = 8;
 
-/// A loss that did not go on for so long begins anew.
+/// A loss that paused for this long counts as a new one.
 const QUIET: Duration = Duration::from_secs(60);
 /// Ports of a loss that are named.
 const NAMED: usize = 4;
 
-/// The last that a switch said.
+/// The latest that a switch reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     memory: Option<MemoryUse>,
     /// Whether it can be asked for its log.
     says_log: bool,
-    /// Whether it understands who hears what is said to everybody, and the generation and the key of what it was told.
+    /// Whether it understands who receives broadcasts, and the generation and the key of what it was last told.
     takes_groups: bool,
     groups_told: Option<(u64, u64)>,
-    /// Whether it wants to know how it is found.
+    /// Whether it wants to know its standing.
     takes_standing: bool,
-    /// Whether it knows weights of ways.
+    /// Whether it supports weights of ways.
     weighs_ways: bool,
     counters: Option<(Instant, Counters)>,
-    /// Of the whole switch.
+    /// Rates of the whole switch.
     rates: Option<Rates>,
-    /// Of each reason that is a fault, when frames were dropped for it last.
+    /// When frames were last dropped, for each reason that is a fault.
     losing: HashMap<String, Instant>,
     /// Trunks that are too small for frames of hosts.
     too_small: HashSet<u32>,
     /// Servers of virtual addresses that are down, as events name them.
     down: BTreeSet<String>,
-    /// A message whose acknowledgement is waited for, and when it was sent: one at a time.
+    /// The message whose acknowledgement is being timed, and when it was sent: one at a time.
     asked: Option<(u64, Instant)>,
     /// When the switch was last found in step, or became known.
     in_step_at: Option<Instant>,
@@ -61,7 +61,7 @@ impl Said {
         self.says_log
     }
 
-    /// Notes whether the switch wants to know how it is found.
+    /// Notes whether the switch wants to know its standing.
     pub(crate) fn set_takes_standing(&mut self, takes_standing: bool) {
         self.takes_standing = takes_standing;
     }
@@ -70,7 +70,7 @@ impl Said {
         self.takes_standing
     }
 
-    /// Notes whether the switch knows weights of ways.
+    /// Notes whether the switch supports weights of ways.
     pub(crate) fn set_weighs_ways(&mut self, weighs_ways: bool) {
         self.weighs_ways = weighs_ways;
     }
@@ -79,12 +79,12 @@ impl Said {
         self.weighs_ways
     }
 
-    /// Notes whether the switch understands who hears what is said to everybody.
+    /// Notes whether the switch understands who receives broadcasts.
     pub(crate) fn set_takes_groups(&mut self, takes_groups: bool) {
         self.takes_groups = takes_groups;
     }
 
-    /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told those of another with
+    /// Whether the switch is to be told of the groups of a generation: it understands them, and was last told another generation with
     /// another key.
     pub(crate) fn lacks_groups(&mut self, generation: u64, key: impl FnOnce() -> u64) -> bool {
         let last = &mut *self;
@@ -103,7 +103,7 @@ impl Said {
         self.groups_told = Some((generation, key));
     }
 
-    /// Keeps what the switch says of its memory, instead of what it said before.
+    /// Replaces what the switch reported about its memory.
     pub(crate) fn set_memory(&mut self, memory: MemoryUse) {
         self.memory = Some(api::memory::bounded(memory));
     }
@@ -112,7 +112,7 @@ impl Said {
         self.memory.clone()
     }
 
-    /// Keeps what the switch counted, and what it comes to since it said so before. A sentence for each fault that begins: frames
+    /// Keeps what the switch counted, and the rates since its previous report. Returns a sentence for each fault that begins: frames
     /// are dropped for a reason for which none should be, after [`QUIET`] without one, or a trunk is too small.
     pub(crate) fn set_counters(&mut self, counters: Counters, now: Instant) -> Vec<String> {
         let mut counters = bounded(counters);
@@ -147,7 +147,7 @@ impl Said {
         begun
     }
 
-    /// Notes what health checks at the switch find. An event for each server that went down, came up, or is no longer checked.
+    /// Notes the results of health checks at the switch. Returns an event for each server that went down, came up, or is no longer checked.
     pub(crate) fn hear_servers(&mut self, checked: &[CheckedServer]) -> Vec<(Level, String)> {
         let (mut down, mut events) = (BTreeSet::new(), Vec::new());
         let before = std::mem::take(&mut self.down);
@@ -193,31 +193,31 @@ impl Said {
         Some(counters)
     }
 
-    /// What it comes to in a second, for the whole switch.
+    /// The rates of the whole switch.
     pub(crate) fn rates(&self, now: Instant) -> Option<Rates> {
         let last = self;
         let (at, _) = last.counters.as_ref()?;
         last.rates.map(|rates| Rates { age_ms: age_ms(*at, now), ..rates })
     }
 
-    /// A message was sent. The time to its acknowledgement is measured, if none is being measured.
+    /// Notes that a message was sent. Times its acknowledgement, unless another message is being timed.
     pub(crate) fn sent(&mut self, sequence: u64, now: Instant) {
         self.asked.get_or_insert((sequence, now));
     }
 
-    /// How long the message took that was measured, if it is acknowledged now.
+    /// The time to the acknowledgement of the message that was timed, if it is acknowledged now.
     pub(crate) fn acknowledged(&mut self, sequence: u64, now: Instant) -> Option<Duration> {
         let last = &mut *self;
         let (_, at) = last.asked.take_if(|(asked, _)| *asked <= sequence)?;
         Some(now.saturating_duration_since(at))
     }
 
-    /// The switch was here before, and was last found in step at that time.
+    /// Notes that the switch was here before, and when it was last found in step.
     pub(crate) fn set_in_step_at(&mut self, at: Instant) {
         self.in_step_at = Some(at);
     }
 
-    /// How long the switch has not been in step, as far as it was looked: since it was found in step, or became known.
+    /// The time since the switch was last found in step, or became known.
     pub(crate) fn behind(&mut self, is_in_step: bool, now: Instant) -> Duration {
         let last = &mut *self;
         if is_in_step {
@@ -235,7 +235,7 @@ impl Said {
     }
 }
 
-/// That a loss begins, and where.
+/// Says that a loss begins, and where.
 fn loss(drop: &DropCount, ports: &[PortCounters], before: &[PortCounters], seconds: f64) -> String {
     let total = |ports: &[PortCounters], of: &PortCounters| {
         let port = ports.iter().find(|port| port.port == of.port);
@@ -257,13 +257,13 @@ fn age_ms(at: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A report without what is too much.
+/// A report cut to what is kept.
 fn bounded(mut counters: Counters) -> Counters {
     let is_word = |word: &str| word.len() <= 32 && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     counters.drops.retain(|drop| is_word(&drop.reason));
     counters.drops.truncate(MAX_DROPS);
     counters.ports.truncate(MAX_PORTS);
-    // They are told as events.
+    // These are reported as events.
     counters.checked_servers = Vec::new();
     for port in &mut counters.ports {
         (port.device, port.rates) = (clip(&port.device), None);
@@ -277,7 +277,7 @@ fn bounded(mut counters: Counters) -> Counters {
     counters
 }
 
-/// A count that is less than before began anew: the switch was started again.
+/// A count that is less than before started anew: the switch was restarted.
 fn rate(now: u64, before: u64, seconds: f64) -> f64 {
     now.saturating_sub(before) as f64 / seconds
 }

@@ -1,23 +1,23 @@
-//! Switches that say the same name.
+//! Switches that claim the same name.
 //!
-//! A process of a switch draws a number when it starts, and says it. One that comes instead of another is what a restart looks
-//! like. But one that speaks again after another has come in its place shows that both live. From then on the one that was there first
-//! is served, and the other is refused as long as the first is there.
+//! A process of a switch draws a number when it starts, and sends it. A process that replaces another looks like a restart. But a
+//! process that speaks again after another has replaced it shows that both live. From then on the one that was there first
+//! is served, and the other is refused for as long as the first is there.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Names that are remembered at most, and for how long after somebody said one.
+/// The most names that are remembered, and how long after they were last claimed.
 const MAX_NAMES: usize = 10_000;
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// What a process that ended had sent may be read so late.
+/// What a process sent before it ended may be read this much later.
 const LATE: Duration = Duration::from_secs(3);
 
-/// One that another controller serves, and that has said nothing for so long, is gone.
+/// A process that another controller serves, and that has been silent for this long, is gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// A pair is told of for so long after the second one tried last. It tries again every few seconds.
+/// A pair is reported for this long after the second process last tried. It tries again every few seconds.
 const SAID_FOR: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -28,39 +28,39 @@ pub(crate) struct DuplicateNames {
 
 #[derive(Debug)]
 struct Name {
-    /// Who is served.
+    /// The process that is served.
     first: Process,
-    /// Who was before, or is refused.
+    /// The one before it, or the one that is refused.
     other: Option<Process>,
     /// When the other one spoke last, if both live.
     both: Option<Instant>,
 }
 
-/// One that says a name.
+/// A process that claims a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) number: u64,
     pub(crate) from: String,
-    /// Whether it came to be served here: then it is there as long as it is.
+    /// Whether it was served here: then it counts as present for as long as it is served.
     pub(crate) is_ours: bool,
     pub(crate) spoke: Instant,
 }
 
-/// What becomes of one that says a name.
+/// Decides what to do with a process that claims a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Welcome {
     /// It is served.
     Yes,
-    /// It is served, and another one says the same name, from there.
+    /// It is served, and another process, at this address, claims the same name.
     YesOfTwo(String),
-    /// The one there was first, and is served.
+    /// The one at this address was there first, and is served.
     No(String),
 }
 
 impl DuplicateNames {
-    /// A process says a name. `is_served`: this controller serves a switch of that name.
+    /// A process claims a name. `is_served`: this controller serves a switch of that name.
     pub(crate) fn hear(&mut self, name: &str, process: Process, is_served: impl FnOnce() -> bool) -> Welcome {
-        // An earlier version says no number.
+        // An earlier version sends no number.
         if process.number == 0 {
             return Welcome::Yes;
         }
@@ -78,7 +78,7 @@ impl DuplicateNames {
         Welcome::Yes
     }
 
-    /// A sentence for each name that two say.
+    /// A sentence for each name that two processes claim.
     pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
         let names = &self.names;
         let lately = |known: &Name| known.both.is_some_and(|at| now.saturating_duration_since(at) < SAID_FOR);
@@ -127,7 +127,7 @@ impl Name {
                 Welcome::YesOfTwo(from)
             }
             other => {
-                // Of the one before it counts when another came in its place.
+                // What is known of the process before it counts from when another one replaced it.
                 let before = std::mem::replace(&mut self.first, process);
                 *other = Some(Process { spoke: now, ..before });
                 Welcome::Yes
@@ -171,7 +171,7 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(bench.hear((number, A.1), true, 1), Welcome::Yes);
             }
-            // What the one before had sent is read late.
+            // What the process before had sent is read late.
             assert_eq!(bench.hear((number - 1, A.1), true, 0), Welcome::Yes);
             assert_eq!(bench.n_troubles(), 0);
         }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(bench.hear(B, false, 1), Welcome::Yes, "the first is gone");
         assert_eq!(bench.n_troubles(), 0);
         assert_eq!(bench.hear(A, true, 5), Welcome::YesOfTwo(B.1.to_owned()), "it was not");
-        // It was served here before, so it is gone when it is not, whatever it said last.
+        // It was served here before, so it is gone once it is not served, whatever it sent last.
         let mut bench = Bench::new();
         assert_eq!((bench.hear(A, true, 0), bench.hear(B, true, 0)), (Welcome::Yes, Welcome::Yes));
         assert_eq!(bench.hear(A, false, 5), Welcome::YesOfTwo(B.1.to_owned()));

@@ -1,8 +1,8 @@
-//! Switches that other controllers of the same store serve, as they say themselves.
+//! Switches that other controllers of the same store serve, by the switches' own reports.
 //!
-//! A switch has one controller, and tells the others every two seconds by which it is served, what it counted, and how the one that
-//! serves it last found it. So each controller can answer for all switches, by the certificates of the switches alone: controllers do
-//! not ask each other. What is said holds for some seconds. Of what a switch says, nothing is decided but what is shown.
+//! A switch has one controller. Every two seconds it tells the others which one serves it, what it counted, and its standing with the
+//! one that serves it. So each controller can answer for all switches, relying on the certificates of the switches alone: controllers
+//! do not ask each other. A report holds for some seconds. It decides only what is shown.
 
 use crate::core::counters::Said;
 use api::v1::{Counters, MemoryUse, SeeSwitchRequest, Standing, Switch};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long it holds what a switch says: three times as long as it takes to say it again.
+/// How long the report of a switch holds: three times the interval between reports.
 const HOLDS_FOR: Duration = Duration::from_secs(7);
 
 /// Characters that are kept of a reason, and of an address.
@@ -33,7 +33,7 @@ pub(crate) struct There {
 }
 
 impl Elsewhere {
-    /// Keeps what a switch says, instead of what it said before. Whether another controller serves it than before.
+    /// Replaces what a switch reported. Returns whether another controller serves it than before.
     pub(crate) fn hear(&mut self, node: NodeId, request: SeeSwitchRequest, now: Instant) -> bool {
         let SeeSwitchRequest { served_by, standing, counters, memory, .. } = request;
         let there = &mut self.0;
@@ -58,19 +58,19 @@ impl Elsewhere {
         is_new
     }
 
-    /// A switch is served here from now on.
+    /// Notes that a switch is served here from now on.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.0.remove(&node);
     }
 
-    /// What a switch said, if that holds.
+    /// The report of a switch, if it still holds.
     pub(crate) fn get(&self, node: NodeId, now: Instant) -> Option<There> {
         self.0.get(&node).filter(|there| now.saturating_duration_since(there.at) < HOLDS_FOR).cloned()
     }
 }
 
 impl There {
-    /// Whether it serves all that is committed, where that is known up to a commit.
+    /// Whether it serves everything that is committed, which is known up to a commit.
     pub(crate) fn is_in_step(&self, position: Option<u64>) -> bool {
         let Standing { in_step, position: at, .. } = &self.standing;
         *in_step
@@ -83,7 +83,7 @@ impl There {
         Some(&*self.standing.cannot_follow).filter(|why| !why.is_empty())
     }
 
-    /// Adds to a switch what is known.
+    /// Adds what is known to a switch.
     pub(crate) fn fill(&self, switch: &mut Switch, position: Option<u64>, now: Instant) {
         switch.connected = true;
         switch.served_by.clone_from(&self.served_by);

@@ -1,19 +1,19 @@
-//! Tells switches who hears what their hosts say to everybody: for each tenant that may ([`Settings`]) and has names at a switch, all
-//! names of the tenant, and which of them want which multicast groups ([`crate::core::subscriptions`]). Switches copy such frames
+//! Tells switches who receives the broadcasts of their hosts: for each allowed tenant ([`Settings`]) with names at a switch, all
+//! names of the tenant, and which multicast groups each of them wants ([`crate::core::subscriptions`]). Switches copy such frames
 //! (`dataplane::groups`).
 //!
-//! A controller that starts knows nothing of what names want. Until it has heard of all switches with names of these tenants, or for
-//! some seconds, it has switches go on with what they were told. Names with unknown subscriptions receive every group.
+//! A controller that starts does not know what names want. Until it has heard from all switches with names of these tenants, or for
+//! some seconds, it has switches go on with what they were last told. Names with unknown subscriptions receive every group.
 //!
-//! In the same message switches are told the addresses that learnt names have beside that of their record ([`crate::hosts::names`]).
+//! In the same message switches get the further addresses of learnt names, besides those of their records ([`crate::hosts::names`]).
 //!
-//! This is beside the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames as it
-//! would without. What a switch is told replaces what it was told before, with every stream and whenever a member changed.
+//! All this is separate from the tables: nothing is stored, versioned or acknowledged, and a switch that missed it drops those frames
+//! as it would without it. Each message replaces the one before; one is sent with every stream and whenever a member changed.
 //!
-//! A host that makes up names may not end broadcasts for its tenant: if there are more names than may be, the ports with the most
-//! learnt names have fewer of them carried to, the oldest, until they fit. Names that an operator declared are all carried to or none.
+//! A host that makes up names must not end broadcasts for its tenant. If there are more names than allowed, the newest learnt names are
+//! left out at the ports that have the most, until the rest fit. Names that an operator declared are all included or none.
 //!
-//! When they are told: [`crate::shell::groups`].
+//! When they get it: [`crate::shell::groups`].
 
 use crate::hosts::names::Learnt;
 use api::v1;
@@ -26,52 +26,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-/// The most tenants, and names of a tenant, that can be configured: a switch is told of all in one message.
+/// The most tenants, and names of a tenant, that can be configured: one message tells a switch of all of them.
 pub(crate) const MAX_TENANTS: usize = 256;
 pub(crate) const MAX_NAMES: u32 = 1024;
-/// The most learnt names beyond those that may be of a tenant whose names are looked at: eight ports full of them.
+/// How many learnt names beyond the limit a tenant may have and still be looked at: eight ports full of them.
 const MAX_BEYOND: usize = 8192;
 
-/// The longest query interval, in seconds, of the form that a question has (RFC 3376, 4.1.7).
+/// The longest query interval, in seconds, that queries can express (RFC 3376, 4.1.7).
 const LONGEST_INTERVAL_S: u32 = 127;
 
-/// What becomes of a multicast to a group that nobody wants.
+/// Decides what to do with a multicast to a group that no host wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unknown {
-    /// It is dropped: who wants a group says so.
+    /// It is dropped: hosts that want a group must say so.
     #[default]
     Drop,
-    /// The whole tenant hears it.
+    /// The whole tenant receives it.
     Flood,
 }
 
-/// What of multicasts to a group reaches whom.
+/// Decides who receives mDNS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mdns {
-    /// The whole tenant, as other groups that stay on one link.
+    /// The whole tenant, as with other groups that stay on one link.
     #[default]
     All,
-    /// Those who want it.
+    /// The hosts that want it.
     Subscribers,
 }
 
-/// The section `[groups]`: what is carried to everybody.
+/// The section `[groups]`: delivery of broadcasts and multicasts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The tenants whose hosts hear what one of them says to everybody.
+    /// The tenants whose hosts receive each other's broadcasts and multicasts.
     pub tenants: BTreeSet<u32>,
-    /// Nothing is carried for a tenant with more names: each such frame costs as many.
+    /// The most names of a tenant; with more, nothing is copied for it, as each such frame costs one copy per name.
     pub max_names: u32,
-    /// Whether a multicast is for those whose hosts want its group; otherwise it is for the whole tenant.
+    /// Whether a multicast goes only to hosts that want its group; otherwise it goes to the whole tenant.
     pub snooping: bool,
-    /// Seconds between two questions of switches to their hosts.
+    /// Seconds between two queries of switches to their hosts.
     pub query_interval_s: u32,
-    /// What becomes of a multicast to a group that nobody wants.
+    /// Decides what to do with a multicast to a group that no host wants.
     pub unknown_multicast: Unknown,
-    /// Who hears mDNS.
+    /// Decides who receives mDNS.
     pub mdns: Mdns,
 }
 
@@ -115,16 +115,16 @@ impl Settings {
 pub(crate) struct Members {
     pub(crate) names: Vec<(NodeId, [u8; 6])>,
     pub(crate) nodes: BTreeSet<NodeId>,
-    /// Whether there are more than may be; then `names` are none.
+    /// Whether there are more than allowed; then `names` is empty.
     pub(crate) is_crowded: bool,
-    /// Learnt names that are not among them, because their ports have too many.
+    /// Learnt names that are left out, because their ports have too many.
     pub(crate) left_out: usize,
 }
 
 impl Members {
-    /// Of a tenant with these names; none if there are more than may be.
+    /// The members of a tenant with these names; none if there are more than allowed.
     pub(crate) fn of(names: Option<Vec<(Name, Attachment)>>) -> Self {
-        // None is carried, so none that comes or goes is news.
+        // None receives anything, so names that come or go are not news.
         let Some(names) = names else { return Self { is_crowded: true, ..Self::default() } };
         let member = |(name, at): &(Name, Attachment)| Some((at.switch, name.as_bytes().try_into().ok()?));
         let names: Vec<_> = names.iter().filter_map(member).collect();
@@ -153,8 +153,8 @@ pub(crate) fn names_of(
     (versions.get(&tenant).copied().unwrap_or_default(), fitting)
 }
 
-/// Leaves out learnt names until there are no more than `most`: the newest of the ports that have the most. Returns the others, and how
-/// many were left out; none if there are too many with one learnt name of each port. `since` says of a learnt name since when it is.
+/// Leaves out learnt names until there are at most `most`: the newest of the ports that have the most. Returns the others, and how many
+/// were left out; none if even one learnt name per port is too many. `since` says since when a name has been learnt.
 fn fit(names: Vec<(Name, Attachment)>, most: usize, since: impl Fn(&Name) -> Option<u64>) -> Option<Fitting> {
     if names.len() <= most {
         return Some((names, 0));
@@ -181,7 +181,7 @@ fn fit(names: Vec<(Name, Attachment)>, most: usize, since: impl Fn(&Name) -> Opt
     Some((kept, left_out))
 }
 
-/// What is told of a tenant, and how often that changed.
+/// What switches are told of a tenant, and how often that changed.
 #[derive(Default)]
 struct Told {
     group: v1::Group,
@@ -200,14 +200,14 @@ pub(crate) struct All {
 }
 
 impl All {
-    /// Takes the members that were found. A name that moves may change which switches are told of its tenant, and nothing of what
+    /// Takes the members that were found. A name that moves may change which switches are told of its tenant, but not what
     /// they are told.
     pub(crate) fn replace(&mut self, found: ByTenant) {
         self.generation += u64::from(found != self.members);
         self.members = found;
     }
 
-    /// Brings what is told of each tenant along. With `wants`, it says who wants what.
+    /// Updates what is told of each tenant. With `wants`, that includes who wants what.
     pub(crate) fn refresh(&mut self, wants: impl Fn(&Members) -> Option<v1::Wanted>) {
         let mut is_news = self.told.len() != self.members.len();
         for (&tenant, members) in &self.members {
@@ -227,7 +227,7 @@ impl All {
         self.members.iter().filter(is_here).filter_map(|(tenant, _)| self.told.get(tenant))
     }
 
-    /// Says what a switch is told: another number, if it is something else.
+    /// The key of what a switch is told: another number whenever that differs.
     pub(crate) fn key(&self, node: NodeId) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.addresses.hash(&mut hasher);
@@ -289,7 +289,7 @@ mod tests {
         };
         let (before, now, tenants) = (rib(&[1]), rib(&[1, 2]), BTreeSet::from([0]));
         let version = before.rib().watch(&tenants)[&0];
-        // Nothing is watched in the other one, which takes its place.
+        // The other RIB, which replaces it, has no watches.
         let learnt = Learnt::default();
         let (other, names) = names_of(now.rib(), &learnt, &tenants, 0, 9);
         assert_eq!((other != version, names.map(|(names, _)| names.len())), (true, Some(2)));
@@ -351,7 +351,7 @@ mod tests {
         let wanted = |members: &Members| Some(subscriptions.borrow().wanted(&members.names));
         hear(0, None);
         hear(1, Some(said(1, 1, [239, 0, 0, 1])));
-        // Of a name that is elsewhere, which counts for nothing.
+        // Of a name that is elsewhere: this has no effect.
         hear(2, Some(said(1, 1, [239, 0, 0, 2])));
         all.refresh(wanted);
         let before = keys(&all);

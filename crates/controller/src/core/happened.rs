@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// Links and hosts of one change that have an event each.
 pub(crate) const NAMED: usize = 8;
 
-/// How an event is to be taken.
+/// The severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Good,
@@ -16,7 +16,7 @@ pub enum Level {
     Bad,
 }
 
-/// What there is to say of a change, should it be committed.
+/// What there is to report of a change, if it is committed.
 #[derive(Debug)]
 pub(crate) enum Happened {
     Names(u64),
@@ -34,7 +34,7 @@ fn added(Wanted { cost, weight, found, .. }: &Wanted) -> String {
     format!("{added}, cost {cost}{weight}")
 }
 
-/// The links that go when one is added that was found at their ports, in words.
+/// The links that a newly added link replaces at its ports, because they were found, in words.
 fn instead(link: impl Fn(&Place) -> Option<String>, (a, b, wanted): &(Place, Place, Wanted)) -> String {
     let gone: Vec<String> = [a, b].into_iter().filter(|_| wanted.found).filter_map(link).collect();
     if gone.is_empty() { String::new() } else { format!(", instead of {}", gone.join(" and ")) }
@@ -58,7 +58,7 @@ fn some<T>(all: &[T], kind: &'static str, event: impl Fn(&T) -> (Level, String, 
     Happened::Events(events)
 }
 
-/// Names that are learnt. Those that move have events of their own: one that moves may be taken by somebody else.
+/// Names that are learnt. Names that move have events of their own: the mover may be an impostor.
 fn learnt(records: &[Record], more: &[(String, Vec<IpAddr>)], host_of: impl Fn(&str) -> Option<String>) -> Happened {
     let all = records.iter().map(|record| (record, host_of(&record.name)));
     let (moved, others): (Vec<_>, Vec<_>) =
@@ -81,7 +81,7 @@ fn learnt(records: &[Record], more: &[(String, Vec<IpAddr>)], host_of: impl Fn(&
 }
 
 impl Happened {
-    /// What a change does. `far_end` names the other end of the link at a port, `host_of` the host at which a name is.
+    /// Describes a change. `far_end` names the other end of the link at a port, `host_of` the host of a name.
     pub(crate) fn of(
         change: &Change,
         far_end: impl Fn(&Place) -> Option<String>,
@@ -135,7 +135,7 @@ impl Happened {
         }
     }
 
-    /// With the number of objects that were changed in fact. None, if none were.
+    /// The same with the number of objects that really changed. None, if none did.
     pub(crate) fn changed(self, n_changed: u64) -> Option<Happened> {
         match self {
             _ if n_changed == 0 => None,
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use fib::action::PortId;
 
-    /// Subject and text of each event of a change that changes so many.
+    /// Subject and text of each event of a change with this many objects.
     fn told(change: &Change, n_changed: u64, host_of: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let far_end = |place: &Place| (place.port == PortId(1)).then(|| "s9:9".to_owned());
         let Some(Happened::Events(events)) = Happened::of(change, far_end, host_of).changed(n_changed) else {

@@ -1,4 +1,4 @@
-//! What follows from a message of a connected switch, apart from its hello.
+//! Decides what follows from a message of a connected switch, other than its hello.
 
 #![cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations drive it"))]
 
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 /// Characters that are kept of a switch's reason.
 const MAX_REASON: usize = 300;
 
-/// What a message says, as far as it does not concern the session alone.
+/// What a message says, apart from what concerns the session alone.
 #[allow(missing_docs, reason = "their names say it")]
 #[derive(Debug)]
 pub enum Heard {
     /// Nothing more.
     Nothing,
-    /// It acknowledges messages. Whether the switch is parked and caught up with this, and the time from a message to its
-    /// acknowledgement, now and then.
+    /// It acknowledges messages. Says whether the parked switch has caught up with this and, now and then, how long the
+    /// acknowledgement took.
     Acknowledged {
         is_caught_up: bool,
         took: Option<Duration>,
     },
-    /// It asks for what it lacks, with a report that the session keeps. Not `is_first`: the owner has not taken the last one.
+    /// It asks for what it lacks, with a report that the session keeps. Not `is_first`: the owner has not taken the previous one yet.
     Asks {
         reason: String,
         is_first: bool,
@@ -36,12 +36,12 @@ pub enum Heard {
     },
     /// What it sees at its trunks.
     Trunks(Vec<SeenTrunk>),
-    /// What its names want of multicasts.
+    /// What its hosts want of multicasts.
     Subscriptions(Subscriptions),
     /// The answers to questions.
     Verified(Verified),
     Log(SaidLog),
-    /// It counted. Events for what begins with it; whether it wants to know how it is found.
+    /// It sent its counters. Has events for the faults that begin, and whether the switch wants to know its standing.
     Counted {
         events: Vec<(Level, String)>,
         takes_standing: bool,
@@ -60,7 +60,7 @@ pub fn hear<L: Line>(line: &L, body: Option<Body>, now: Instant) -> Result<Heard
             })
         }),
         Some(Body::Resync(resync)) => {
-            // It may be large: not while others wait for the session.
+            // It may be large, so this happens before anyone waits for the session.
             let report = decode(&resync.report).map_err(|reason| format!("its report is malformed: {reason}"))?;
             Heard::Asks { reason: clip(&resync.reason), is_first: line.with(|session| session.ask(report)) }
         }

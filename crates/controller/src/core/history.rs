@@ -1,29 +1,29 @@
-//! What came into each switch, and into the network, in the last hour: for curves.
+//! Traffic into each switch, and into the network, in the last hour: for curves.
 //!
-//! A value every 30 s for each switch that said what it counted, in memory, lost with a restart. Cost: half a kilobyte a switch.
+//! One value every 30 s for each switch that reported its counters, in memory, lost with a restart. Cost: half a kilobyte a switch.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Between two values.
+/// The interval between two values.
 pub(crate) const EVERY: Duration = Duration::from_secs(30);
 
-/// Values of an hour.
+/// The number of values in an hour.
 const KEPT: usize = 120;
 
-/// Bytes a second, the oldest first; none where nothing was said.
+/// Bytes a second, oldest first; none where nothing was reported.
 type Values = VecDeque<Option<f32>>;
 
 /// The last hour.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// As many values as the network has.
+    /// Each has as many values as the network.
     switches: HashMap<String, Values>,
     network: Values,
 }
 
 impl History {
-    /// Adds what each switch says at this moment.
+    /// Adds the current rate of each switch.
     pub(crate) fn add(&mut self, now: impl IntoIterator<Item = (String, Option<f64>)>) {
         let kept = self;
         let n_before = kept.network.len();
@@ -46,7 +46,7 @@ impl History {
         push(&mut kept.network, sum.map(|sum: f64| sum as f32));
     }
 
-    /// That of a switch, or without a name that of the network; empty if nothing is known.
+    /// The values of a switch, or without a name those of the network; empty if nothing is known.
     pub(crate) fn of(&self, switch: Option<&str>) -> Vec<Option<f32>> {
         let kept = self;
         let values = switch.map_or(Some(&kept.network), |name| kept.switches.get(name));

@@ -1,6 +1,6 @@
 //! The state of the network and every decision about it, without I/O: no runtime, no RPC, no lock and no clock.
 //!
-//! What comes is a method's argument, the time too, and what follows is its value: rows to commit, messages to send, words to say. The
+//! Inputs, including the time, are arguments of methods, and what follows is returned: rows to commit, messages to send, words to say. The
 //! messages of `api::v1` are read and made here as the plain data that they are. Who calls when, what is locked meanwhile, and what
 //! is sent where, [`crate::shell`] decides. `imports`, a test of the command, holds all of this.
 //!
@@ -8,17 +8,17 @@
 //! |---|---|
 //! | [`change`] | what a change does to network and hosts, whole or not at all |
 //! | [`happened`], [`summary`] | what a change is called, in events and in the audit trail |
-//! | [`learning`] | what becomes of names that switches see |
+//! | [`learning`] | what to do with names that switches see |
 //! | [`trunks`] | which links are cut, and which cables become links |
-//! | [`groups`], [`subscriptions`] | who hears frames to everybody, and who wants which multicasts |
-//! | [`pending`], [`duplicates`] | switches that wait to be accepted, and switches with one name |
-//! | [`presence`], [`elsewhere`] | which switches are connected here, not at all, or to another controller |
-//! | [`owner`] | the order of it all: what changes, is committed, answered and sent, turn by turn |
-//! | [`session`], [`queue`] | what waits for one switch, and what it has acknowledged; [`hear`]: what follows from what it says |
+//! | [`groups`], [`subscriptions`] | who receives broadcasts, and which multicasts each name wants |
+//! | [`pending`], [`duplicates`] | switches that wait to be accepted, and switches that claim the same name |
+//! | [`presence`], [`elsewhere`] | which switches are connected here, to another controller, or not at all |
+//! | [`owner`] | the order of everything: what changes, is committed, answered and sent, turn by turn |
+//! | [`session`], [`queue`] | what waits for one switch, and what it has acknowledged; [`hear`]: what follows from its messages |
 //! | [`push`] | which messages wait for the acknowledgement of which others |
-//! | [`counters`], [`history`] | what switches say of themselves, and the curves of an hour |
-//! | [`trace`], [`verify`] | the way of a frame, and whether a switch has what it should |
-//! | [`pace`] | how often peers may cause what costs everybody time |
+//! | [`counters`], [`history`] | what switches report about themselves, and the curves of an hour |
+//! | [`trace`], [`verify`] | the path of a frame, and whether a switch has what it should |
+//! | [`pace`] | how often peers may cause work that delays everyone else |
 
 pub mod change;
 pub(crate) mod counters;
@@ -50,11 +50,11 @@ use serde::Deserialize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auto {
-    /// It is not looked for.
+    /// They are ignored.
     Off,
-    /// It is listed, until an operator accepts it.
+    /// They are listed, until an operator accepts them.
     #[default]
     Confirm,
-    /// It is accepted at once.
+    /// They are accepted at once.
     On,
 }

@@ -1,12 +1,12 @@
-//! How often the writer does what costs everybody time.
+//! Limits how often peers may cause work that delays everyone else.
 //!
 //! **Reports.** Answering a report takes time in proportion to the names, and changes wait meanwhile. A switch may report
 //! [`REPORTS_AT_ONCE`] times, then at the configured rate, and so rarely that its answers take at most one in
-//! [`SHARE`] of the writer's time. So a switch that asks for ever holds up one change in a hundred, by one answer.
+//! [`SHARE`] of the writer's time. So a switch that never stops asking holds up one change in a hundred, by one answer.
 //!
 //! **Tenants.** Names and changes of a tenant a second, as buckets of [`BURST`] that fill at the configured rates.
 //!
-//! **Rekeys.** Operators may ask for one in the configured time. By itself the controller starts none unless it is told to,
+//! **Rekeys.** Operators may ask for one per configured time. On its own the controller starts none unless it is configured to,
 //! and then at most once in another configured time.
 
 use fib::topology::NodeId;
@@ -26,10 +26,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How many seconds' worth a tenant may send at once.
 const BURST: f64 = 10.0;
 
-/// Most switches and tenants that are remembered. Those with full buckets are forgotten first.
+/// The most switches and tenants that are remembered. Those with full buckets are forgotten first.
 const REMEMBERED: usize = 4096;
 
-/// The section `[rates]`: how often peers may cause what costs everybody time.
+/// The section `[rates]`: how often peers may cause work that delays everyone else.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
@@ -39,16 +39,16 @@ pub struct Rates {
     pub names_per_second: u32,
     /// Requests for changes of one tenant's names a second, on average. 0: any number.
     pub changes_per_second: u32,
-    /// The controller rekeys by itself at most once in so many seconds, when two names have one digest. 0: never.
+    /// The controller rekeys on its own at most once in this many seconds, when two names have one digest. 0: never.
     pub rekey_every_s: u64,
-    /// Operators may ask for a rekey once in so many seconds. 0: at any time.
+    /// Operators may ask for a rekey once in this many seconds. 0: at any time.
     pub rekey_pause_s: u64,
 }
 
 impl Default for Rates {
     fn default() -> Self {
-        // Two digests are equal by accident once in millions of years. Without the key nobody can make them equal. So a
-        // rekey that starts by itself would most likely be the doing of one tenant who has the key.
+        // Two digests are equal by accident once in millions of years. Without the key no one can make them equal. So a
+        // rekey that starts on its own would most likely be caused by one tenant that has the key.
         Self { reports_per_minute: 60, names_per_second: 0, changes_per_second: 0, rekey_every_s: 0, rekey_pause_s: 60 }
     }
 }
@@ -71,7 +71,7 @@ impl Bucket {
     }
 }
 
-/// What a switch may ask for.
+/// Limits of a switch.
 #[derive(Clone, Copy, Debug)]
 struct Asks {
     bucket: Bucket,
@@ -115,7 +115,7 @@ impl Pace {
         asks.bucket.tokens >= 1.0
     }
 
-    /// A report of this switch was answered in this time.
+    /// Notes that answering a report of this switch took this time.
     pub(crate) fn answered(&mut self, node: NodeId, took: Duration, now: Instant) {
         let slowest = Duration::from_secs(60) / self.rates.reports_per_minute.max(1);
         let every = slowest.max((took * SHARE).min(LONGEST_PAUSE));
@@ -133,7 +133,7 @@ impl Pace {
         self.rates.names_per_second > 0 || self.rates.changes_per_second > 0
     }
 
-    /// Takes a change with so many names of each tenant from their buckets, or from none.
+    /// Takes a change with these numbers of names of each tenant from their buckets, or from none.
     ///
     /// A batch may be larger than a bucket: it passes when the bucket is full, and the next one waits longer.
     /// # Errors
@@ -172,9 +172,9 @@ impl Pace {
         Duration::from_secs(self.rates.rekey_pause_s)
     }
 
-    /// Whether a rekey may start now, for an operator or by itself; notes that it does.
+    /// Whether a rekey may start now, for an operator or on the controller's own; if so, notes that it does.
     /// # Errors
-    /// How long it has to wait; for ever if the controller does nothing of this by itself.
+    /// The time to wait; forever if the controller starts none on its own.
     pub(crate) fn rekey(&mut self, is_asked_for: bool, now: Instant) -> Result<(), Duration> {
         let every = if is_asked_for { self.rekey_pause() } else { Duration::from_secs(self.rates.rekey_every_s) };
         if every.is_zero() && !is_asked_for {

@@ -1,4 +1,4 @@
-//! Switches that nobody added, and that attach with a certificate of this network (or from this machine): they wait to be accepted.
+//! Unknown switches that attach with a certificate of this network (or from this machine) and wait to be accepted.
 
 use crate::core::Auto;
 use crate::core::change::check_label;
@@ -6,11 +6,11 @@ use api::v1::PendingSwitch;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Switches that are listed at most, and for how long after they were there last. They try again every few seconds.
+/// The most switches that are listed, and how long after their last attempt. They try again every few seconds.
 const MAX_PENDING: usize = 1000;
 const LISTED_FOR: Duration = Duration::from_secs(600);
 
-/// A switch that is refused again for the same reason is logged this often.
+/// Interval between log lines for a switch that is refused again for the same reason.
 const REMIND: Duration = Duration::from_secs(600);
 
 /// See the module.
@@ -18,7 +18,7 @@ const REMIND: Duration = Duration::from_secs(600);
 pub(crate) struct PendingSwitches {
     auto: Auto,
     seen: BTreeMap<String, Pending>,
-    /// Why switches were refused, as the log says already.
+    /// Why switches were refused, as already logged.
     said: BTreeMap<String, (Instant, String)>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct PendingSwitches {
 pub(crate) enum Noted {
     New,
     Again,
-    /// Nobody wants to know, it has no name that a switch may have, or too many are.
+    /// It is not: listing is off, it has no name that a switch may have, or too many are listed.
     Not,
 }
 
@@ -41,7 +41,7 @@ struct Pending {
 }
 
 impl PendingSwitches {
-    /// Says, once, what becomes of them.
+    /// Sets, once, what to do with them.
     pub(crate) fn set_auto(&mut self, auto: Auto) {
         self.auto = auto;
     }
@@ -50,7 +50,7 @@ impl PendingSwitches {
         self.auto
     }
 
-    /// One was refused because nobody knows it.
+    /// Notes a switch that was refused because it is unknown.
     pub(crate) fn note(&mut self, name: &str, version: &str, from: String, now: Instant, now_ms: u64) -> Noted {
         if self.auto() == Auto::Off || check_label(name).is_err() {
             return Noted::Not;
@@ -68,12 +68,12 @@ impl PendingSwitches {
         if known.is_some() { Noted::Again } else { Noted::New }
     }
 
-    /// Whether a switch of this name was here lately, and waits.
+    /// Whether a switch of this name tried lately, and waits.
     pub(crate) fn waits(&self, name: &str, now: Instant) -> bool {
         self.seen.get(name).is_some_and(|switch| now.duration_since(switch.seen) < LISTED_FOR)
     }
 
-    /// Whether the log is to say that a switch is refused, and why: it tries again every few seconds.
+    /// Whether to log that a switch is refused, and why: it tries again every few seconds.
     pub(crate) fn is_to_be_said(&mut self, name: &str, why: &str, now: Instant) -> bool {
         let said = &mut self.said;
         if said.get(name).is_some_and(|(at, before)| before == why && now.duration_since(*at) < REMIND) {
@@ -86,7 +86,7 @@ impl PendingSwitches {
         true
     }
 
-    /// Those that wait: that were there lately, and that nobody has added since.
+    /// The switches that wait: they tried lately, and have not been added since.
     pub(crate) fn list(&mut self, is_known: impl Fn(&str) -> bool, now: Instant) -> Vec<PendingSwitch> {
         let seen = &mut self.seen;
         seen.retain(|name, switch| now.duration_since(switch.seen) < LISTED_FOR && !is_known(name));

@@ -1,4 +1,4 @@
-//! Which switches are connected, and how, and which are not: since when each has not been in step, and how many versions it lacks.
+//! Which switches are connected, and how, and which are not: how long each has been out of step, and how many versions it lacks.
 //!
 //! A switch that leaves takes its session with it. What must go on counting meanwhile is kept here, by switch: some tens of bytes
 //! each. It begins with the controller, which cannot know what was before.
@@ -17,17 +17,17 @@ struct Known {
     left: Left,
 }
 
-/// How a switch was when it left, or became known.
+/// The state of a switch when it left, or became known.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     in_step_at: Instant,
     /// Messages that it had not acknowledged.
     unacknowledged: u64,
-    /// Transactions that were committed by then.
+    /// Transactions that had been committed by then.
     transactions: u64,
 }
 
-/// A connected switch, as it was found.
+/// A connected switch and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
     pub(crate) node: NodeId,
@@ -49,7 +49,7 @@ pub(crate) struct Connected {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Absent {
     pub(crate) name: String,
-    /// How long it has not been in step.
+    /// How long it has been out of step.
     pub(crate) behind: Duration,
     /// Messages that it had not acknowledged, and transactions since.
     pub(crate) lacks: u64,
@@ -75,7 +75,7 @@ impl Presence {
             .collect();
     }
 
-    /// A switch leaves, as it was at the end.
+    /// Notes that a switch leaves, and its state at the end.
     pub(crate) fn leave(&mut self, switch: &Connected, transactions: u64, now: Instant) {
         if let Some(known) = self.0.get_mut(&switch.node) {
             let in_step_at = now.checked_sub(switch.behind).unwrap_or(now);
@@ -84,12 +84,12 @@ impl Presence {
         }
     }
 
-    /// Since when a switch that comes back has not been in step; `None`: it was not here before.
+    /// Since when a switch that comes back has been out of step; `None` if it was not here before.
     pub(crate) fn in_step_at(&self, node: NodeId) -> Option<Instant> {
         self.0.get(&node).map(|known| known.left.in_step_at)
     }
 
-    /// Those that are not among `connected`, by name.
+    /// The switches that are not among `connected`, by name.
     pub(crate) fn absent(&self, connected: &[Connected], transactions: u64, now: Instant) -> Vec<Absent> {
         let here: BTreeSet<NodeId> = connected.iter().map(|switch| switch.node).collect();
         let known = &self.0;

@@ -2,7 +2,7 @@
 //!
 //! A change that adds is sent to its destination before the others; one that removes, to the others before the
 //! destination. So no switch sends frames where they would be lost. The next phase is sent after the switches of the
-//! previous one have acknowledged, or after the phase timeout. A late switch is not waited for until it has caught up.
+//! previous one have acknowledged, or after the phase timeout. A late switch is not waited for again until it has caught up.
 //!
 //! While a phase waits, further changes gather and go out together, so the rate does not depend on the round trip.
 //! Messages to one switch stay in order, so in a group a message may go out earlier than its own phase, never later.
@@ -31,7 +31,7 @@ pub struct Outgoing<L> {
 pub enum Pushed<L> {
     /// More messages: those that it had are queued for their switches.
     All,
-    /// The acknowledgement of a switch, or its end, and no longer than until this time.
+    /// The acknowledgement of a switch, or the end of its session, but only until this time.
     Waits { line: L, sequence: u64, until: Instant },
 }
 
@@ -39,25 +39,25 @@ pub enum Pushed<L> {
 #[derive(Debug)]
 pub struct Pusher<L> {
     phases: VecDeque<Vec<Outgoing<L>>>,
-    /// Who was sent the last phase, each with the last sequence.
+    /// The switches that were sent the last phase, each with the last sequence.
     waiting_for: VecDeque<(L, u64)>,
     until: Option<Instant>,
     timeout: Duration,
 }
 
 impl<L: Line> Pusher<L> {
-    /// One that waits so long for the acknowledgements of a phase.
+    /// A pusher that waits this long for the acknowledgements of a phase.
     pub fn new(timeout: Duration) -> Pusher<L> {
         Pusher { phases: VecDeque::new(), waiting_for: VecDeque::new(), until: None, timeout }
     }
 
-    /// Takes the next group, when all of the last one are queued.
+    /// Takes the next group, once the last one is queued in full.
     pub fn take(&mut self, messages: impl Iterator<Item = Outgoing<L>>) {
         self.phases = by_phase(messages).into();
     }
 
-    /// Queues messages for their switches, as far as nobody is to be waited for. `late` is told of each switch that has not
-    /// acknowledged in time: it goes on without it.
+    /// Queues messages for their switches, up to the first phase that must wait. Calls `late` with each switch that has not
+    /// acknowledged in time: it goes on without that switch.
     pub fn go_on(&mut self, now: Instant, mut late: impl FnMut(NodeId)) -> Pushed<L> {
         loop {
             while let Some((line, sequence)) = self.waiting_for.front() {
@@ -75,7 +75,7 @@ impl<L: Line> Pusher<L> {
             self.until = None;
             let Some(phase) = self.phases.pop_front() else { return Pushed::All };
             let sent = send(phase, now);
-            // Nobody waits after the last phase.
+            // No wait follows the last phase.
             if !self.phases.is_empty() {
                 self.waiting_for = sent;
             }
@@ -117,7 +117,7 @@ fn by_phase<L>(messages: impl Iterator<Item = Outgoing<L>>) -> Vec<Vec<Outgoing<
     phases
 }
 
-/// Queues the messages; returns whom to wait for, each with its last sequence.
+/// Queues the messages; returns the switches to wait for, each with its last sequence.
 fn send<L: Line>(phase: Vec<Outgoing<L>>, now: Instant) -> VecDeque<(L, u64)> {
     let mut sent = BTreeMap::new();
     for Outgoing { node, line, message, .. } in phase {

@@ -33,12 +33,12 @@ pub(crate) struct Queue {
     in_flight: VecDeque<(u64, u64)>,
 }
 
-/// What becomes of a message.
+/// Decides what to do with a message.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// It goes out, with the number of reports that are answered.
     Sent { sequence: u64, answered: u64, message: Bytes },
-    /// It does not go out, and its bytes wait no more: the queue is closed, or an answer covers it.
+    /// It does not go out, and its bytes no longer wait: the queue is closed, or an answer covers it.
     Dropped(Bytes),
     /// It waits until an answer is queued whole.
     Held,
@@ -47,11 +47,11 @@ pub(crate) enum Next {
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledged {
-    /// The last message up to which everything sent is acknowledged.
+    /// The last message such that everything up to it is acknowledged.
     pub(crate) sequence: u64,
-    /// The last change all of whose messages are acknowledged by it, if there is one.
+    /// The last change whose messages are all acknowledged by this, if there is one.
     pub(crate) change: Option<u64>,
-    /// Nothing is on its way any more.
+    /// Whether nothing is on its way any more.
     pub(crate) is_caught_up: bool,
 }
 
@@ -136,7 +136,7 @@ impl Queue {
         self.stuck = Some((reason, self.answered));
     }
 
-    /// Why the switch cannot follow, if it cannot. It can again once it has acknowledged the answer to a later report.
+    /// Why the switch cannot follow, if so. It can again once it has acknowledged the answer to a later report.
     pub(crate) fn stuck(&self) -> Option<&str> {
         self.stuck.as_ref().map(|(reason, _)| &**reason)
     }
@@ -146,7 +146,7 @@ impl Queue {
         self.stuck.as_ref().is_some_and(|(_, answered)| with_answered <= *answered)
     }
 
-    /// Whether an acknowledgement is to come.
+    /// Whether an acknowledgement is due.
     pub(crate) fn awaits_acknowledgement(&self) -> bool {
         !self.in_flight.is_empty()
     }
@@ -167,7 +167,7 @@ impl Queue {
         self.answer_end.is_some_and(|end| end <= acked) && !self.answering && self.answered == self.taken
     }
 
-    /// Whether nothing that is made, or still to be made, is missing at the switch.
+    /// Whether the switch lacks nothing that is made, or still to be made.
     pub(crate) fn is_settled(&self) -> bool {
         !self.parked && self.is_caught_up()
     }
@@ -188,7 +188,7 @@ impl Queue {
         // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of
         // these changes: the rest of the answer may bring them.
         self.in_flight.iter_mut().for_each(|(_, change)| *change = 0);
-        // The answer covers what was made before. What is made after it brings something, even if it is of the same change: the
+        // The answer covers what was made before. What is made after it adds something, even if it belongs to the same change: the
         // table of a switch may be made anew after a change that was refused.
         self.unqueued.iter_mut().for_each(|change| *change = 0);
     }

@@ -22,14 +22,14 @@ const MESSAGE_OVERHEAD: usize = 64;
 /// Places for messages that an empty queue keeps.
 const KEPT_PLACES: usize = 64;
 
-/// Bytes of a message that may be large.
+/// The bytes of those parts of a message that may be large.
 pub(crate) fn weight(message: &ToSwitch) -> usize {
     message.message.len() + message.groups.as_ref().map_or(0, prost::Message::encoded_len)
 }
 
 /// The report in a message of a switch.
 /// # Errors
-/// Why it is none.
+/// Why there is none.
 pub fn decode(report: &[u8]) -> Result<Report, String> {
     match Uplink::decode(report).map_err(|error| error.to_string())? {
         Uplink::Report(report) => Ok(report),
@@ -37,17 +37,17 @@ pub fn decode(report: &[u8]) -> Result<Report, String> {
     }
 }
 
-/// A handle to the session of a switch, which the owner, the pusher and the stream of the switch have.
+/// A handle to the session of a switch, shared by the owner, the pusher and the stream of the switch.
 ///
 /// The shell's threads share a session behind a lock; a simulation has one thread and needs none.
 pub trait Line: Clone {
     /// A handle to a new session.
     fn open(session: Session) -> Self;
 
-    /// Reads or changes the session. Not from inside another such call.
+    /// Reads or changes the session. Must not be called from inside another such call.
     fn with<R>(&self, change: impl FnOnce(&mut Session) -> R) -> R;
 
-    /// Distinguishes sessions that live.
+    /// Distinguishes live sessions.
     fn id(&self) -> usize;
 
     /// Whether both are handles to one session.
@@ -67,14 +67,14 @@ pub enum Next {
     Ended,
 }
 
-/// What those who wait for a session look at: they look again when any of it is another.
+/// What those who wait for a session look at: they look again whenever any of it changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct News {
     /// See [`Session::acked`].
     pub(crate) acked: u64,
     /// See [`Session::is_ended`].
     pub(crate) is_ended: bool,
-    /// What the switch serves may be another, although it acknowledged nothing.
+    /// Counts possible changes of what the switch serves, even without an acknowledgement.
     n_turned: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct Session {
     acked_change: u64,
     is_lagging: bool,
     said: Said,
-    /// Whether it can be asked what operators ask switches themselves.
+    /// Whether it can answer the questions that operators ask switches.
     answers: bool,
     /// Reports received, that of the hello included. The switch counts those that it sends, and acknowledges a message only if
     /// all of them are answered.
@@ -126,12 +126,12 @@ impl Session {
         self.node
     }
 
-    /// What those who wait look at.
+    /// The values that those who wait look at.
     pub(crate) fn news(&self) -> News {
         self.news
     }
 
-    /// What the switch says of itself.
+    /// What the switch reports about itself.
     pub(crate) fn said(&mut self) -> &mut Said {
         &mut self.said
     }
@@ -153,7 +153,7 @@ impl Session {
         self.pass_on(next, now)
     }
 
-    /// Does with a message what the queue says. Its sequence, if it goes out.
+    /// Handles a message as the queue decides. Returns its sequence, if it goes out.
     fn pass_on(&mut self, next: queue::Next, now: Instant) -> Option<u64> {
         match next {
             queue::Next::Held => None,
@@ -171,13 +171,13 @@ impl Session {
         }
     }
 
-    /// Does not send the next message.
+    /// Gives up the next message.
     pub(crate) fn skip(&mut self, message: &Bytes) {
         self.queue.skip();
         self.release(message.len());
     }
 
-    /// Takes what the transport takes next. What the switch refuses is left out.
+    /// Takes what the transport is to send next. Leaves out what the switch refuses.
     pub(crate) fn take(&mut self) -> Next {
         while !self.is_ended() {
             let Some(message) = self.outbox.pop_front() else { return Next::Nothing };
@@ -192,7 +192,7 @@ impl Session {
         Next::Ended
     }
 
-    /// Whether there is something for the transport to take, or to know.
+    /// Whether the transport has something to take, or to know.
     pub(crate) fn has_next(&self) -> bool {
         self.is_ended() || !self.outbox.is_empty()
     }
@@ -217,13 +217,13 @@ impl Session {
         self.queue.is_parked()
     }
 
-    /// The switch cannot hold what it was sent: nothing more of this answer is sent, and nobody waits for it.
+    /// Notes that the switch cannot hold what it was sent: nothing more of this answer is sent, and no one waits for it.
     pub(crate) fn set_stuck(&mut self, reason: String) {
         self.queue.set_stuck(reason);
         self.set_lagging();
     }
 
-    /// Why the switch cannot follow, if it cannot. It can again once it has acknowledged the answer to a later report.
+    /// Why the switch cannot follow, if so. It can again once it has acknowledged the answer to a later report.
     pub(crate) fn stuck(&self) -> Option<&str> {
         self.queue.stuck()
     }
@@ -239,7 +239,7 @@ impl Session {
         self.queue.is_reconciled(self.news.acked)
     }
 
-    /// Whether an acknowledgement is to come.
+    /// Whether an acknowledgement is due.
     pub(crate) fn awaits_acknowledgement(&self) -> bool {
         self.queue.awaits_acknowledgement()
     }
@@ -255,8 +255,8 @@ impl Session {
         is_told && all_made && self.serves_all_made() && !self.is_ended() && self.stuck().is_none()
     }
 
-    /// Begins the answer to the last report that was taken: what the switch lacks of the state after `change`. The limit does
-    /// not bound an image, so it counts what waits before it: a switch that asks again and again without reading is cut off.
+    /// Begins the answer to the last report that was taken: what the switch lacks of the state after `change`. An image may exceed
+    /// the limit, so what waits before it counts: a switch that asks again and again without reading is cut off.
     ///
     /// After a rekey a switch is sent its tables although it did not ask. This answers no other report.
     ///
@@ -321,19 +321,19 @@ impl Session {
         self.acked_change >= change || !self.is_ended() && self.queue.is_settled()
     }
 
-    /// Messages sent, messages acknowledged, bytes sent.
+    /// The number of messages sent, of messages acknowledged, and of bytes sent.
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
         (self.queue.last_sequence(), self.news.acked, self.sent_bytes)
     }
 
-    /// Keeps a report for the owner, instead of one that it has not taken. Whether there was none: then the owner is to
+    /// Keeps a report for the owner, replacing one that it has not taken. Returns whether there was none: then the owner is to
     /// be told. So a switch that reports as fast as it can gives the owner no more to do than one that waits.
     pub(crate) fn ask(&mut self, report: Report) -> bool {
         self.n_reports += 1;
         self.last_report.replace(report).is_none()
     }
 
-    /// The last report, once. Its answer answers those before it, too.
+    /// The last report, once. Its answer also answers those before it.
     pub(crate) fn take_report(&mut self) -> Option<Report> {
         let last = self.last_report.take()?;
         self.queue.take(self.n_reports);
@@ -346,7 +346,7 @@ impl Session {
         self.n_reports
     }
 
-    /// Notes whether the switch can be asked what operators ask switches themselves.
+    /// Notes whether the switch can answer the questions that operators ask switches.
     pub(crate) fn set_answers(&mut self, answers: bool) {
         self.answers = answers;
     }
@@ -355,7 +355,7 @@ impl Session {
         self.answers
     }
 
-    /// Tells the switch who hears what its hosts say to everybody, if it understands that and was last told another generation, in
+    /// Tells the switch who receives the broadcasts of its hosts, if it understands that and was last told another generation, in
     /// which that has another key.
     pub(crate) fn tell_groups(&mut self, generation: u64, key: impl Fn() -> u64, groups: impl FnOnce() -> Groups) {
         if self.said.lacks_groups(generation, &key)
@@ -366,19 +366,19 @@ impl Session {
         }
     }
 
-    /// Tells the switch how it is found, for other controllers.
+    /// Tells the switch its standing, for other controllers.
     pub(crate) fn tell_standing(&mut self, standing: Standing) {
         self.ask_now(ToSwitch { standing: Some(standing), ..ToSwitch::default() });
     }
 
-    /// Asks the switch what an operator wants to know of it. Whether that is on its way: it is answered elsewhere.
+    /// Asks the switch what an operator wants to know of it. Returns whether the question is on its way; the answer goes elsewhere.
     pub(crate) fn ask_for(&mut self, ask: Ask) -> bool {
         self.ask_now(ToSwitch { ask: Some(ask), ..ToSwitch::default() })
     }
 
-    /// Sends a question; also a switch that refuses its tables can answer. Whether the session goes on.
+    /// Sends a question; a switch that refuses its tables can answer too. Returns whether the session goes on.
     pub(crate) fn ask_now(&mut self, question: ToSwitch) -> bool {
-        // Whoever asks again and again does not fill the queue of a switch that reads slowly.
+        // Repeated questions must not fill the queue of a switch that reads slowly.
         if self.is_over_limit() || self.is_ended() {
             return false;
         }
@@ -387,7 +387,7 @@ impl Session {
         true
     }
 
-    /// Whether the switch missed a deadline and has not caught up since: it is not waited for.
+    /// Whether the switch missed a deadline and has not caught up since: then it is not waited for.
     pub(crate) fn is_lagging(&self) -> bool {
         self.is_lagging
     }

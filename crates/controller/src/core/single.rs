@@ -30,7 +30,7 @@ impl Line for Stream {
 
 #[cfg(feature = "kit")]
 impl Stream {
-    /// Distinguishes streams that live.
+    /// Distinguishes live streams.
     pub fn id(&self) -> usize {
         Line::id(self)
     }
@@ -45,7 +45,7 @@ impl Stream {
         self.with(|session| session.acked_change())
     }
 
-    /// Takes what the transport takes next.
+    /// Takes what the transport is to send next.
     pub fn take(&self) -> Next {
         self.with(Session::take)
     }

@@ -1,13 +1,13 @@
-//! Which names want which multicast groups of IP, as their switches say it.
+//! Which names want which IP multicast groups, as their switches report.
 //!
-//! Each switch says all of it whenever something changed and with every stream, so it is kept in memory alone. Of several controllers each
-//! is told, for each serves other switches. What a switch that is away said last holds: its hosts may want it still. A name counts where it
-//! is, so what is said of it elsewhere counts for nothing.
+//! Each switch reports the whole list whenever something changed and with every stream, so it is kept in memory alone. Every controller
+//! gets it, as each serves other switches. The last report of a switch that is away holds: its hosts may still want it. A name counts
+//! at its own place; reports of it from elsewhere have no effect.
 //!
-//! Of a switch that has not said yet what its hosts want, and of one that never hears it, it is not known what its names want: they get
+//! For a switch that has not reported yet what its hosts want, or that never learns it, the wishes of its names are unknown: they receive
 //! all groups ([`Subscriptions::wanted`]).
 //!
-//! Bounds: [`MOST`] groups of the names of a switch; what is above is left out.
+//! Bounds: [`MOST`] groups of the names of a switch; more are left out.
 
 use crate::core::change::{Refusal, State};
 use api::groups::{MOST, bytes_of, from_bytes};
@@ -33,19 +33,19 @@ struct OfSwitch {
     groups: HashMap<[u8; 6], Vec<IpAddr>>,
 }
 
-/// What a switch knows of the wishes of its hosts.
+/// What a switch knows of its hosts' wishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Knows {
-    /// It asks them.
+    /// Nothing yet: it is asking them.
     #[default]
     Nothing,
-    /// It does not hear them, nor ever will while it runs.
+    /// Nothing, and it never will while it runs.
     Never,
     All,
 }
 
 impl Subscriptions {
-    /// A switch says what its names want; with none, that it does not hear it. Whether that is news.
+    /// Takes a switch's list of what its names want; none: it does not learn that. Returns whether that is news.
     pub(crate) fn hear(&mut self, node: NodeId, said: Option<v1::Subscriptions>) -> bool {
         let is_first = !self.by_node.contains_key(&node);
         let of_switch = self.by_node.entry(node).or_default();
@@ -62,7 +62,7 @@ impl Subscriptions {
         is_news
     }
 
-    /// Forgets what switches said that are no more: the number of one may be another's later.
+    /// Forgets the reports of switches that are gone: the number of one may be another's later.
     pub(crate) fn retain(&mut self, nodes: &BTreeSet<NodeId>) {
         self.by_node.retain(|node, _| nodes.contains(node));
     }
@@ -72,12 +72,12 @@ impl Subscriptions {
         self.version
     }
 
-    /// Whether it is known of a switch what its names want, or that it never says so.
+    /// Whether it is known what the names of a switch want, or that the switch never reports that.
     pub(crate) fn is_settled(&self, node: NodeId) -> bool {
         self.by_node.get(&node).is_some_and(|of_switch| of_switch.knows != Knows::Nothing)
     }
 
-    /// Which of these names, each at its switch, want which groups; and those of which nobody knows, which get all.
+    /// Which groups each of these names wants, each name being at its switch. Names with unknown wishes receive every group.
     pub(crate) fn wanted(&self, names: &[(NodeId, [u8; 6])]) -> v1::Wanted {
         let mut by_group = BTreeMap::<IpAddr, Vec<u32>>::new();
         let mut of_all = Vec::new();
@@ -93,7 +93,7 @@ impl Subscriptions {
         v1::Wanted { groups: by_group.into_iter().map(group).collect(), of_all }
     }
 
-    /// Names of a tenant, and those of them that get all groups.
+    /// Names of a tenant, and those of them that receive all groups.
     pub(crate) fn members(&self, names: &[(Name, Attachment)]) -> v1::GroupMembers {
         let is_known = |node| self.by_node.get(node).is_some_and(|of_switch| of_switch.knows == Knows::All);
         let of_all = names.iter().filter(|(_, at)| !is_known(&at.switch)).map(|(name, _)| name.to_string()).collect();
@@ -105,7 +105,7 @@ impl Subscriptions {
         self.by_node.values().flat_map(|of_switch| of_switch.groups.values()).map(Vec::len).sum()
     }
 
-    /// Those of names that are where it was said and that are [asked](Asked) for, by tenant, group and name: the first `limit`, and
+    /// The wishes of names at their own places that match what is [asked](Asked) for, by tenant, group and name: the first `limit`, and
     /// whether there are more. O(all) for each page, and as much memory as a page takes.
     pub(crate) fn page(&self, state: &State, asked: &Asked, limit: usize) -> (Vec<v1::Subscribed>, bool) {
         let rib = state.network.rib();
@@ -147,10 +147,10 @@ impl Subscriptions {
     }
 }
 
-/// That a name of a tenant wants a group.
+/// The wish of a name of a tenant for a group.
 type Row = (u32, IpAddr, Name);
 
-/// What a list is to have.
+/// What a list is to contain.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     /// What comes after this.
@@ -161,7 +161,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// How many rows a page may have. Earlier commands know no pages: they say nothing, and take what they get for all.
+    /// How many rows a page may have. Earlier commands know no pages: they ask for none, and take what they get for everything.
     pub(crate) fn limit(ask: &v1::ListGroupsRequest, most: usize) -> usize {
         if ask.limit == 0 { usize::MAX } else { (ask.limit as usize).min(most) }
     }
@@ -184,7 +184,7 @@ impl Asked {
 }
 
 impl OfSwitch {
-    /// Whether other wishes are known then.
+    /// Whether the wishes that are known then differ.
     fn hear(&mut self, said: v1::Subscriptions, is_first: bool) -> bool {
         let v1::Subscriptions { session, number, asking, subscribers } = said;
         let is_new = is_first || self.knows == Knows::Never;
@@ -193,7 +193,7 @@ impl OfSwitch {
         }
         let began_anew = !is_new && self.session == session;
         (self.session, self.number) = (session, number);
-        // One that was started again asks its hosts, and what it said before holds until it knows what they want. One that goes on and
+        // A switch that restarted asks its hosts, and its last report holds until it knows what they want. One that keeps running and
         // asks anew has forgotten all of it.
         if asking && !is_new && !began_anew {
             return false;
@@ -281,7 +281,7 @@ mod tests {
     fn names_get_all_while_nobody_knows_what_they_want_or_where_their_switch_never_hears_it() {
         let all = RefCell::new(Subscriptions::default());
         let hear = |said| all.borrow_mut().hear(NodeId(2), said);
-        // That it asks is no word of its hosts.
+        // That it is asking does not count as a report of its hosts.
         hear(Some(said(8, 1, true, &[])));
         assert!(gets_all(&all.borrow(), 2) && !all.borrow().is_settled(NodeId(2)));
         hear(Some(said(8, 2, false, &[])));
@@ -319,7 +319,7 @@ mod tests {
         }
         let mut all = Subscriptions::default();
         let groups = ["239.0.0.1", "239.0.0.2", "ff05::1"];
-        // Both switches say it of all names; it counts where a name is.
+        // Both switches report all names; each name counts at its own place.
         for switch in ["s1", "s2"] {
             let bytes = || groups.iter().map(|group| bytes_of(group.parse().unwrap())).collect();
             let subscriber = |i: u8| v1::Subscriber { name: vec![2, 0, 0, 0, 0, i].into(), groups: bytes() };

@@ -6,7 +6,7 @@ use fib::topology::Wanted;
 /// Objects of a change that are named; the others are counted.
 const NAMED: usize = 4;
 
-/// What is changed, and with what, in short.
+/// What is changed, and to what, in short.
 pub(crate) fn summary(change: &Change) -> (&'static str, String) {
     match change {
         Change::AddSwitch { name, tenants } if tenants.is_empty() => ("add_switch", name.clone()),

@@ -1,9 +1,9 @@
-//! The way of a frame through the network, by the tables that the switches should have.
+//! The path of a frame through the network, by the tables that the switches should have.
 //!
-//! What a switch serves may be older: whether one is connected and in step is said beside. What a switch in fact does with
+//! What a switch serves may be older, so the trace says whether it is connected and in step. What it really does with
 //! a frame, its counters and captures show.
 //!
-//! Which of several ways a flow takes, each switch decides by a hash with a number of its own, which nobody else knows. So the hops
+//! Where there are several ways, each switch chooses by a hash of the flow with a number that only it knows. So the hops
 //! after such a switch are those of its first way, and the text says so.
 
 use crate::core::change::{Refusal, State};
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 /// Paths of a reply, where no switch is named.
 const MAX_PATHS: usize = 1000;
 
-/// Why a switch may not do what its table should say, for those of which there is something to say.
+/// Why a switch may not do what its table should say, for those switches that have a reason.
 pub(crate) type Doubts = HashMap<NodeId, String>;
 
 /// The paths of frames to a name: from one switch, or from each that has hosts.
@@ -58,7 +58,7 @@ fn far_end(topology: &Topology, near: End) -> Option<End> {
     Some(if link.a == near { link.b } else { link.a })
 }
 
-/// The switches that frames of any flow to a name come to, the first first.
+/// The switches that frames of any flow to a name reach, in order.
 fn reached(state: &State, name: &Name, from: NodeId) -> Vec<NodeId> {
     let (network, topology) = (&state.network, state.network.topology());
     let (mut reached, mut at) = (vec![from], 0);
@@ -138,7 +138,7 @@ fn path(state: &State, name: &Name, from: NodeId, (with_hosts, doubts): (&HashSe
             break ("dropped", format!("port {port} of {here} has no link"));
         };
         let by = |port: &PortId| lead(*port).map(|far| format!("by port {port} to {}", title(far.node)));
-        // A neighbour that has this switch among its ways sends the frame on by another one, or by its own alternate.
+        // A neighbour that has this switch among its ways sends the frame on by another way, or by its own alternate.
         let around = |port: &PortId| {
             let far = lead(*port)?;
             let turns = match network.action(far.node, name) {
@@ -216,11 +216,11 @@ mod tests {
         let (spine, leaf) = (first_hop("s1"), first_hop("l2"));
         assert!(spine.contains("while that is down, by port ") && spine.contains("turns it to another"), "{spine}");
         assert!(leaf.contains("by port 1 to s1 or by port 2 to s2") && !leaf.contains("turns"), "{leaf}");
-        // Nobody but the leaf knows which way a flow takes.
+        // Only the leaf knows which way a flow takes.
         assert!(leaf.ends_with("depending on its flow; the hops below are those of port 1"), "{leaf}");
     }
 
-    /// The value in the FIB of each switch, and what that stands for as the switch can read it; nothing for a name that it does not
+    /// The value in the FIB of each switch, and its meaning as that switch can read it; nothing for a name that the switch does not
     /// hold.
     #[test]
     fn a_hop_has_the_entry_that_its_switch_must_have() {
@@ -245,7 +245,7 @@ mod tests {
             };
             let entry = |action: &str| (true, action.to_owned());
             assert_eq!(entries(&state, &name), [entry("ports:1*1|2*2"), entry(at_home)], "{mode}");
-            // It has said that it does not know weights.
+            // It has reported that it does not support weights.
             state.network.set_weighs(s1, false);
             assert_eq!(entries(&state, &name), [entry("ports:1|2"), entry(at_home)], "{mode}");
             assert_eq!(entries(&state, &alien), [(false, String::new())]);

@@ -1,13 +1,13 @@
-//! What switches see at their trunks: which links are cut, which cables nobody declared, and which lead elsewhere than declared.
+//! What switches see at their trunks: which links are cut, which cables are undeclared, and which lead elsewhere than declared.
 //!
 //! A link is cut as soon as one of its switches says that it is down, or sees another neighbour there. It is whole again when
-//! one of them says that it is up, which it is only if both hear each other, and none that it is down. What is not known
+//! one of them says that it is up, which it is only if both hear each other, and neither says that it is down. What is not known
 //! changes nothing: reports are lost with this process, and what followed from them is in the store.
 //!
-//! A link that was found itself is no longer in the way once it is cut: its cable was moved. One that an operator declared is, and
-//! what its switches see is told him.
+//! A link that was itself found is no longer in the way once it is cut: its cable was moved. A declared link stays in the way, and the
+//! operator is told what its switches see.
 //!
-//! Switches also say at which of their host ports they hear a trunk. That is told, and changes nothing: a host may have made it up.
+//! Switches also report at which of their host ports they hear a trunk. That is reported, and changes nothing: a host may have made it up.
 
 #![cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations drive it"))]
 
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Trunks of a switch that are kept.
 const MAX_TRUNKS: usize = 1024;
 
-/// A link that went down so often in a row flaps, and this is said for so long after the last time.
+/// How often in a row a link goes down before it flaps, and how long after the last time that is reported.
 const FLAPS: u32 = 3;
 const SAID_FOR: Duration = Duration::from_secs(60);
 
@@ -35,12 +35,12 @@ type Seen = BTreeMap<NodeId, BTreeMap<PortId, SeenTrunk>>;
 pub struct Trunks {
     auto: Auto,
     seen: Seen,
-    /// How often trunks that flap went down in a row, and when that was said first.
+    /// How often flapping trunks went down in a row, and when that was first reported.
     falls: HashMap<End, (u32, Instant)>,
 }
 
 impl Trunks {
-    /// Says, once, what becomes of cables that nobody declared.
+    /// Sets, once, what to do with undeclared cables.
     pub(crate) fn set_auto(&mut self, auto: Auto) {
         self.auto = auto;
     }
@@ -63,7 +63,7 @@ impl Trunks {
         let falls = &mut self.falls;
         let flapping = trunks.iter().take(MAX_TRUNKS).filter(|trunk| trunk.falls >= FLAPS).filter_map(|trunk| {
             let end = End { node, port: PortId(trunk.port.try_into().ok()?) };
-            // It says so again whenever anything changes.
+            // It reports again whenever anything changes.
             let before = falls.get(&end).filter(|(n, _)| *n == trunk.falls);
             Some((end, before.copied().unwrap_or((trunk.falls, now))))
         });
@@ -77,7 +77,7 @@ impl Trunks {
         self.seen.keys().copied().collect()
     }
 
-    /// The links of a switch that are otherwise than the network has them: an end of each, and whether it is cut.
+    /// The links of a switch whose state differs from the network's: an end of each, and whether it is cut.
     pub fn changed_at(&self, network: &Network, node: NodeId) -> Vec<(End, bool)> {
         let seen = &self.seen;
         let topology = network.topology();
@@ -95,8 +95,8 @@ impl Trunks {
         links.collect()
     }
 
-    /// Cables that both their switches see, between ports without a host, and without a link but one that
-    /// [gives way](Link::gives_way); none, if they are not looked for.
+    /// Cables that both their switches see, between ports without a host, and without a link other than one that
+    /// [gives way](Link::gives_way); none, if cables are ignored.
     pub(crate) fn found(&self, network: &Network) -> Vec<(End, End)> {
         if self.auto() == Auto::Off {
             return Vec::new();
@@ -201,7 +201,7 @@ impl Trunks {
         all.filter_map(|(node, port, trunk)| sentence(node, port, trunk)).collect()
     }
 
-    /// What a link was said to be of which a switch sees another neighbour, and what to do.
+    /// How the link came about at which a switch sees another neighbour, and what to do.
     fn of_moved(&self, link: &Link, was: &str) -> String {
         if !link.found {
             return format!("was declared to lead to {was}: the cable or the link is in the wrong place");
@@ -216,23 +216,23 @@ impl Trunks {
     }
 }
 
-/// The switches by their names: to find one takes a search of all.
+/// The switches by name: finding one by its name takes a search of all.
 fn by_name(topology: &Topology) -> HashMap<&str, NodeId> {
     topology.nodes().map(|(id, node)| (&*node.name, id)).collect()
 }
 
-/// Whether a neighbour is another than the one at this end.
+/// Whether a neighbour differs from the one at this end.
 fn is_elsewhere(topology: &Topology, expected: End, neighbour: &LinkEnd) -> bool {
     let name = topology.node(expected.node).map(|node| &*node.name);
     name != Ok(&*neighbour.switch) || neighbour.port != u32::from(expected.port.0)
 }
 
-/// What one end of a link says of it.
+/// What one end of a link reports about it.
 struct View {
     is_down: bool,
-    /// It carries frames both ways, or nothing but its carrier is watched, and that is there.
+    /// Whether it carries frames both ways, or only its carrier is watched, and is there.
     is_good: bool,
-    /// Another neighbour is there.
+    /// Whether another neighbour is there.
     elsewhere: bool,
 }
 
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(bench.troubles(), [declared, found]);
         bench.report("s3", vec![up(1, "s1", 1), up(2, "s1", 2)]);
         assert_eq!(bench.found(), ["s1:2 s3:2"]);
-        // One that an operator has taken out of use stays, and one that he has set is his.
+        // A link that an operator has taken out of use stays, and one that an operator has set belongs to the operator.
         let set = |up, cost| Change::SetLink { end: place("s1", 2), cost, weight: None, raised: Some(0), up };
         bench.state.carry_out(set(Some(false), None)).unwrap();
         assert_eq!(bench.found(), [""; 0]);
@@ -363,7 +363,7 @@ mod tests {
         bench.report("s1", falls(FLAPS));
         let flaps = "s1:2 went down 3 times in a row, each time soon after it had come up, and is held down for 1.2 s when it comes back: check its cable and the other end";
         assert_eq!(bench.troubles(), [flaps]);
-        // It went down no more, whatever else its switch tells.
+        // It went down no more, whatever else its switch reports.
         bench.now += SAID_FOR;
         bench.report("s1", falls(FLAPS));
         assert_eq!(bench.troubles(), [""; 0]);

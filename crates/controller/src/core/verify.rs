@@ -2,8 +2,8 @@
 //!
 //! The network changes meanwhile. So the controller's digests are read before and after the switch computes its own, and
 //! a part is compared at a version that both sides have had. Parts that have no such version are asked for again. A
-//! version says something only once the switch has all that the controller answered to its report: before, it may be one
-//! of changes that the controller's store was set back from.
+//! version means something only once the switch has all of the controller's answer to its report: before, it may be a version
+//! of changes that were lost when the controller's store was set back.
 
 #[cfg(feature = "kit")]
 use crate::core::session::{Session, decode};
@@ -60,28 +60,28 @@ pub struct Verifying {
     number: u64,
 }
 
-/// What came of a verification.
+/// The result of a verification.
 #[cfg(feature = "kit")]
 #[derive(Debug)]
 pub enum Verdict {
     /// The switch has what it should.
     Same,
-    /// This part is another one.
+    /// This part differs.
     Differs(String),
-    /// Too much changed meanwhile: it would be asked again.
+    /// Too much changed meanwhile: the question has to be repeated.
     Open,
 }
 
 #[cfg(feature = "kit")]
 impl Verifying {
-    /// Begins to verify a switch, which has this now, with a question of this number. None while it does not have the answer to its
+    /// Begins to verify a switch, which should have this now, with a question of this number. None while it lacks the answer to its
     /// report.
     pub fn begin(session: &mut Session, held: &Report, number: u64) -> Option<Verifying> {
         let asks = session.is_reconciled() && session.ask_now(ToSwitch { verify: number, ..ToSwitch::default() });
         asks.then(|| Verifying { before: parts(held), number })
     }
 
-    /// What comes of it with an answer of the switch, which is to have this by now. None: it is the answer to another question.
+    /// The result, with an answer of the switch, which should have this by now. None: it is the answer to another question.
     pub fn verdict(&self, answer: &Verified, after: Option<&Report>) -> Option<Verdict> {
         if answer.verify != self.number {
             return None;

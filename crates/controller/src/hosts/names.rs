@@ -1,9 +1,9 @@
-//! Names that switches found: which of all names these are, and since when they are where they are.
+//! Names that switches found: which of all names are learnt, and since when they have been at their place.
 //!
-//! Everything else about them is as with names that an operator declared. One that he declares is his from then on.
+//! Otherwise they are like declared names. A learnt name that an operator declares belongs to the operator from then on.
 //!
 //! A learnt name may have more addresses than the one in its record ([`Learnt::more_of`]): a host has one of each family, and addresses of
-//! services. Switches are told of them beside the tables ([`crate::core::groups`]).
+//! services. Switches are told of them separately from the tables ([`crate::core::groups`]).
 
 use fib::durable::RowChange;
 use fib::name::{Name, NameKind};
@@ -23,18 +23,18 @@ pub struct Learnt {
     names: BTreeMap<Name, (u64, End)>,
     at: HashMap<End, u32>,
     of: HashMap<NodeId, u32>,
-    /// The further addresses of names, the latest last, and whose each is.
+    /// The further addresses of names, the latest last, and the name that has each.
     more: BTreeMap<Name, Vec<IpAddr>>,
     holders: BTreeMap<IpAddr, Name>,
 }
 
-/// Further addresses of a name, and of all.
+/// The most further addresses of a name, and of all names.
 pub(crate) const MAX_MORE_OF_NAME: usize = 8;
 pub(crate) const MAX_MORE: usize = 4096;
 
 impl Learnt {
-    /// Adds the name in a row of the store. One that the network does not have, or a damaged row, is passed over: such a name
-    /// is as if it were declared.
+    /// Adds the name in a row of the store. Skips a name that the network does not have and a damaged row: such a name
+    /// counts as declared.
     pub(crate) fn restore(&mut self, network: &Network, key: &[u8], value: &[u8]) {
         let known = || {
             let name = Name::from_bytes(network.settings().kind, key).ok()?;
@@ -48,7 +48,7 @@ impl Learnt {
         }
     }
 
-    /// Gives a name these further addresses, and no others; those that another name has go from there.
+    /// Gives a name exactly these further addresses, and takes them away from other names.
     fn put_more(&mut self, name: &Name, more: Vec<IpAddr>) {
         for ip in self.more.remove(name).into_iter().flatten() {
             self.holders.remove(&ip);
@@ -65,7 +65,7 @@ impl Learnt {
         }
     }
 
-    /// Gives a learnt name these further addresses, and no others; returns the row to commit, if they were others before.
+    /// Gives a learnt name exactly these further addresses; returns the row to commit, if they changed.
     pub(crate) fn set_more(&mut self, name: &Name, more: Vec<IpAddr>) -> Option<RowChange> {
         let (since_ms, _) = *self.names.get(name)?;
         if self.more_of(name) == more {
@@ -85,7 +85,7 @@ impl Learnt {
         self.holders.get(&ip)
     }
 
-    /// All further addresses, and whose they are.
+    /// All further addresses, and the name that has each.
     pub fn holders(&self) -> &BTreeMap<IpAddr, Name> {
         &self.holders
     }
@@ -117,7 +117,7 @@ impl Learnt {
         }
     }
 
-    /// A name is learnt at a port, or moved there, now, or says something else where it is; returns the row to commit, if there is one.
+    /// Notes that a name is learnt at a port, or moved there, or has another address now; returns the row to commit, if there is one.
     pub(crate) fn insert(&mut self, name: &Name, now_ms: u64, end: End) -> Option<RowChange> {
         let before = self.names.get(name).copied();
         let since_ms = before.filter(|(_, at)| *at == end).map_or(now_ms, |(since_ms, _)| since_ms);
@@ -125,7 +125,7 @@ impl Learnt {
         before.is_none_or(|(before_ms, _)| before_ms != since_ms).then(|| self.row(name, since_ms))
     }
 
-    /// A name is gone, or declared; returns the row to commit, if it was learnt.
+    /// Notes that a name is gone, or declared; returns the row to commit, if it was learnt.
     pub(crate) fn remove(&mut self, name: &Name) -> Option<RowChange> {
         let (_, end) = self.names.remove(name)?;
         self.leave(end);
@@ -133,27 +133,27 @@ impl Learnt {
         Some(row(name.as_bytes(), None))
     }
 
-    /// Since when the name is learnt where it is, in milliseconds since 1970; none: it is not.
+    /// Since when the name has been learnt at its place, in milliseconds since 1970; none if it is not learnt.
     pub fn since_ms(&self, name: &Name) -> Option<u64> {
         self.names.get(name).map(|(since_ms, _)| *since_ms)
     }
 
-    /// How many names are learnt at a port.
+    /// The number of names learnt at a port.
     pub fn count(&self, end: End) -> u32 {
         self.at.get(&end).copied().unwrap_or(0)
     }
 
-    /// All of them, and where each is.
+    /// All learnt names, and the place of each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, End)> {
         self.names.iter().map(|(name, (_, end))| (name, *end))
     }
 
-    /// Those at a port. O(all that are learnt).
+    /// The learnt names at a port. O(all learnt names).
     pub fn at(&self, end: End) -> impl Iterator<Item = &Name> {
         self.names.iter().filter(move |(_, (_, at))| *at == end).map(|(name, _)| name)
     }
 
-    /// Of each port with learnt names the one that came last, and when. O(all that are learnt).
+    /// The latest learnt name of each port that has any, and when it came. O(all learnt names).
     pub(crate) fn latest(&self) -> HashMap<End, (u64, &Name)> {
         let mut latest: HashMap<End, (u64, &Name)> = HashMap::with_capacity(self.at.len());
         for (name, (since_ms, end)) in &self.names {
@@ -163,28 +163,28 @@ impl Learnt {
         latest
     }
 
-    /// How many at all ports of a switch.
+    /// The number of names learnt at all ports of a switch.
     pub fn count_at(&self, node: NodeId) -> u32 {
         self.of.get(&node).copied().unwrap_or(0)
     }
 
-    /// How many are learnt in all.
+    /// The number of learnt names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether none is.
+    /// Whether no name is learnt.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Those after a name, in their order.
+    /// The learnt names after a name, in order.
     pub fn after(&self, name: Option<&Name>) -> impl Iterator<Item = &Name> {
         let after = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.names.range::<Name, _>((after, Bound::Unbounded)).map(|(name, _)| name)
     }
 
-    /// The rows of all of them.
+    /// The rows of all learnt names.
     #[cfg(any(test, feature = "kit"))]
     pub(crate) fn rows(&self) -> impl Iterator<Item = RowChange> {
         self.names.iter().map(|(name, (since_ms, _))| self.row(name, *since_ms))

@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The section `[design]`: what tables are made with.
+/// The section `[design]`: parameters of tables.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tables {
@@ -29,7 +29,7 @@ pub struct Tables {
     /// it, and so must the core design, unless it recognises no aliens at all. If absent, fingerprints are as long as
     /// suits the values, and those of a table that is there stay.
     pub fp: Option<f64>,
-    /// What tells alien names, round the gateway design. If absent, a checksum where `fp` is given and the design gives
+    /// The guard that recognises alien names, round the gateway design. If absent, a checksum where `fp` is given and the design gives
     /// aliens any action.
     #[serde(deserialize_with = "some_from_text")]
     pub aliens: Option<Guard>,
@@ -101,16 +101,16 @@ impl Telemetry {
     }
 }
 
-/// What the page for browsers lets those do who may see it.
+/// What the page for browsers lets its users do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dashboard {
     /// There is no page.
     Off,
-    /// They look.
+    /// Users can look.
     #[default]
     Read,
-    /// They also change what they may change by command.
+    /// Users can also change what they may change by command.
     Change,
 }
 
@@ -129,21 +129,21 @@ pub struct Config {
     pub status: Option<Address>,
     /// The filter of the log, unless `FIBULA_LOG` or `-v` says another.
     pub log: Option<String>,
-    /// What the page is for: off, read or change.
+    /// The mode of the page: off, read or change.
     #[serde(default)]
     pub dashboard: Dashboard,
-    /// Our certificate, and whose we accept; required to listen where other machines reach us.
+    /// The controller's certificate, and the authority of those it accepts; required at addresses that other machines reach.
     pub tls: Option<Files>,
-    /// Listen there without certificates.
+    /// Whether to listen there without certificates.
     #[serde(default)]
     pub insecure: bool,
-    /// Serve `/metrics` and `/status` to everybody, without certificates.
+    /// Whether to serve `/metrics` and `/status` to all clients, without certificates.
     #[serde(default)]
     pub metrics_open: bool,
     /// The record of changes.
     #[serde(default)]
     pub audit: api::audit::Settings,
-    /// What a FIB's value means: `port` or `egress`. Fixed at the first start.
+    /// The meaning of a FIB's values: `port` or `egress`. Fixed at the first start.
     #[serde(default = "default_value_mode", deserialize_with = "from_text")]
     pub value_mode: ValueMode,
     /// The kind of name: mac, ipv4, ipv6, five-tuple, teid, fixed:N, text. Fixed at the first start.
@@ -161,7 +161,7 @@ pub struct Config {
     /// The FIB design of the other switches.
     #[serde(default = "default_design", deserialize_with = "from_text")]
     pub core_design: &'static Design,
-    /// What tables are made with.
+    /// The parameters of tables.
     #[serde(default)]
     pub design: Tables,
     /// The most names that the controller accepts.
@@ -170,27 +170,27 @@ pub struct Config {
     /// up; then it is sent what it lacks by that time, once.
     #[serde(default = "default_backlog")]
     pub switch_backlog_bytes: usize,
-    /// How long the next phase of a change waits at most for the switches of the one before, in milliseconds.
+    /// The longest time, in milliseconds, that a phase of a change waits for the switches of the previous one.
     #[serde(default = "default_phase_timeout")]
     pub phase_timeout_ms: u64,
-    /// What becomes of cables between switches that nobody declared: off, confirm or on.
+    /// What to do with undeclared cables between switches: off, confirm or on.
     #[serde(default)]
     pub auto_links: Auto,
-    /// What becomes of switches that nobody added: off, confirm or on.
+    /// What to do with unknown switches: off, confirm or on.
     #[serde(default)]
     pub auto_switches: Auto,
-    /// What may be learnt of hosts.
+    /// Limits of learning hosts.
     #[serde(default)]
     pub learn: learning::Settings,
-    /// What is carried to everybody.
+    /// Delivery of broadcasts and multicasts.
     #[serde(default)]
     pub groups: groups::Settings,
     /// Where traces of changes go; nowhere if absent.
     pub telemetry: Option<Telemetry>,
-    /// What peers may take.
+    /// Limits of peers' resources.
     #[serde(default)]
     pub limits: Limits,
-    /// How often peers may do what costs everybody time.
+    /// Limits on how often peers may cause work that delays everyone else.
     #[serde(default)]
     pub rates: Rates,
 }
@@ -200,7 +200,7 @@ const REPORT_BYTES: usize = 64 << 10;
 
 impl Config {
     /// The most bytes of a message from a switch: what a table of `max_names` can need to be reported. A part takes 21
-    /// bytes, and there are at most 8 parts for every thousand names. What hosts want of multicasts is said beside, also by a switch
+    /// bytes, and there are at most 8 parts for every thousand names. What hosts want of multicasts is said separately, even by a switch
     /// that another controller, or another configuration, had ask for it.
     pub fn report_bytes(&self) -> usize {
         (REPORT_BYTES + api::groups::MOST_BYTES + self.max_names / 4).min(self.limits.message_bytes)
@@ -265,7 +265,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The gateways' design, with what tells aliens round it.
+    /// The gateways' design, with the guard that recognises aliens round it.
     fn gateway(&self) -> &'static Design {
         let design = self.gateway_design;
         match (self.design.aliens, self.design.fp) {
@@ -303,7 +303,7 @@ impl Config {
     }
 }
 
-/// Whether a configuration names a design that only `fibula-lab` has, round the gateways' design or by itself.
+/// Whether a configuration names a design that only `fibula-lab` has, round the gateways' design or alone.
 pub fn names_laboratory(text: &str) -> bool {
     let table: toml::Table = toml::from_str(text).unwrap_or_default();
     let text = |value: Option<&toml::Value>| value.and_then(toml::Value::as_str).map(str::to_owned);

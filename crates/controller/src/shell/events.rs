@@ -1,7 +1,7 @@
-//! What happens in the network, in words: for those who watch, and for those who come a little later.
+//! Events of the network, in words: for those who watch, and for those who come a little later.
 //!
-//! The last [`KEPT`] events are kept, in memory only: what was changed, and by whom, is in the audit trail. Names change by
-//! thousands in a second, so they have one event a second, with their number.
+//! The last [`KEPT`] events are kept, in memory only; the audit trail has what was changed, and by whom. Names may change by
+//! the thousands in a second, so there is one event a second for them, with their number.
 //!
 //! The numbers of events begin with the time at which the controller started, so that those of another start are not taken for
 //! known ones.
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 /// Events that are kept.
 const KEPT: usize = 1000;
 
-/// Events that a reader is given at a time.
+/// Events that a reader gets at a time.
 const PAGE: usize = 100;
 
-/// Events of a switch that are kept within so long: one that comes and goes as fast as it can leaves those of others.
+/// Events of one switch that are kept within this time, so that a switch that comes and goes quickly does not push out those of others.
 const OF_A_SWITCH: u32 = 20;
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ pub(crate) struct Events {
     before: u64,
     /// The number of the last event.
     last: watch::Sender<u64>,
-    /// Names changed since the last event about names, and changes in which they were.
+    /// Names changed since the last event about names, and the number of changes they were in.
     n_names: AtomicU64,
     n_changes: AtomicU64,
     /// Events of switches since a moment.
@@ -101,7 +101,7 @@ impl Events {
         self.last.send_replace(sequence);
     }
 
-    /// How many events a switch has had of late, this one included.
+    /// The number of recent events of a switch, including this one.
     fn count(&self, switch: &str, now: Instant) -> u32 {
         let mut switches = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, counts) = &mut *switches;
@@ -120,7 +120,7 @@ impl Events {
         self.n_changes.fetch_add(1, Relaxed);
     }
 
-    /// Says how many names were changed since it last said so, if any were. To be called once a second.
+    /// Adds an event with the number of names changed since the previous one, if there are any. To be called once a second.
     pub(crate) fn say_names(&self) {
         let (n_names, n_changes) = (self.n_names.swap(0, Relaxed), self.n_changes.swap(0, Relaxed));
         if n_names > 0 {
@@ -130,7 +130,7 @@ impl Events {
         }
     }
 
-    /// Notes what a change did, once it is committed.
+    /// Reports a change, once it is committed.
     pub(crate) fn note_change(&self, change: Happened) {
         match change {
             Happened::Names(n_names) => self.names_changed(n_names),
@@ -142,8 +142,8 @@ impl Events {
         }
     }
 
-    /// Up to 100 events after one, of these kinds (all, if there are none), and the number up to which that is all. Before
-    /// them, a gap, if events in between are no longer kept; a number that was never given begins anew.
+    /// Up to 100 events after a given one, of these kinds (all, if there are none), and the number up to which that is complete. Before
+    /// them a gap, if events in between are no longer kept; a number that was never given starts over.
     pub(crate) fn after(&self, after: u64, kinds: &[String]) -> (Vec<Event>, u64) {
         let kept = self.lock();
         let last = self.last();
@@ -180,7 +180,7 @@ impl Events {
         *self.last.borrow()
     }
 
-    /// Told of every new event.
+    /// Notified of every new event.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(page.len(), NAMED + 1);
         assert_eq!((page[0].subject.as_str(), page[0].level.as_str()), ("s1:0 – s2:1", "bad"));
         assert_eq!(page[NAMED].subject, "92 others");
-        // A switch that comes and goes keeps nobody from telling.
+        // A switch that comes and goes does not silence others.
         (0..1000).for_each(|_| events.note("switch", Level::Info, "s9", "connected"));
         events.note("switch", Level::Info, "s8", "connected");
         let (page, _) = events.after(0, &["switch".to_owned()]);

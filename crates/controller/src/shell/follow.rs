@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! begin ─┬─ another leads: read all rows ─► follow its commits ─► it is gone: catch up ─► lead
-//!        └─ nobody leads ────────────────────────────────────────────────────────────────► lead
+//!        └─ no leader ───────────────────────────────────────────────────────────────────► lead
 //! ```
-//! One that led and lost the lead ends, and begins anew: what it has in memory may be ahead of what was committed.
+//! A controller that led and lost the lead ends, and begins anew: its memory may be ahead of what was committed.
 
 use crate::core::change::State;
 use crate::core::owner::Input;
@@ -25,10 +25,10 @@ use tokio::sync::oneshot;
 /// Pause after rows could not be read, or etcd could not be asked who leads.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause after rows that the one that leads may yet bring up to date. To read them takes seconds at a million names.
+/// The longest pause before rows are read again that the leader may yet update. Reading them takes seconds at a million names.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a controller that is to lead waits for the commits of the one before.
+/// How long a controller that is to lead waits for the commits of its predecessor.
 const CATCH_UP: Duration = Duration::from_secs(3);
 
 /// Resolves when another controller may lead.
@@ -112,11 +112,11 @@ pub(crate) async fn begin(
     }
 }
 
-/// The pause before rows that a controller cannot follow are read again; none: they will never do. `before` is the pause of the last time.
+/// The pause before reading rows again that a controller cannot follow; none if they never can be. `before` is the previous pause.
 fn pause_after(error: &StartError, before: Duration) -> Option<Duration> {
     match error {
         StartError::Empty | StartError::Store(_) => Some(PAUSE),
-        // The one that leads may have led without having committed them yet, or another will lead.
+        // The leader may lead without having committed them yet, or another controller will lead.
         StartError::OtherDesigns => Some((before * 2).clamp(PAUSE, LONGEST_PAUSE)),
         _ => None,
     }
@@ -127,7 +127,7 @@ fn pause(time: Duration) -> tokio::time::Sleep {
     tokio::time::sleep(time)
 }
 
-/// Resolves when no other controller leads, and this one does. To drop it gives that up.
+/// Resolves when no other controller leads, and this one does. Dropping it gives up the lead.
 fn lead(options: &EtcdOptions, listens_at: &str, shared: &Arc<Shared>) -> Result<Leading, StoreError> {
     let candidate = Candidate::new(options, listens_at)?;
     let shared = Arc::clone(shared);
@@ -170,7 +170,7 @@ pub fn state_at(settings: Settings, follower: &Follower, position: Position) -> 
 }
 
 impl Following {
-    /// Follows, until this controller leads or ends. `losing` is told what resolves when it no longer leads.
+    /// Follows, until this controller leads or ends. Passes to `losing` what resolves once it no longer leads.
     pub(crate) async fn run(mut self, jobs: Jobs, losing: oneshot::Sender<Lost>) {
         loop {
             tokio::select! {
@@ -223,7 +223,7 @@ impl Following {
         }
     }
 
-    /// Carries out what the one before committed, and leads.
+    /// Carries out what the predecessor committed, and leads.
     async fn take_over(&mut self, store: EtcdStore, jobs: &Jobs) {
         let last = store.n_commits();
         let caught_up = async {
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use fib::network::RestoreError;
 
-    /// After an upgrade all start together: one leads, and takes seconds to bring the rows up to date. The others must not give up.
+    /// After an upgrade all start together. One leads, and takes seconds to update the rows; the others must not give up meanwhile.
     #[test]
     fn rows_that_the_leader_may_bring_up_to_date_are_read_again_ever_more_seldom() {
         let mut pauses = vec![Duration::ZERO];

@@ -1,4 +1,4 @@
-//! Keeps all connected switches told of [`crate::core::groups`].
+//! Keeps all connected switches up to date with [`crate::core::groups`].
 //!
 //! Cost: every half second a turn of the writer of O(tenants), and one of O(its names) for each tenant with names that changed
 //! (`fib::rib` keeps them apart); to begin with, and when a controller that follows reads the store anew, a pass over all names.
@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether anything changed.
+/// Interval between checks for changes.
 const EVERY: Duration = Duration::from_millis(500);
-/// And how soon after something was said of what names want; while that goes on, after twice as long each time, up to [`EVERY`].
+/// Delay of the check after switches reported what names want; while reports continue, it doubles each time, up to [`EVERY`].
 const SOON: Duration = Duration::from_millis(20);
-/// How long switches are waited for that have said nothing yet, from when the first one is here. Each says something when it connects,
-/// and every 10 s to those that do not serve it.
+/// How long to wait for switches that have reported nothing yet, from the first one on. Each reports when it connects,
+/// and every 10 s to controllers that do not serve it.
 const AT_MOST: Duration = Duration::from_secs(15);
 
-/// Keeps all connected switches told, until the writer ends.
+/// Keeps all connected switches up to date, until the writer ends.
 pub(crate) async fn tell(settings: Settings, jobs: Jobs, shared: Arc<Shared>) {
     let settings = Arc::new(settings);
     let mut all = All::default();
     // The last change that was looked at, and what the members of each tenant are of.
     let (mut known, mut versions) = (None, BTreeMap::new());
-    // What their wishes are of; whether these are told yet.
+    // The version of their wishes; whether these are sent yet.
     let (mut heard, mut tells_wishes, mut began) = (None, false, None::<Instant>);
     let (mut soon, lines) = (SOON, Throttle::of_frames());
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn tell(settings: Settings, jobs: Jobs, shared: Arc<Shared>) {
             return;
         }
         if settings.tenants.is_empty() {
-            // They are told that nobody hears anything.
+            // They are told that no names receive anything.
             all.tell(&settings, &shared);
             continue;
         }
@@ -53,7 +53,7 @@ pub(crate) async fn tell(settings: Settings, jobs: Jobs, shared: Arc<Shared>) {
         let looked = jobs.ask(move |state| {
             let change = state.network.change();
             if before != Some(change) {
-                // In a turn of the writer: none can be added, and speak, meanwhile.
+                // This is a turn of the writer, so no switch can be added, and report, meanwhile.
                 let nodes = state.network.topology().nodes().map(|(node, _)| node).collect();
                 forgets.known.subscriptions.lock().retain(&nodes);
             }
@@ -67,7 +67,7 @@ pub(crate) async fn tell(settings: Settings, jobs: Jobs, shared: Arc<Shared>) {
                     continue;
                 }
                 let most = settings.max_names as usize;
-                // In one turn of the writer: the RIB may be another one than that of the version above, and nothing watched there.
+                // This is one turn of the writer: the RIB may differ from that of the version above, and have no watches.
                 let there = Arc::clone(&settings);
                 let looked = jobs
                     .ask(move |state| names_of(state.network.rib(), &state.hosts.learnt, &there.tenants, tenant, most));
@@ -99,7 +99,7 @@ pub(crate) async fn tell(settings: Settings, jobs: Jobs, shared: Arc<Shared>) {
 }
 
 impl All {
-    /// Takes the further addresses of names, if they are others than before.
+    /// Takes the further addresses of names, if they changed.
     async fn follow_addresses(&mut self, jobs: &Jobs) -> Option<()> {
         let before = self.addresses.clone();
         let changed = jobs.ask(move |state| {
@@ -126,7 +126,7 @@ async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Says of which tenants nothing is carried from now on, or again something.
+/// Logs the tenants whose broadcasts stop or start being delivered.
 fn say(settings: &Settings, before: &ByTenant, now: &ByTenant, (shared, lines): (&Shared, &Throttle)) {
     for (tenant, members) in now {
         let was_crowded = before.get(tenant).is_some_and(|members| members.is_crowded);

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module. A panic elsewhere leaves the value in use, as it was: nothing here is changed in halves.
+/// See the module. A panic elsewhere leaves the value usable, as it was: nothing here is changed halfway.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded<T>(Mutex<T>);
 

@@ -1,4 +1,4 @@
-//! What the writer is asked for, and by which way.
+//! Requests to the writer, and the channel for them.
 
 use crate::core::change::{Change, Changed, Refusal, State};
 use crate::core::owner::{Input, Seen, Task};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-/// Jobs that may wait for the writer; requests beyond wait in their connections.
+/// Jobs that may wait for the writer; further requests wait in their connections.
 pub(crate) const QUEUED_JOBS: usize = 4096;
 
 /// A request to the writer.
@@ -40,10 +40,10 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 /// A question about the state as it is committed, and what switches see.
 pub(crate) type Read = Box<dyn FnOnce(&State, &mut Seen) + Send>;
 
-/// Who waits for what.
+/// What each request waits for.
 pub(crate) enum Ticket {
     Change(Reply<Changed>),
-    /// A switch that told what it sees. Until it is answered, it may not tell more.
+    /// A switch that reported what it sees. It may not report more until it is answered.
     Seen(oneshot::Sender<()>, Turn),
     Attach {
         switch: String,
@@ -104,18 +104,18 @@ pub(crate) struct Ended;
 pub(crate) struct Jobs(mpsc::Sender<Job>);
 
 impl Jobs {
-    /// A way with room for so many, and the end that the writer takes its jobs from.
+    /// A channel with room for this many jobs, and the end that the writer takes them from.
     pub(crate) fn channel(room: usize) -> (Jobs, mpsc::Receiver<Job>) {
         let (jobs, waiting) = mpsc::channel(room);
         (Jobs(jobs), waiting)
     }
 
-    /// Hands a job over, as soon as there is room.
+    /// Hands over a job, once there is room.
     pub(crate) async fn send(&self, job: impl Into<Job>) -> Result<(), Ended> {
         self.0.send(job.into()).await.map_err(|_| Ended)
     }
 
-    /// Has the writer go on with what may wait. Where there is no room for this job, it has others, and looks after them.
+    /// Has the writer go on with what may wait. If there is no room for this job, the writer has others, and looks after that anyway.
     pub(crate) fn wake(&self) -> Result<(), Ended> {
         match self.0.try_send(Task::Release.into()) {
             Err(TrySendError::Closed(_)) => Err(Ended),
@@ -123,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// Hands a job over and waits for its answer.
+    /// Hands over a job and waits for its answer.
     pub(crate) async fn answer<T, J: Into<Job>>(&self, job: impl FnOnce(oneshot::Sender<T>) -> J) -> Result<T, Ended> {
         let (reply, answer) = oneshot::channel();
         self.send(job(reply)).await?;
@@ -135,7 +135,7 @@ impl Jobs {
         self.look(|state, _| read(state)).await
     }
 
-    /// As [`Jobs::ask`], of what switches see, too.
+    /// As [`Jobs::ask`], including what switches see.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         read: impl FnOnce(&State, &mut Seen) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Who leads, and how far this controller follows.
+//! The controller that leads, and how far this one follows.
 
 use crate::core::change::Refusal;
 use crate::shell::guarded::Guarded;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 pub(crate) struct Lead {
     /// The controller that leads while this one follows.
     leader: watch::Sender<Option<Leader>>,
-    /// What this one follows by, once it does.
+    /// How this controller follows, once it does.
     follower: Guarded<Option<Arc<Follower>>>,
     /// The number of the last commit that is carried out here. None: unknown, so nothing is carried out until all rows are
     /// read.
@@ -52,12 +52,12 @@ impl Lead {
         let _ = self.leader.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The refusal of what only the one that leads does.
+    /// The refusal of requests that only the leader serves.
     pub(crate) fn not_leader(&self) -> Refusal {
         Refusal::NotLeader { leader: self.leader_name() }
     }
 
-    /// What the one that leads is called.
+    /// The name of the leader.
     pub(crate) fn leader_name(&self) -> String {
         self.leader().map_or_else(|| "another controller".to_owned(), |leader| leader.to_string())
     }
@@ -80,7 +80,7 @@ impl Lead {
         self.position().filter(|_| self.leader().is_some())
     }
 
-    /// The number of the last commit that is carried out here, or made here. None: it is not known, or no controller follows.
+    /// The number of the last commit that is carried out or made here. None if it is unknown, or no controller follows.
     pub(crate) fn last_commit(&self) -> Option<u64> {
         match self.leader() {
             Some(_) => self.position(),

@@ -1,12 +1,12 @@
-//! Everything that waits, locks, listens or runs beside: threads and services round [`crate::core`].
+//! Everything that waits, locks, listens or runs concurrently: threads and services round [`crate::core`].
 //!
 //! | module | does |
 //! |---|---|
-//! | [`controller`] | starts all of this, and stops it |
-//! | [`writer`] | the one thread that owns state and store; [`job`] is what it is asked for, [`reads`] what is only read |
+//! | [`controller`] | starts and stops all of this |
+//! | [`writer`] | the one thread that owns state and store; [`job`] has its requests, [`reads`] those that only read |
 //! | [`push`], [`session`] | messages to switches, phase by phase; what waits for one switch |
-//! | [`north`], [`south`], [`relay`], [`web`], [`status`] | what operators, switches, browsers and collectors ask |
-//! | [`follow`], [`lead`], [`restore`] | the controller that leads, and what a store holds at the start |
+//! | [`north`], [`south`], [`relay`], [`web`], [`status`] | requests of operators, switches, browsers and collectors |
+//! | [`follow`], [`lead`], [`restore`] | the controller that leads, and the contents of a store at the start |
 //! | [`shared`] | what the others share |
 
 pub(crate) mod backup;

@@ -1,7 +1,7 @@
 //! Questions about the network, which wait apart from changes.
 //!
-//! The writer answers them between groups of changes, from what is committed, a few at a time while changes wait. So anyone who asks as much as
-//! they may delays no change by more than a few answers, and each other by those before theirs.
+//! The writer answers them between groups of changes, from what is committed, a few at a time while changes wait. So a flood of
+//! questions delays no change by more than a few answers, and each question only by those before it.
 
 use crate::core::change::State;
 use crate::core::owner::Seen;
@@ -40,7 +40,7 @@ impl Reads {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the writer by `jobs`; none if it has ended. What nobody waits for any more is not read.
+    /// Asks the writer through `jobs`; none if it has ended. A question is not read once its asker is gone.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         jobs: &Jobs,
@@ -62,7 +62,7 @@ impl Reads {
         !self.lock().is_empty()
     }
 
-    /// Answers the first so many.
+    /// Answers the first `n` questions.
     pub(crate) fn answer(&self, state: &State, seen: &mut Seen, most: usize) {
         for _ in 0..most {
             let Ok(read) = self.lock().try_recv() else { return };
@@ -70,7 +70,7 @@ impl Reads {
         }
     }
 
-    /// There are no more answers, also to what waits.
+    /// Ends all answers, including those that are waited for.
     pub(crate) fn close(&self) {
         let mut waiting = self.lock();
         waiting.close();

@@ -1,4 +1,4 @@
-//! Answers of switches to what operators ask, each on a connection of its own: see `north/relayed.rs`.
+//! Answers of switches to operators' questions, each on a connection of its own: see `north/relayed.rs`.
 
 use api::v1::Said;
 use fib::name::clip;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tonic::{Code, Status, Streaming};
 
-/// What is asked of switches, and not answered yet.
+/// Questions to switches that are not answered yet.
 #[derive(Debug, Default)]
 pub(crate) struct Relays(Mutex<Waiting>);
 
@@ -19,7 +19,7 @@ struct Waiting {
     by_number: HashMap<u64, (String, oneshot::Sender<Answer>)>,
 }
 
-/// An answer of a switch. The switch hears that nobody reads it any more when this is dropped.
+/// An answer of a switch. Dropping it tells the switch that the reader is gone.
 #[derive(Debug)]
 pub(crate) struct Answer {
     first: Option<Said>,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     _read: oneshot::Sender<()>,
 }
 
-/// Somebody waits for an answer, until this is dropped.
+/// A wait for an answer, which ends when this is dropped.
 pub(crate) struct Turn<'a> {
     relays: &'a Relays,
     pub(crate) number: u64,
@@ -54,7 +54,7 @@ impl Relays {
         (Turn { relays: self, number }, answer)
     }
 
-    /// A switch answers. Returns when nobody reads it any more.
+    /// Takes the answer of a switch. Returns once its reader is gone.
     pub(crate) async fn answer(&self, first: Said, said: Streaming<Said>) -> Result<(), Status> {
         let nobody = || Status::not_found("the request for this answer has ended");
         let (_read, until_read) = oneshot::channel();

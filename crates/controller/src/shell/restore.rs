@@ -1,4 +1,4 @@
-//! What a store holds, as the state of a network; and why a controller does not start.
+//! The contents of a store as the state of a network; and why a controller does not start.
 
 use crate::core::change::State;
 use crate::hosts::names::LEARNT_ROW;
@@ -20,7 +20,7 @@ pub enum StartError {
     /// The store does not hold a network, or not one of this configuration.
     #[error("the store does not fit the configuration: {0}")]
     Restore(#[from] RestoreError),
-    /// This controller would commit what the one that leads does not, or not yet.
+    /// This controller would commit rows that the leader does not commit, or not yet.
     #[error(
         "the store has other tables or values than this controller would give its switches: the one that leads has not converted a store of an earlier version yet, or is of that version, or has another [design]; run the same version and the same [design] on all controllers"
     )]
@@ -69,7 +69,7 @@ impl StartError {
     }
 }
 
-/// What the rows of a store make.
+/// The state that the rows of a store make.
 pub(crate) struct Read {
     /// With the rows that have to be committed because the configuration has changed; none if there are no rows.
     pub(crate) network: Option<(Network, Vec<RowChange>)>,
@@ -126,7 +126,7 @@ pub(crate) fn read(
     Ok(Read { network, hosts, n_rows })
 }
 
-/// Why a store lacks rows at a start, in words, by their kinds: tables have the kind 6, switches 2.
+/// The reason, in words, why a store lacks rows at a start, by kind: tables have the kind 6, switches 2.
 fn why_other_tables(rows: &[RowChange]) -> &'static str {
     let are_there = |kind| rows.iter().any(|row| row.kind == kind);
     if are_there(6) {

@@ -1,4 +1,4 @@
-//! What the writer, the pusher, the services and the status page share: the sessions, what is counted, and what is known of switches.
+//! State that the writer, the pusher, the services and the status page share: the sessions, the counters, and what is known of switches.
 
 use crate::core::duplicates::DuplicateNames;
 use crate::core::elsewhere::{Elsewhere, There};
@@ -34,11 +34,11 @@ pub(crate) struct Shared {
     pub(crate) totals: Totals,
     /// As of the last commit.
     pub(crate) sizes: Sizes,
-    /// How far what is committed is on its way to the switches.
+    /// How far the messages of what is committed have got.
     pub(crate) progress: Progress,
-    /// What switches are known to be and to want.
+    /// What is known of switches, and of their wishes.
     pub(crate) known: Known,
-    /// What happened, in words.
+    /// Events, in words.
     pub(crate) events: Events,
     /// Questions to the writer.
     pub(crate) reads: Reads,
@@ -62,7 +62,7 @@ pub(crate) struct Totals {
     pub(crate) update_times: Histogram,
 }
 
-/// How far what is committed is on its way to the switches.
+/// How far the messages of what is committed have got.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Groups of changes committed, and those whose messages are made.
@@ -76,27 +76,27 @@ pub(crate) struct Progress {
     pub(crate) wants_room: AtomicBool,
 }
 
-/// What switches are known to be and to want, each decided upon by its module in [`crate::core`].
+/// What is known of switches, and of their wishes, each decided by its module in [`crate::core`].
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// What names want of multicasts.
     pub(crate) subscriptions: Guarded<Subscriptions>,
     /// Notified when that changed.
     pub(crate) subscriptions_changed: Notify,
-    /// Those that wait to be accepted.
+    /// Switches that wait to be accepted.
     pub(crate) pending: Guarded<PendingSwitches>,
-    /// Those that say the same name.
+    /// Switches that claim the same name.
     pub(crate) duplicates: Guarded<DuplicateNames>,
-    /// Those that are not connected.
+    /// Switches that are not connected.
     pub(crate) presence: Guarded<Presence>,
-    /// Those that are connected to other controllers.
+    /// Switches that are connected to other controllers.
     pub(crate) elsewhere: Guarded<Elsewhere>,
-    /// What they carried in the last hour.
+    /// The traffic of switches in the last hour.
     pub(crate) history: Guarded<History>,
 }
 
 impl Known {
-    /// A switch says what its names want; with none, that it does not hear it.
+    /// Takes a switch's list of what its names want; none: it does not learn that.
     pub(crate) fn hear_subscriptions(&self, node: NodeId, said: Option<v1::Subscriptions>) {
         let is_news = self.subscriptions.lock().hear(node, said);
         if is_news {
@@ -112,13 +112,13 @@ pub(crate) struct Sizes {
     pub(crate) switches: AtomicU64,
     pub(crate) links: AtomicU64,
     pub(crate) hosts: AtomicU64,
-    /// Of the names, those that switches found.
+    /// The number of names that are learnt.
     pub(crate) learnt: AtomicU64,
-    /// What became of what switches saw at host ports, and how much of it is listed.
+    /// The outcome of what switches saw at host ports, and how much of it is listed.
     pub(crate) seen: Guarded<(Counts, usize)>,
-    /// Parts of tables that changes of names made anew, by design.
+    /// How many parts of tables changes of names made anew, by design.
     pub(crate) rebuilt: Guarded<BTreeMap<&'static str, u64>>,
-    /// Destinations that share a value at a switch; of switches at which there are none, nothing.
+    /// Destinations that share a value at a switch; switches without any are left out.
     pub(crate) sharing: Guarded<BTreeMap<NodeId, usize>>,
     /// Bytes of the names with their places, and of the skeletons with the views.
     pub(crate) rib_bytes: AtomicU64,
@@ -140,19 +140,19 @@ impl Shared {
         })
     }
 
-    /// Notes who leads; none: this controller.
+    /// Notes who leads; none if this controller does.
     pub(crate) fn set_leader(&self, leader: Option<Leader>) {
         let text = leader.as_ref().map_or_else(|| "leads".to_owned(), |leader| format!("follows {leader}"));
         self.events.note("controller", Level::Info, "this controller", text);
         self.lead.set_leader(leader);
     }
 
-    /// A switch that another controller serves, and not this one.
+    /// Whether another controller serves a switch, and this one does not.
     pub(crate) fn there(&self, node: NodeId) -> Option<There> {
         if self.session(node).is_some() { None } else { self.known.elsewhere.lock().get(node, api::seam::now()) }
     }
 
-    /// How a switch is found that this controller serves: in step as of a commit that was made before the call, or not.
+    /// The standing of a switch that this controller serves: in step as of a commit that was made before the call, or not.
     pub(crate) fn standing(&self, session: &Session) -> Standing {
         // As in `connected`; what is committed meanwhile counts for the next time.
         let position = self.lead.last_commit();
@@ -165,7 +165,7 @@ impl Shared {
         Standing { in_step, position, cannot_follow, sent_messages, acknowledged_messages, sent_bytes }
     }
 
-    /// The state here is not the one that was committed, or may not be.
+    /// The state here may differ from the one that was committed.
     pub(crate) fn stray(&self, why: &str) {
         tracing::warn!(why, "this controller cannot follow; it reads all rows again, and its switches reconnect");
         self.lead.strayed.fetch_add(1, Relaxed);
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// What is told of a switch whose session ends.
+    /// What is reported of a switch whose session ends.
     fn leave(&self, name: String, session: &Session, was_in_step: bool) {
         let last = state_of(name, session, was_in_step, 0);
         self.known.presence.lock().leave(&last, self.totals.transactions.load(Relaxed), api::seam::now());
@@ -264,7 +264,7 @@ impl Shared {
     }
 }
 
-/// What is told of a switch with a session; `in_step`: as far as it can follow at all.
+/// What is reported of a switch with a session; `in_step`: as far as it can follow at all.
 fn state_of(name: String, session: &Session, in_step: bool, sharing: u64) -> Connected {
     let mut session = session.lock();
     let (sent_messages, acked_messages, sent_bytes) = session.progress();

@@ -47,7 +47,7 @@ const MESSAGES_AHEAD: usize = 8;
 /// From this size on a message is queued for the transport alone.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Hosts that a switch may say it has seen in one request.
+/// The most hosts that a switch may report as seen in one request.
 const MAX_SEEN: usize = 1000;
 
 pub(crate) struct South {
@@ -56,9 +56,9 @@ pub(crate) struct South {
     /// For lines that a switch can cause as fast as it sends.
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) shared: Arc<Shared>,
-    /// What operators ask switches.
+    /// Operators' questions to switches.
     pub(crate) relays: Arc<Relays>,
-    /// What switches tell just now.
+    /// Reports of switches that are under way.
     pub(crate) seeing: Seeing,
 }
 
@@ -215,7 +215,7 @@ impl Southbound for South {
         let node = self.jobs.ask(move |state| state.node(&switch)).await.ok_or_else(stopping)?;
         let node = node.map_err(|refusal| status_of(&refusal))?;
         let by = clip(&request.served_by);
-        // What comes late says nothing of one that is served here by now.
+        // A late report does not count for a switch that is served here by now.
         if self.shared.session(node).is_none() && self.shared.known.elsewhere.lock().hear(node, request, now()) {
             self.shared.events.note("switch", Level::Info, &*name, format!("is served by {by}"));
         }
@@ -241,7 +241,7 @@ impl South {
         self.jobs.answer(attach).await.map_err(|_| stopping())
     }
 
-    /// Lists a switch that nobody added, or adds it if the configuration says so. Whether it was added.
+    /// Lists an unknown switch, or adds it if the configuration says so. Returns whether it was added.
     async fn add_pending(&self, peer: &Peer, switch: &str, version: &str) -> Result<bool, Status> {
         let pending = &self.shared.known.pending;
         let noted = pending.lock().note(switch, version, peer.address().to_string(), now(), api::clock::unix_ms());
@@ -261,7 +261,7 @@ impl South {
         Ok(added.is_ok())
     }
 
-    /// What only the controller that leads does; answered when it is committed.
+    /// Work that only the leader does; answered once it is committed.
     ///
     /// One at a time of a kind and a switch.
     async fn see(
@@ -278,7 +278,7 @@ impl South {
         self.jobs.answer(|reply| input(reply, turn)).await.map_err(|_| stopping())
     }
 
-    /// Of two switches that say the same name, the first alone is heard.
+    /// Of two switches that claim the same name, only the first is heard.
     fn hear(&self, peer: &Peer, switch: &str, number: u64, is_ours: bool) -> Result<(), Status> {
         let from = match peer.address() {
             Origin::Tcp(address) => address.ip().to_string(),
@@ -316,7 +316,7 @@ impl South {
 /// Hands the session's messages to the transport, which takes them as fast as the switch reads.
 async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status>>) {
     while let Some(next) = outbox.next().await {
-        // What is in the channel counts for nobody: a large message goes there alone.
+        // What is in the channel is not counted anywhere, so a large message goes there alone.
         let n_slots = if weight(&next) >= LARGE_BYTES { MESSAGES_AHEAD } else { 1 };
         tokio::select! {
             room = messages.reserve_many(n_slots) => {
@@ -373,8 +373,8 @@ async fn listen(
     let _ = jobs.send(Task::Detach(session)).await;
 }
 
-/// How long the stream of a switch is not read after a report that came before the last one was taken. A switch that
-/// reports as fast as it can costs others no processor time so; one that reports in time never waits.
+/// How long the stream of a switch is not read after a report that came before the last one was taken. So a switch that
+/// reports as fast as it can costs others no processor time; one that reports in time never waits.
 const TOO_SOON: Duration = Duration::from_millis(1);
 
 #[expect(clippy::disallowed_methods, reason = "the time itself is what a switch has to wait for")]
@@ -382,17 +382,17 @@ fn pause(time: Duration) -> tokio::time::Sleep {
     tokio::time::sleep(time)
 }
 
-/// What is done with the stream of a switch after a message.
+/// The next step with the stream of a switch after a message.
 enum Next {
     /// The next one is read.
     Read,
-    /// The writer has to do something first.
+    /// The writer has to act first.
     Job(Job),
     /// It is a report, and the last one was not taken yet.
     TooSoon,
 }
 
-/// Takes in a message of a switch; or says why its stream ends.
+/// Takes in a message of a switch; or returns why its stream ends.
 fn hear(
     switch: &str,
     session: &Arc<Session>,

@@ -9,12 +9,12 @@
 //!   acknowledge, s1                  ├────────┤          by each switch that the change concerns
 //!   acknowledge, s2                  ├────────────────┤
 //! ```
-//! Off unless `[telemetry]` says where the collector is. Then a part of the changes, chosen by chance when they come, carries a
-//! [`Trace`] with it. What follows an acknowledgement is a task of its own; neither the writer nor the pusher waits for one, or
-//! for the collector. Everything is bounded: traces that are open, those that wait for the collector, and the spans of each. What
-//! is beyond is counted.
+//! Off unless `[telemetry]` names the collector. Then a random part of the changes carries a
+//! [`Trace`] from their arrival on. What follows an acknowledgement is a task of its own; neither the writer nor the pusher waits for one,
+//! or for the collector. Everything is bounded: open traces, those that wait for the collector, and the spans of each. What
+//! exceeds a bound is counted.
 //!
-//! Limits: switches that another controller serves are not seen; what switches find by themselves is not traced.
+//! Limits: switches that another controller serves are not seen; what switches find on their own is not traced.
 
 mod export;
 
@@ -44,10 +44,10 @@ const MAX_WAITING: usize = 256;
 /// Switches of a trace that have a span; the last one that acknowledges is always among them.
 const MAX_SWITCHES: usize = 32;
 
-/// How long the acknowledgement of a switch is waited for.
+/// How long to wait for the acknowledgement of a switch.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What makes traces and sends them.
+/// Makes traces and sends them.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     ratio: f64,
@@ -57,7 +57,7 @@ pub(crate) struct Telemetry {
     counts: Arc<Counts>,
 }
 
-/// What became of traces.
+/// Counts of traces by their outcome.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
@@ -66,7 +66,7 @@ struct Counts {
 }
 
 impl Telemetry {
-    /// Needs a runtime around it, in which it goes on. `instance`: what tells this controller from others.
+    /// Needs a runtime around it, in which it runs. `instance` identifies this controller.
     /// # Errors
     /// The certificates for the collector cannot be used.
     pub(crate) fn start(settings: &config::Telemetry, instance: &str) -> Result<Arc<Self>, TlsError> {
@@ -122,7 +122,7 @@ impl Drop for Open {
     }
 }
 
-/// What tells a trace from others, and the date of its beginning: times are measured from there.
+/// The ids of a trace, and the date of its beginning, from which times are measured.
 #[derive(Clone, Copy, Debug)]
 struct Ids {
     trace: [u8; 16],
@@ -131,7 +131,7 @@ struct Ids {
     date: SystemTime,
 }
 
-/// When what happened.
+/// The times of the steps.
 #[derive(Debug)]
 struct Marks {
     begin: Instant,
@@ -140,7 +140,7 @@ struct Marks {
     committed: Instant,
 }
 
-/// One change on its way. One that is dropped is not told.
+/// One change on its way. A trace that is dropped is not reported.
 #[derive(Debug)]
 pub(crate) struct Trace {
     open: Open,
@@ -191,7 +191,7 @@ impl Trace {
         self.marks.taken = now();
     }
 
-    /// It was refused: nothing follows. Why it was is in the audit trail, with the names that the reason has.
+    /// Notes that the change was refused: nothing follows. The audit trail has the reason, with the names in it.
     pub(crate) fn refused(self) {
         let (Self { open, what, ids, marks, attributes }, end) = (self, now());
         let queue = ids.span("queue", marks.begin, marks.taken, Vec::new());
@@ -199,7 +199,7 @@ impl Trace {
         open.0.finish(vec![root, queue]);
     }
 
-    /// It is carried out in memory, with what it came to: objects, and the number of the last change.
+    /// Notes that it is carried out in memory, and the result: objects, and the number of the last change.
     pub(crate) fn applied(&mut self, changed: u64, unchanged: u64, change: u64) {
         self.marks.applied = now();
         self.attributes.extend([
@@ -209,12 +209,12 @@ impl Trace {
         ]);
     }
 
-    /// It is durable.
+    /// Notes that it is durable.
     pub(crate) fn committed(&mut self) {
         self.marks.committed = now();
     }
 
-    /// Its messages are made. What follows is followed elsewhere.
+    /// Notes that its messages are made. The rest is followed in a task of its own.
     pub(crate) fn pushed(self, awaited: Vec<Awaited<Arc<Session>>>) {
         let pushed = now();
         let runtime = self.open.0.runtime.clone();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use tonic::Status;
 
-/// Records of a page, where nobody says how many, and at most.
+/// Records of a page, by default and at most.
 const USUAL_PAGE: u32 = 1000;
 const MOST_OF_PAGE: u32 = 10_000;
 

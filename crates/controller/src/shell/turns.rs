@@ -1,17 +1,17 @@
-//! What bounds how often switches tell of what they see: one request of a kind at a time, and so many reports of trunks.
+//! Bounds how often switches report what they see: one request of a kind at a time, and so many reports of trunks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests that are under way, by switch and kind, and how often switches have told of their trunks.
+/// Requests that are under way, by switch and kind, and how often switches have reported their trunks.
 #[derive(Debug, Default)]
 pub(crate) struct Seeing {
     turns: Arc<Mutex<HashSet<(String, &'static str)>>>,
     trunks: Mutex<HashMap<String, Reports>>,
 }
 
-/// Ends when what was asked for is done.
+/// A request that is under way, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Mutex<HashSet<(String, &'static str)>>>,
@@ -19,15 +19,15 @@ pub(crate) struct Turn {
 }
 
 impl Seeing {
-    /// None while another request of this kind of this switch is under way.
+    /// Begins a request; none while another one of this kind and switch is under way.
     pub(crate) fn turn(&self, switch: &str, kind: &'static str) -> Option<Turn> {
         let key = (switch.to_owned(), kind);
-        // Not made where it is not to end.
+        // Built only for the first one: dropping it would end the other.
         let is_first = self.turns.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         is_first.then(|| Turn { turns: Arc::clone(&self.turns), key })
     }
 
-    /// Whether a switch may tell of its trunks already.
+    /// Whether a switch may report its trunks again already.
     pub(crate) fn may_tell(&self, switch: &str, now: Instant) -> bool {
         let mut trunks = self.trunks.lock().unwrap_or_else(PoisonError::into_inner);
         trunks.retain(|_, reports| reports.is_recent(now));
@@ -43,11 +43,11 @@ impl Drop for Turn {
 
 /// Reports of trunks that a switch may send at once: every flap is damped at the switch, for longer each time.
 const MOST_REPORTS: u32 = 100;
-/// Within this time; what comes sooner is read after this.
+/// Within this time; what comes sooner is read this much later.
 const REPORTS_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) const TOO_MANY: Duration = Duration::from_millis(100);
 
-/// Counts what a switch says of its trunks: each word may change the paths of all.
+/// Counts the reports of a switch on its trunks: each one may change the paths of all.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     since: Option<Instant>,

@@ -33,7 +33,7 @@ const HEADER_AT: [u64; 2] = [0, 8];
 const FIRST_RECORD: u64 = 16;
 const MAGIC: &[u8; 8] = b"FIBULALG";
 
-/// A generation ends after this many bytes; so long is the file, unless a record is longer.
+/// A generation ends after this many bytes; the file has this length, unless a record is longer.
 pub(super) const LOG_BYTES: u64 = 4 << 20;
 
 const START: u8 = 1;
@@ -47,12 +47,12 @@ pub(super) struct Record {
     pub(super) rows: Vec<RowChange>,
 }
 
-/// What an owner found in the log.
+/// The contents of the log, as its owner finds them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) store: u128,
     pub(super) generation: u32,
-    /// Transactions that SQLite's file had for sure when the generation began.
+    /// Transactions that SQLite's file certainly had when the generation began.
     pub(super) base: u64,
     /// The transactions that can be read, in order.
     pub(super) records: Vec<Record>,
@@ -79,7 +79,7 @@ pub(super) struct Log {
     /// Where the record of the transaction under way is, and its blocks.
     last: Option<(u64, u64)>,
     buffer: Vec<u8>,
-    /// The directory, until it has the file for sure.
+    /// The directory, until it certainly has the file.
     directory: Option<PathBuf>,
     /// Whether a write failed so that what follows it could not be read back.
     broken: bool,
@@ -109,7 +109,7 @@ impl Log {
         Ok(Some(Log { file, store: 0, generation: 0, end, last: None, buffer, directory, broken: false }))
     }
 
-    /// What it holds; `None` when it is empty.
+    /// The contents; `None` when it is empty.
     pub(super) fn read(&self) -> io::Result<Option<Contents>> {
         Contents::read(&self.file)
     }
@@ -129,7 +129,7 @@ impl Log {
             step("log.directory.sync", || File::open(directory)?.sync_all())?;
             self.directory = None;
         }
-        // With the header written and not known to be, records of neither generation would count.
+        // If the header is written, but not known to be, records of neither generation would count.
         self.broken = true;
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&store.to_le_bytes());
@@ -250,23 +250,23 @@ fn block_check(store: u128, index: u64, block: &[u8]) -> u32 {
     fingerprint(&checked) as u32
 }
 
-/// What a block is, to who reads a generation.
+/// The kind of a block, for reading a generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Block<'a> {
-    /// Of this generation.
+    /// A block of this generation.
     Current { mark: u8, content: &'a [u8] },
-    /// Of an earlier one, or never written.
+    /// A block of an earlier generation, or one that was never written.
     Earlier,
-    /// Neither, so it was changed behind our back.
+    /// Neither, so it was changed from outside.
     Damaged,
 }
 
 impl Contents {
-    /// What a log holds; `None` when it is empty.
+    /// The contents of a log; `None` when it is empty.
     pub(super) fn read(file: &File) -> io::Result<Option<Contents>> {
         let mut bytes = vec![0; file.metadata()?.len() as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        // Zeros: its owner ended before it had written a header, and so before it had acknowledged anything.
+        // All zeros: its owner ended before it had written a header, and so before it had acknowledged anything.
         let cut = (bytes.len() as u64) < LOG_BYTES;
         let contents = Contents { cut, ..Contents::of(&bytes) };
         Ok(Some(contents).filter(|contents| contents.generation > 0 || contents.damaged))
@@ -361,7 +361,7 @@ impl Contents {
     }
 }
 
-/// A block that was never written, but for a flipped bit. One that was has a checksum, a mark and more.
+/// A block that was never written, apart from a flipped bit. One that was written has a checksum, a mark and more.
 fn is_nearly_zero(block: &[u8]) -> bool {
     block.iter().filter(|byte| **byte != 0).count() <= 2
 }
@@ -371,7 +371,7 @@ fn length(content: &[u8]) -> u32 {
 }
 
 enum Found {
-    /// And the block behind it.
+    /// A record, and the block behind it.
     Record(Record, u64),
     Damaged(u64),
     Torn,

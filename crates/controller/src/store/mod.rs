@@ -1,7 +1,7 @@
 //! The controller's durable state: rows of (kind, key, value), changed many at a time in one transaction.
 //!
 //! [`fib::durable`] defines what the rows mean; the controller adds its own rows, under kinds that the network does not
-//! use. [`SqliteStore`] is the store of one controller, [`EtcdStore`] that of several of which one leads.
+//! use. [`SqliteStore`] is the store of one controller, [`EtcdStore`] that of several, one of which leads.
 
 #[cfg(test)]
 mod damage;
@@ -27,7 +27,7 @@ pub use seal::Sum;
 pub use sqlite::{Checked, Copy, SqliteStore, put_back};
 use std::path::{Path, PathBuf};
 
-/// What others are told of a commit that changes nothing for them: see `follow.proto`.
+/// The entry in the replication log of a commit that changes nothing for followers: see `follow.proto`.
 pub const NOTHING: &[u8] = &[8, 1];
 
 /// Durable rows. One owner at a time: opening a store that another process has open is refused.
@@ -62,8 +62,8 @@ pub trait Store: Send {
     /// [`StoreError::Failed`]; the store is as before.
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
 
-    /// As [`Store::commit`]. `told`, in a store that others follow, is what they are told of it: see [`Store::has_followers`].
-    /// Without it they read all rows again.
+    /// As [`Store::commit`]. `told`, in a store with followers, is the entry in the replication log: see [`Store::has_followers`].
+    /// Without it followers read all rows again.
     /// # Errors
     /// As of [`Store::commit`].
     fn commit_told(&mut self, changes: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
@@ -71,12 +71,12 @@ pub trait Store: Send {
         self.commit(changes)
     }
 
-    /// Whether other controllers may follow what is committed.
+    /// Whether other controllers may follow the commits.
     fn has_followers(&self) -> bool {
         false
     }
 
-    /// The number of the last commit, as those that follow count.
+    /// The number of the last commit, as followers count.
     fn n_commits(&self) -> u64 {
         0
     }
@@ -85,7 +85,7 @@ pub trait Store: Send {
     /// greater one: see [`Store::raise_term`].
     fn term(&self) -> u64;
 
-    /// The owner stops in order: whatever is durable is brought together, so that the store can be copied.
+    /// The owner stops in order: everything durable is brought together, so that the store can be copied.
     /// # Errors
     /// [`StoreError::Failed`]; nothing is lost.
     fn close(&mut self) -> Result<(), StoreError> {
@@ -125,13 +125,13 @@ pub enum StoreError {
         /// What this version writes.
         expected: &'static str,
     },
-    /// A copy would replace something.
+    /// A copy would replace something that exists.
     #[error("{path} exists; name a file that does not")]
     Exists {
         /// What exists.
         path: PathBuf,
     },
-    /// What the file holds is not what was written.
+    /// The file does not hold what was written.
     #[error(
         "the store {path} is damaged: {what}. `fibula store check` lists the damage; restore it from a backup, or see what `fibula store repair` can save"
     )]
@@ -141,7 +141,7 @@ pub enum StoreError {
         /// What was found.
         what: String,
     },
-    /// What is left makes no network.
+    /// The remaining rows make no network.
     #[error("nothing can be saved from the remains of {path}: {what}; restore a backup")]
     BeyondRepair {
         /// The store.
@@ -163,7 +163,7 @@ pub enum StoreError {
         /// How many are missing.
         missing: u64,
     },
-    /// SQLite's file is not there or empty, and what lies beside it is of a store that was.
+    /// SQLite's file is missing or empty, and what lies beside it belongs to a former store.
     #[error(
         "the store {path} is {}, and its {beside} still exists: put the file back, or restore a backup with `fibula store restore`. To start with an empty store, move that file away: the contents of the store are then lost",
         if path.exists() { "empty" } else { "missing" }
@@ -174,7 +174,7 @@ pub enum StoreError {
         /// One of its other files.
         beside: PathBuf,
     },
-    /// The log is not there, and the file alone need not be all of the store.
+    /// The log is missing, and the file alone may not be all of the store.
     #[error(
         "the store {path} was not closed properly, and its log {path}-log is missing, so acknowledged changes may be missing: put the log back, or restore a backup"
     )]
@@ -182,7 +182,7 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// The log is damaged, or that of another store or another state of it.
+    /// The log is damaged, or belongs to another store or another state of it.
     #[error(
         "the log {path}-log does not belong to the store {path}, or is damaged, so acknowledged changes may be missing: put the right one back, or restore a backup with `fibula store restore`"
     )]
@@ -216,7 +216,7 @@ pub enum StoreError {
         /// How it was noticed.
         why: String,
     },
-    /// What is in the store cannot be used.
+    /// The contents of the store cannot be used.
     #[error("the contents of the store cannot be used: {what}")]
     Unusable {
         /// Why.
@@ -248,7 +248,7 @@ impl StoreError {
         }
     }
 
-    /// What an error of SQLite means while a store is read: the disk's, or another owner's; otherwise damage.
+    /// What an error of SQLite means while a store is read: a disk's error, or another owner; otherwise damage.
     fn reading(path: &Path, error: rusqlite::Error) -> StoreError {
         let path = path.to_owned();
         match error.sqlite_error_code() {

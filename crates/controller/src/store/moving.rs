@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long a controller that was just stopped may take to give its lead back.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Copies all rows of a store that no controller uses to a place where none is. Returns their number.
+/// Copies all rows of a store that no controller uses to a place without a store. Returns their number.
 ///
 /// Into etcd they come in one commit, so that a copy that breaks off leaves no store there, but memory for all rows and
 /// room for them twice in etcd is needed meanwhile.

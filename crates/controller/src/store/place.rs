@@ -1,11 +1,11 @@
-//! Where a store is, as a configuration says it.
+//! The location of a store, as a configuration has it.
 
 use super::EtcdAddress;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a file of SQLite.

@@ -1,11 +1,11 @@
-//! What tells a store that is whole from one that is not: a checksum in each row, and a seal over all rows.
+//! Distinguishes a whole store from a damaged one: a checksum in each row, and a seal over all rows.
 //!
 //! The seal has the number of rows and the sum, modulo 2^128, of a 128-bit hash of each row (an additive multiset hash). A
 //! change adds the hashes of the rows that come and subtracts those of the rows that go, so it costs two hashes a row. It
 //! is committed in the same transaction as the rows, in a row of its own (kind 0), and recomputed from all rows at every
 //! start.
 //!
-//! The keys of the hashes are fixed: they find damage, not forgery. Who can write the file can make another seal.
+//! The keys of the hashes are fixed: they find damage, not forgery. Anyone who can write the file can make another seal.
 
 use super::RowChange;
 use lookup::hash::{SecretKey, WyPair};
@@ -19,7 +19,7 @@ pub(super) const SEAL_ROW: u8 = 0;
 pub(super) struct RowHash(pub(super) u128);
 
 impl RowHash {
-    /// Of `kind`, the length of `key`, `key` and `value`. `scratch` is overwritten.
+    /// Hashes `kind`, the length of `key`, `key` and `value`. Overwrites `scratch`.
     pub(super) fn of(kind: u8, key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> RowHash {
         static HASHER: LazyLock<WyPair> = LazyLock::new(|| {
             let keys = [*b"fibula store checksum of a row 1", *b"fibula store checksum of a row 2"];

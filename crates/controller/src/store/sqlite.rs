@@ -91,7 +91,7 @@ impl SqliteStore {
             }
         };
         let found = log.read().map_err(|error| opened(cannot_open(&error)))?;
-        // Whoever holds the log is the only one to create the store.
+        // Only the holder of the log creates the store.
         if is_empty(path) {
             // SQLite's log, too, would be taken for the new store's.
             let wal = copy::with_suffix(path, "-wal");

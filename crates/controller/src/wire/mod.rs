@@ -1,4 +1,4 @@
-//! Between the messages of `api::v1` and what they mean here: requests and records as changes, changes as records, and what is listed
+//! Converts between the messages of `api::v1` and the values here: requests and records as changes, changes as records, and what is listed
 //! as operators read it. An error names the field that makes no sense.
 
 pub(crate) mod replication;
@@ -83,7 +83,7 @@ fn wanted(v1::Link { a, b, cost, up, weight, found, .. }: v1::Link) -> Result<(P
     Ok((end(a)?, end(b)?, Wanted { cost, weight: weight_of(weight), up, found }))
 }
 
-/// A weight as it is asked for; what is none is refused where it is set.
+/// A weight as it is asked for; an invalid one is refused where it is set.
 pub(crate) fn weight_of(weight: Option<u32>) -> u8 {
     u8::try_from(weight.unwrap_or(1)).unwrap_or(u8::MAX)
 }
@@ -174,7 +174,7 @@ pub(crate) fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
     place(switch, port)
 }
 
-/// A change as a record of the replication log has it; none of one that is not [settled](State::settle).
+/// A change as a record of the replication log; none for a change that is not [settled](State::settle).
 pub(crate) fn record_of(change: &Change) -> Option<v1::ToldChange> {
     let change = match change.clone() {
         Change::AddSwitch { name, tenants } => Wire::AddSwitch(v1::AddSwitchRequest { name, tenants }),
@@ -237,7 +237,7 @@ fn wire_end(Place { switch, port }: Place) -> Option<v1::LinkEnd> {
     Some(v1::LinkEnd { switch, port: port.0.into() })
 }
 
-/// The change in a record of the replication log; none if it is one of a later version.
+/// The change in a record of the replication log; none for a record of a later version.
 pub(crate) fn change_of(told: v1::ToldChange) -> Option<Change> {
     Some(match told.change? {
         Wire::AddSwitch(request) => request.into(),

@@ -1,6 +1,6 @@
-//! The replication log: what the controller that leads tells those that follow of each commit, its changes and the sum of their rows.
+//! The replication log: the leader's record of each commit for its followers, with its changes and the sum of their rows.
 //!
-//! The changes are those of the northbound service, in its words, so a new field of a request is told as well.
+//! The changes are messages of the northbound service, so a new field of a request is included as well.
 
 use super::change_of;
 use crate::core::change::Change;
@@ -11,7 +11,7 @@ use api::v1;
 use fib::durable::VIEW;
 use prost::Message;
 
-/// Changes that are carried out, to be told.
+/// Changes that are carried out, to be recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     record: v1::Told,
@@ -19,7 +19,7 @@ pub(crate) struct Recording {
     scratch: Vec<u8>,
 }
 
-/// What is told of a commit.
+/// The record of a commit.
 #[derive(Debug)]
 pub(crate) enum Record {
     /// Nothing that another controller needs.
@@ -35,7 +35,7 @@ impl Recording {
         add_rows(&mut self.sum, rows, &mut self.scratch);
     }
 
-    /// In bytes.
+    /// The size in bytes.
     pub(crate) fn encode(mut self) -> Vec<u8> {
         if self.record.changes.is_empty() {
             return NOTHING.to_vec();
@@ -46,7 +46,7 @@ impl Recording {
 }
 
 impl Record {
-    /// What these bytes say; `None`: they do not say what the commit changed.
+    /// The record in these bytes; `None` if they do not say what the commit changed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
         let v1::Told { nothing, changes, rows_sum } = v1::Told::decode(bytes).ok()?;
         if nothing {
@@ -57,7 +57,7 @@ impl Record {
     }
 }
 
-/// What others are told of the changes of these rows; `None`: nothing.
+/// The record of the changes of these rows for followers; `None`: nothing.
 #[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
 pub fn told(changes: &[Told], rows: &[RowChange]) -> Option<Vec<u8>> {
     let mut recording: Option<Recording> = None;
@@ -69,7 +69,7 @@ pub fn told(changes: &[Told], rows: &[RowChange]) -> Option<Vec<u8>> {
     recording.map(Recording::encode)
 }
 
-/// A commit of the controller that leads, as the owner of this one's network follows it.
+/// A commit of the leader, as the owner of this controller's network follows it.
 #[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations use it"))]
 pub fn followed(commit: Commit) -> Followed {
     let what = match Record::decode(&commit.told) {

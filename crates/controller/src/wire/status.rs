@@ -1,4 +1,4 @@
-//! A refusal as the status of an answer: its code tells scripts what kind it is.
+//! A refusal as the status of an answer: its code tells scripts its kind.
 
 use crate::core::change::Refusal;
 use crate::hosts::HostError;
@@ -21,7 +21,7 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
     status
 }
 
-/// That a switch waits to be accepted, for a command that speaks of one that the network does not have.
+/// The error that a switch waits to be accepted, for a command about a switch that the network does not have.
 pub(crate) fn waits(switch: &str) -> String {
     format!("switch `{switch}` is waiting to be accepted; run `fibula switch accept {switch}`")
 }

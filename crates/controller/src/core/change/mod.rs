@@ -1,7 +1,7 @@
 //! Changes in the operator's terms, applied to the network.
 //!
 //! Operators speak of hosts and switches by name; [`fib::network`] knows ends and ids. [`State`] holds the network and
-//! the host names, and does one [`Change`] whole or not at all.
+//! the host names, and applies each [`Change`] as a whole or not at all.
 
 mod names;
 mod refusal;
@@ -23,15 +23,15 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How much longer a link is that was drained: it is down, so no path counts it, and it stays known as drained until it is in use again.
+/// Added to the length of a drained link. The link is down, so no path counts this; it marks the link as drained until it is used again.
 pub(crate) const DRAINED: u32 = u32::MAX;
 
-/// How much longer a link is as far as paths are concerned.
+/// The length added to a link, as far as paths are concerned.
 pub(crate) fn raised(link: &Link) -> u32 {
     if link.raised == DRAINED { 0 } else { link.raised }
 }
 
-/// Whether no path of others leads through a switch because it was drained.
+/// Whether a switch is drained, so that no path between other switches leads through it.
 pub(crate) fn is_drained(topology: &Topology, node: NodeId) -> bool {
     let mut in_use = topology.links_of(node).map(|(_, _, link)| link).filter(|link| link.up).peekable();
     in_use.peek().is_some() && in_use.all(|link| link.raised > 0)
@@ -62,9 +62,9 @@ pub struct Place {
     pub port: PortId,
 }
 
-/// One request for a change. `ReplaceNames` is [settled](State::settle) as `AlterNames` before it is told to others. Two are of
-/// switches: `SeeLinks`, ends of links, and whether these are cut; `Learn`, names that they saw, the moment in milliseconds since
-/// 1970, and the addresses that names have beside that of their record.
+/// One request for a change. `ReplaceNames` is [settled](State::settle) as `AlterNames` before followers are told of it. Two come from
+/// switches: `SeeLinks` has ends of links and whether these are cut; `Learn` has the names that a switch saw, the moment in
+/// milliseconds since 1970, and the further addresses of names.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the request's words")]
 pub enum Change {
@@ -139,7 +139,7 @@ impl Outcome {
 }
 
 impl State {
-    /// How many names of each tenant a change has: where they will be, or where they are if it removes them.
+    /// Counts the names of each tenant in a change: at their new places, or at their current ones if the change removes them.
     pub(crate) fn tenants_of(&self, change: &Change) -> HashMap<u32, usize> {
         let mut n_names = HashMap::new();
         match change {
@@ -257,7 +257,7 @@ impl State {
                 let weight = weight.filter(|&weight| weight != link.weight);
                 weight.map_or(Ok(()), check_weight).map_err(NetworkError::from)?;
                 let is_drain = raised.is_some();
-                // Whoever puts a drained link into use wants it used.
+                // Putting a drained link into use means that it should carry frames.
                 let is_back = up == Some(true) && link.raised == DRAINED;
                 let raised = raised.or(is_back.then_some(0));
                 if up == Some(false) {
@@ -275,7 +275,7 @@ impl State {
                 if up == Some(true) {
                     effects.push(self.network.set_link_up(end, true)?);
                 }
-                // What an operator sets is his from then on. A drain does not make it so: cables are moved while they are drained.
+                // What an operator sets belongs to the operator from then on. A drain does not count: cables are moved during drains.
                 if link.found && !is_drain {
                     effects.push(self.network.set_link_found(end, false)?);
                 }
@@ -313,7 +313,7 @@ impl State {
         }
     }
 
-    /// The switches by their names: to find one takes a search of all.
+    /// The switches by name: finding one by its name takes a search of all.
     fn numbers(&self) -> HashMap<&str, NodeId> {
         self.network.topology().nodes().map(|(id, node)| (&*node.name, id)).collect()
     }
@@ -322,7 +322,7 @@ impl State {
         check_batch(hosts.len())?;
         let (mut names, mut taken) = (HashSet::with_capacity(hosts.len()), HashSet::with_capacity(hosts.len()));
         let (mut ends, mut new) = (Vec::with_capacity(hosts.len()), Vec::with_capacity(hosts.len()));
-        // Hosts that nobody declared get the names that somebody gives them now.
+        // Hosts that were found, not declared, take the names that a request gives them now.
         let mut found = Vec::new();
         for (index, (name, place)) in hosts.iter().enumerate() {
             let at = |refusal: Refusal| refusal.at(index);
@@ -356,9 +356,9 @@ impl State {
         Name::parse(kind, text).map_err(|source| Refusal::BadName { name: clip(text), source })
     }
 
-    /// The name that a text is, or the one that has it as its IP address.
+    /// The name with this text, or the one that has the text as its IP address.
     /// # Errors
-    /// [`Refusal::BadName`] for what is neither, [`Refusal::UnknownAddress`] for an address that no name has.
+    /// [`Refusal::BadName`] for a text that is neither, [`Refusal::UnknownAddress`] for an address that no name has.
     pub fn find(&self, text: &str) -> Result<Name, Refusal> {
         let parsed = self.parse(text);
         let is_there = parsed.as_ref().is_ok_and(|name| self.network.rib().get(name).is_some());
@@ -370,7 +370,7 @@ impl State {
         }
     }
 
-    /// The name that has an IP address, as the one in its record or as one that was learnt beside it.
+    /// The name that has an IP address, in its record or as a further address that was learnt.
     pub fn holder(&self, ip: IpAddr) -> Option<Name> {
         self.network.rib().by_ip(ip).or_else(|| self.hosts.learnt.holder(ip).cloned())
     }
@@ -413,7 +413,7 @@ impl State {
     }
 }
 
-/// The name of a host that nobody declared, after its port.
+/// The name of a host that was found, not declared: after its port.
 pub(crate) fn found_name(Place { switch, port }: &Place) -> String {
     format!("{switch}.{port}")
 }

@@ -1,4 +1,4 @@
-//! Changes of names: some, or whatever makes them what they are to be.
+//! Changes of names: some names, or all that differ from the wanted ones.
 
 use super::{Changed, Outcome, Record, Refusal, State, check_batch};
 use fib::durable::RowChange;
@@ -9,17 +9,17 @@ use fib::topology::End;
 use fib::unicast::check_unicast;
 use std::collections::HashSet;
 
-/// Names that are to be put, checked as far as that goes without the network.
+/// Names to be put, checked as far as that is possible without the network.
 struct Put {
     names: Vec<(Name, Attachment)>,
     /// The item of the request for each of them.
     items: Vec<usize>,
-    /// Names of which it changes whether they are learnt, and where.
+    /// Names that this makes learnt or declared, and where they are.
     found: Vec<(Name, End)>,
 }
 
 impl State {
-    /// `learnt`: they were found by switches at this moment; otherwise they are an operator's from now on.
+    /// `learnt`: switches found them at this moment; otherwise they belong to an operator from now on.
     pub(super) fn put_names(
         &mut self,
         records: Vec<Record>,
@@ -34,7 +34,7 @@ impl State {
             [] => Effects::default(),
             [(name, attachment)] => self.network.set_name(name, *attachment).map_err(|error| match n_records {
                 1 => error,
-                // The others of the batch are as asked for already.
+                // The others of the batch are already as requested.
                 _ => NetworkError::Batch { index: items[0], source: Box::new(error) },
             })?,
             names => self.network.put_names(names).map_err(|error| match error {
@@ -68,7 +68,7 @@ impl State {
             }
             let is_learnt = self.hosts.learnt.since_ms(&name).is_some();
             if learnt.is_some() && !is_learnt && self.network.rib().get(&name).is_some() {
-                // An operator declared it meanwhile, and his word stands.
+                // An operator declared it meanwhile, and that takes precedence.
                 continue;
             }
             if learnt.is_some() || is_learnt {
@@ -110,7 +110,7 @@ impl State {
         Ok(Outcome { changed, rows, effects: vec![effects] })
     }
 
-    /// Removes names and puts others. What is not there any more is as asked for.
+    /// Removes names and puts others. A name that is already gone counts as already as requested.
     pub(super) fn change_names(&mut self, remove: &[String], records: Vec<Record>) -> Result<Outcome, Refusal> {
         let n_asked = remove.len() + records.len();
         let mut gone = Vec::with_capacity(remove.len());

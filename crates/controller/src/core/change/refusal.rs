@@ -12,16 +12,16 @@ use std::net::IpAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A switch says that it has seen a term that no controller reaches.
+    /// A switch reports a term that no controller can have reached.
     #[error(
         "switch `{switch}` has seen term {got}, but a controller reaches at most {max}: remove its saved image and start it again"
     )]
     TermTooLate {
         /// Its name.
         switch: String,
-        /// As it says.
+        /// The term that it reports.
         got: u64,
-        /// The latest that is believed.
+        /// The latest term that is believed.
         max: u64,
     },
     /// No switch of this name.
@@ -47,9 +47,9 @@ pub enum Refusal {
     BadPrefix {
         /// As asked.
         prefix: String,
-        /// Of the network.
+        /// The network's kind of name.
         kind: NameKind,
-        /// What may be meant; empty: nothing.
+        /// Likely completions; empty if there are none.
         advice: &'static str,
     },
     /// An address that is no multicast group.
@@ -58,7 +58,7 @@ pub enum Refusal {
         /// As asked.
         group: String,
     },
-    /// One of several objects is refused, and with it all of them.
+    /// One of several objects is refused, and all of them with it.
     #[error("{source}")]
     Item {
         /// Which one, from 0.
@@ -194,7 +194,7 @@ impl Refusal {
         Refusal::Item { index, source: Box::new(self) }
     }
 
-    /// Whether two names have one digest: another key is the remedy.
+    /// Whether two names have the same digest, which another hash key would resolve.
     pub(crate) fn is_collision(&self) -> bool {
         fn is_collision(error: &NetworkError) -> bool {
             match error {
@@ -218,7 +218,7 @@ impl Refusal {
         matches!(self, Refusal::Network { source, .. } if may(source))
     }
 
-    /// The switch that nobody knows, if that is why.
+    /// The unknown switch, if that is the reason.
     pub(crate) fn unknown_switch(&self) -> Option<&str> {
         match self {
             Refusal::UnknownSwitch { name } => Some(name),
@@ -234,7 +234,7 @@ impl From<NetworkError> for Refusal {
     }
 }
 
-/// An error of the network in words, with the name of a switch in place of its id, which no operator knows.
+/// An error of the network in words, with the switch's name in place of its id, which operators do not know.
 fn named(error: &NetworkError, switch: &str) -> String {
     let text = error.to_string();
     match subject(error) {
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(text, "port 2 of switch `s1` is a host port already: choose another port or remove that one");
         let batch = NetworkError::Batch { index: 1, source: Box::new(NetworkError::PortOfHosts { end }) };
         assert!(named(&batch, "s1").contains("port 2 of switch `s1` is"), "{}", named(&batch, "s1"));
-        // Of one that is gone there is no name.
+        // A switch that is gone has no name.
         assert!(named(&NetworkError::PortOfHosts { end }, "").starts_with("port 2 of switch 1 is"));
     }
 }

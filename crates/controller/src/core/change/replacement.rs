@@ -1,6 +1,6 @@
-//! Names that are to be the only ones, and in what those that are there differ from them.
+//! A complete list of wanted names, and how the existing names differ from it.
 //!
-//! Cost: 64 bytes for each name that is wanted, and a pass over all names of the network to compare them.
+//! Cost: 64 bytes for each wanted name, and a pass over all names of the network to compare them.
 
 use super::{Change, Record, Refusal, State};
 use crate::hosts::HostError;
@@ -12,12 +12,12 @@ use fib::unicast::check_unicast;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// What becomes of names that are not wanted.
+/// Decides what to do with names that are not wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Others {
     /// They stay.
     Keep,
-    /// Those that switches learnt stay, those that operators declared go.
+    /// Learnt names stay, declared names go.
     KeepLearnt,
     /// All of them go.
     Remove,
@@ -33,43 +33,43 @@ struct Wanted {
     ip: Option<IpAddr>,
 }
 
-/// Names that are to be there.
+/// The names that are wanted.
 #[derive(Clone, Debug)]
 pub struct Replacement {
     hosts: Vec<String>,
     numbers: HashMap<String, u32>,
-    /// In their order, once it is whole.
+    /// Sorted, once the list is complete.
     names: Vec<Wanted>,
     others: Others,
     max_names: usize,
 }
 
-/// A name that is otherwise than it is wanted.
+/// A name that differs from what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// As it is, and whether it is learnt; none: it is to come.
+    /// Its current state, and whether it is learnt; none if it is to be added.
     pub(crate) before: Option<(Record, bool)>,
-    /// As it is to be; none: it is to go.
+    /// Its wanted state; none if it is to be removed.
     pub(crate) after: Option<Record>,
 }
 
 impl Replacement {
-    /// No names yet, and at most so many.
+    /// An empty list, for at most this many names.
     pub fn new(others: Others, max_names: usize) -> Replacement {
         Replacement { hosts: Vec::new(), numbers: HashMap::new(), names: Vec::new(), others, max_names }
     }
 
-    /// How many names are wanted.
+    /// The number of wanted names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether none is.
+    /// Whether no name is wanted.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Wants one more.
+    /// Adds one wanted name.
     pub(crate) fn add(&mut self, name: Name, record: Record) -> Result<(), Refusal> {
         let Record { name: text, host, tenant, ip } = record;
         let checked = name.check_unicast().and_then(|()| ip.map_or(Ok(()), check_unicast));
@@ -91,7 +91,7 @@ impl Replacement {
         Ok(())
     }
 
-    /// All that are wanted are there.
+    /// Ends the list: all wanted names have been added.
     /// # Errors
     /// [`Refusal::Duplicate`].
     pub(crate) fn whole(mut self) -> Result<Replacement, Refusal> {
@@ -108,7 +108,7 @@ impl Replacement {
 }
 
 impl State {
-    /// Calls `each` with every name that is otherwise than wanted: as it is, and as it is to be. How many are as wanted.
+    /// Calls `each` with the current and the wanted state of every name that differs. Returns how many are already as wanted.
     fn compare<'a>(
         &self,
         replacement: &'a Replacement,
@@ -140,7 +140,7 @@ impl State {
         Ok(n_same)
     }
 
-    /// What would change: each name, and how many would not. Hosts need not be there yet.
+    /// Lists each name that would change, and counts those that would not. Hosts need not exist yet.
     pub(crate) fn differences(&self, replacement: &Replacement) -> (Vec<Difference>, u64) {
         let mut differences = Vec::new();
         let n_same = self.compare(replacement, |before, after| {
@@ -151,7 +151,7 @@ impl State {
         (differences, n_same.unwrap_or(0))
     }
 
-    /// A change of all names as one of those that differ; others as they are.
+    /// Turns a change of all names into one of those that differ; returns other changes as they are.
     /// # Errors
     /// [`HostError::Unknown`].
     pub(crate) fn settle(&self, change: Change) -> Result<Change, Refusal> {

@@ -1,4 +1,4 @@
-//! What is to be changed because of what switches saw.
+//! The changes that follow from what switches saw.
 
 use crate::core::change::{Place, Record, State};
 use crate::hosts::names::MAX_MORE_OF_NAME;
@@ -6,24 +6,24 @@ use fib::name::Name;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What is to be changed: hosts first.
+/// What to change: hosts first.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     pub(crate) hosts: Vec<(String, Place)>,
     pub(crate) records: Vec<Record>,
-    /// The addresses that names have beside that of their record.
+    /// The further addresses of names, besides those of their records.
     pub(crate) more: BTreeMap<Name, Vec<IpAddr>>,
-    /// Names that lose addresses to others, with the address of their record and the further ones that they keep. They are to lose them
+    /// Names that lose addresses to others, with the record's address and the further ones that they keep. They lose the addresses
     /// before the others get them.
     pub(crate) losers: BTreeMap<Name, (Option<IpAddr>, Vec<IpAddr>)>,
     /// Who takes over what, in words.
     pub(crate) taken: Vec<(String, String)>,
-    /// Names that were seen and are above what their ports or switches may have.
+    /// Names that were seen but exceed the limits of their ports or switches.
     pub(crate) left: u64,
 }
 
 impl Decided {
-    /// What a name has to lose so that another one can have its address.
+    /// Removes from a name the address that another one gets.
     pub(super) fn lose(&mut self, state: &State, holder: &Name, ip: IpAddr) {
         let known = || {
             let own = state.network.rib().get(holder).and_then(|at| at.ip);
@@ -54,8 +54,8 @@ impl Decided {
     }
 }
 
-/// Gives a name one more address: that of its record, if it has none or one of IPv6 and this is one of IPv4; otherwise a further one, in the
-/// place of the oldest if there are as many as may be.
+/// Gives a name one more address: in its record, if that has none or an IPv6 address and this one is IPv4; otherwise as a further
+/// address, which replaces the oldest if there are as many as allowed.
 pub(super) fn add_address(own: &mut Option<IpAddr>, more: &mut Vec<IpAddr>, ip: IpAddr) {
     let further = match *own {
         Some(before) if ip.is_ipv6() || before.is_ipv4() => ip,

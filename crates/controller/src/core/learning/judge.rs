@@ -1,4 +1,4 @@
-//! What a name becomes that was seen: whether it moves, takes an address over, is listed, or stays as it is.
+//! Decides what to do with a name that was seen: it moves, takes an address over, is listed, or stays as it is.
 
 use super::decided::add_address;
 use super::{
@@ -14,25 +14,25 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// How many names a port and its switch may have, less those that they get by the same report.
+/// How many more names a port and its switch may have, not counting those that this report adds.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     pub(super) port: u32,
     pub(super) switch: u32,
 }
 
-/// What a name is to be.
+/// What a name is to become.
 pub(super) struct Judged {
     pub(super) tenant: u32,
     pub(super) ip: Option<IpAddr>,
-    /// Its further addresses, if they are others than before.
+    /// Its further addresses, if they changed.
     pub(super) more: Option<Vec<IpAddr>>,
     pub(super) moves: bool,
 }
 
 impl Seen {
-    /// Whether a name may take over the address of another: both are learnt, of one tenant, and it announces the address, as who has it
-    /// from now on does. One that goes back and forth stays.
+    /// Whether a name may take over the address of another: both are learnt, of one tenant, and it announces the address, as a new
+    /// holder does. An address that goes back and forth stays.
     pub(super) fn may_take_over(
         &mut self,
         state: &State,
@@ -44,7 +44,7 @@ impl Seen {
         let (rib, learnt) = (state.network.rib(), &state.hosts.learnt);
         let is_learnt = |name: &Name| learnt.since_ms(name).is_some();
         let (Some(from), Some(to)) = (rib.get(owner), rib.get(&sight.name)) else { return false };
-        // One that its holder had before it had another of the same family need not be announced: it may have been given to somebody else.
+        // An address that its holder had before its present one of the same family need not be announced: it may have a new holder.
         let of_family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4();
         let latest = learnt.more_of(owner).iter().rfind(of_family).copied().or(from.ip.filter(|ip| of_family(&ip)));
         let may = (sight.announces || latest != Some(ip))
@@ -62,7 +62,7 @@ impl Seen {
         may && key.is_ok_and(|key| self.may_move(&key, (from.end(), to.end()), now))
     }
 
-    /// What a name becomes that was seen; nothing, if it stays as it is. `n_added`: names that the port gets before it.
+    /// Decides what a name that was seen becomes; nothing, if it stays as it is. `n_added`: names that the port gets before it.
     pub(super) fn judge(
         &mut self,
         state: &State,
@@ -156,8 +156,8 @@ impl Seen {
         Some(Judged { tenant: *tenant, ip: own, more, moves: true })
     }
 
-    /// The unknown names that their ports and switches may have: who was seen first comes first. The others are counted, and said to
-    /// be too many. Those that were not seen for long are forgotten.
+    /// The unknown names that their ports and switches have room for, first seen first. The others are counted, and reported as
+    /// too many. Names that were not seen for long are forgotten.
     pub(super) fn allowed(&mut self, state: &State, settings: &Settings, now: Instant, left: &mut u64) -> Vec<Name> {
         self.unknown.retain(|_, unknown| now.saturating_duration_since(unknown.seen) < LISTED_FOR);
         let learnt = &state.hosts.learnt;
@@ -182,7 +182,7 @@ impl Seen {
         allowed
     }
 
-    /// Counts a move, if it may be. One that is frozen may go home.
+    /// Counts a move, if it is allowed. A name that is frozen may go home.
     pub(super) fn may_move(&mut self, name: &Name, (from, to): (End, End), now: Instant) -> bool {
         let is_recent = |at: &Instant| now.duration_since(*at) < MOVES_WITHIN;
         if self.moves.len() >= MAX_MOVED && !self.moves.contains_key(name) {
@@ -235,7 +235,7 @@ impl Seen {
         self.unknown.insert(name.clone(), unknown);
     }
 
-    /// Keeps that a name is claimed otherwise than it is, and a sentence of the port.
+    /// Records a conflicting claim to a name, and a sentence for the port.
     pub(super) fn conflict(&mut self, sight: &Sight, is: &'static str, why: String, (now, now_ms): (Instant, u64)) {
         let Sight { name, end, tenant, .. } = sight;
         self.trouble(*end, now, why.clone());
@@ -255,7 +255,7 @@ impl Seen {
         self.conflicts.insert(name.clone(), Conflict { end, tenant, is, why, first_ms, last_ms, seen });
     }
 
-    /// Keeps a sentence; of a port, the latest few.
+    /// Keeps a sentence; for each port, the latest few.
     pub(super) fn trouble(&mut self, end: End, now: Instant, sentence: String) {
         if self.troubles.len() >= MAX_TROUBLED && !self.troubles.contains_key(&end) {
             let is_said = |trouble: &Trouble| now.saturating_duration_since(trouble.seen) < SAID_FOR;

@@ -1,22 +1,22 @@
-//! What becomes of names that switches see at their ports, and that are not there as far as they know.
+//! Decides what to do with names seen at a port where they are not registered.
 //!
-//! | it is seen | and it is | then |
+//! | seen | known as | result |
 //! |---|---|---|
-//! | anywhere | declared | nothing: an operator's word stands |
-//! | where it is | learnt | it gets the address that it says it has, beside those that it has |
+//! | anywhere | declared | nothing: the operator's declaration takes precedence |
+//! | where it is | learnt | it gets the address that it claims, besides those that it has |
 //! | elsewhere | learnt | it moves |
-//! | anywhere | new | it becomes a name, if the port accepts names and has fewer than it may have; otherwise it is listed |
+//! | anywhere | new | it becomes a name, if the port accepts names and has room for one more; otherwise it is listed |
 //!
-//! After [`MOST_MOVES`] moves, or other addresses, within [`MOVES_WITHIN`] a name stays for [`FROZEN`] where it was before these
-//! moves: whoever takes the name of another does not get it so.
+//! After [`MOST_MOVES`] moves, or changes of address, within [`MOVES_WITHIN`] a name stays for [`FROZEN`] where it was before these
+//! moves, so a host cannot take another's name that way.
 //!
 //! An address of a declared name is never given away. That of a learnt one goes to another learnt name of its tenant that announces it
-//! to everybody, as who takes over an address after a failure does (RFC 5227, section 3; RFC 5798): anyone who only uses it does not get it.
-//! One that goes back and forth stays where it was before. So anyone who makes up names fills the quota of his port, and takes
-//! nothing from names that an operator declared. He can take the place of a learnt name for as long as its host is silent, as in
-//! any network that learns.
+//! to everyone, as hosts do that take over an address after a failure (RFC 5227, section 3; RFC 5798); merely using it is not enough.
+//! An address that goes back and forth stays where it was before. So a host that makes up names fills the quota of its own port, and
+//! takes nothing from names that an operator declared. It can take the place of a learnt name for as long as that name's host is
+//! silent, as in any network that learns.
 //!
-//! Where a port says so, a learnt name is forgotten when it was silent for a time.
+//! Where a port is configured to, a learnt name is forgotten after it has been silent for a time.
 //!
 //! Everything here is lost with this process; what followed from it is in the store.
 
@@ -47,15 +47,15 @@ const MOVES_WITHIN: Duration = Duration::from_secs(10);
 /// How long a name that flaps stays where it was.
 const FROZEN: Duration = Duration::from_secs(60);
 
-/// Names that are listed and not learnt, and names whose moves are known.
+/// The most names that are listed and not learnt, and the most names whose moves are known.
 pub(crate) const MAX_UNKNOWN: usize = 10_000;
 const MAX_MOVED: usize = 100_000;
 
-/// Sentences that are kept of a port, and for how long they are said.
+/// Sentences that are kept for each port, and for how long they are reported.
 const MAX_TROUBLES: usize = 8;
 const SAID_FOR: Duration = Duration::from_secs(60);
 
-/// Ports of a switch that may forget, and how long it holds what a switch says of them.
+/// Ports of a switch that may forget names, and how long what a switch reports of them holds.
 const MAX_FORGETFUL: usize = 1024;
 const TERMS_FOR: Duration = Duration::from_secs(100);
 
@@ -63,11 +63,11 @@ const TERMS_FOR: Duration = Duration::from_secs(100);
 const MAX_UNKNOWN_OF_PORT: usize = 256;
 const MAX_TROUBLED: usize = 10_000;
 
-/// Names that are claimed otherwise than they are, of which that is listed: in all, and as claimed at one port.
+/// The most conflicting claims that are listed: in all, and at one port.
 const MAX_CONFLICTS: usize = 1000;
 const MAX_CONFLICTS_OF_PORT: usize = 100;
 
-/// A name that was not seen for so long is not listed any more.
+/// A name that was not seen for this long is no longer listed.
 const LISTED_FOR: Duration = Duration::from_secs(3600);
 
 /// See the module.
@@ -83,7 +83,7 @@ struct Seen {
     /// The turn of the next name that is listed.
     next_turn: u64,
     moves: HashMap<Name, Moves>,
-    /// Ports whose silent names are forgotten after a time, and when names at them were seen last.
+    /// Ports that forget silent names after a time, and when names at them were last seen.
     forgetful: HashMap<End, Patience>,
     last: HashMap<Name, Instant>,
     troubles: BTreeMap<End, Vec<Trouble>>,
@@ -94,13 +94,13 @@ struct Seen {
 /// What was decided, since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// New names, names that moved, and addresses of names.
+    /// New names, moves, and new addresses of names.
     pub(crate) learnt: u64,
     pub(crate) moved: u64,
     pub(crate) addresses: u64,
-    /// Names that said nothing for as long as their port waits.
+    /// Names that were silent for as long as their port waits.
     pub(crate) forgotten: u64,
-    /// Those of which nothing was made: the port has as many as it may; it is declared elsewhere; the address is another's; it
+    /// Sightings without effect: the port is full; the name is declared elsewhere; the address belongs to another; the name
     /// moves too often; anything else.
     pub(crate) full: u64,
     pub(crate) declared: u64,
@@ -113,11 +113,11 @@ pub(crate) struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     time: Duration,
-    /// When its switch said so.
+    /// When its switch last reported that.
     said: Instant,
 }
 
-/// Why a name is listed: its port does not learn by itself; or it was left when all were accepted, which holds also when there is
+/// Why a name is listed: its port only reports; or there was no room when all were accepted, which holds even when there is room
 /// room again.
 const REPORTED: &str = "the port, or the controller, only reports";
 const LEFT: &str = "the port, or its switch, was at its limit of learnt names when the others were accepted; `host accept NAME` learns it";
@@ -151,7 +151,7 @@ struct Trouble {
     seen: Instant,
 }
 
-/// A name that is claimed otherwise than it is: where it was seen, how, and why nothing comes of it.
+/// A conflicting claim to a name: where it was seen, how, and why it has no effect.
 #[derive(Debug)]
 struct Conflict {
     end: End,
@@ -170,7 +170,7 @@ const ELSEWHERE: &str = "elsewhere";
 /// Kind of a conflict: the name claims an address that belongs to another.
 const ADDRESS: &str = "address";
 
-/// What a switch saw, as far as it makes sense.
+/// A sighting by a switch, as far as it makes sense.
 struct Sight {
     name: Name,
     end: End,
@@ -187,7 +187,7 @@ impl Learning {
         self.settings = settings;
     }
 
-    /// A switch says which of its ports forget.
+    /// Notes which of its ports a switch says forget names.
     pub(crate) fn set_forgetful(&mut self, node: NodeId, ports: &[ForgetfulPort], now: Instant) {
         let seen = &mut self.seen;
         seen.forgetful.retain(|end, _| end.node != node);
@@ -198,7 +198,7 @@ impl Learning {
         }
     }
 
-    /// Decides what becomes of what a switch saw.
+    /// Decides what to do with what a switch saw.
     pub(crate) fn decide(
         &mut self,
         state: &State,
@@ -224,7 +224,7 @@ impl Learning {
             if seen.forgetful.contains_key(&end) {
                 seen.last.insert(sight.name.clone(), now);
             }
-            // What it says of itself counts once it has lost what another one took over.
+            // Its own claims count once it has lost what another one took over.
             if decided.losers.contains_key(&sight.name) {
                 continue;
             }
@@ -290,7 +290,7 @@ impl Learning {
         decided
     }
 
-    /// The names that said nothing for as long as their port waits. What was not heard since this process leads is taken to have been
+    /// The names that were silent for as long as their port waits. A name that was not heard since this process leads counts as
     /// heard now.
     pub(crate) fn silent(&mut self, state: &State, now: Instant) -> Vec<String> {
         let seen = &mut self.seen;
@@ -300,7 +300,7 @@ impl Learning {
         let mut last = std::mem::take(&mut seen.last);
         let mut silent = Vec::new();
         for (name, end) in state.hosts.learnt.iter() {
-            // What a port said long ago, it may not say any more: its switch is away, or configured otherwise.
+            // A port's report from long ago may no longer hold: its switch is away, or configured differently.
             let holds = |patience: &&Patience| now.saturating_duration_since(patience.said) < TERMS_FOR;
             let Some(patience) = seen.forgetful.get(&end).filter(holds) else { continue };
             let heard = last.remove(name).unwrap_or(now);
@@ -325,7 +325,7 @@ impl Learning {
         seen.trouble(end, now, format!("{name} at {place} is not learnt: {why}"));
     }
 
-    /// What was decided was carried out.
+    /// Notes that the decision was carried out.
     pub(crate) fn done(&mut self, state: &State, records: &[Record]) {
         let seen = &mut self.seen;
         for name in records.iter().filter_map(|record| state.parse(&record.name).ok()) {
@@ -339,7 +339,7 @@ impl Learning {
         (seen.counts, seen.unknown.len())
     }
 
-    /// What was seen and not learnt, by port and name: the first so many, and how many there are.
+    /// What was seen and not learnt, by port and name: the first `most`, and how many there are.
     pub(crate) fn unknown(&mut self, state: &State, now: Instant, most: usize) -> (Vec<UnknownHost>, usize) {
         let seen = &mut self.seen;
         let is_known = |name: &Name| state.network.rib().get(name).is_some();
@@ -362,7 +362,7 @@ impl Learning {
         (all.into_iter().take(most).map(wire).collect(), n)
     }
 
-    /// Names that are claimed otherwise than they are, by name.
+    /// Names with conflicting claims, by name.
     pub(crate) fn conflicts(&mut self, state: &State, now: Instant) -> Vec<HostConflict> {
         let seen = &mut self.seen;
         let moves = &seen.moves;
@@ -386,7 +386,7 @@ impl Learning {
         seen.conflicts.iter().map(wire).collect()
     }
 
-    /// What it takes to learn what was seen: these names, or without any all that their ports and switches may have.
+    /// The changes that learn what was seen: these names, or, without any, all that their ports and switches have room for.
     /// # Errors
     /// The name that was not seen, or why there can be no host.
     pub(crate) fn accept(&mut self, state: &State, names: &[Name], now: Instant) -> Result<Decided, String> {
@@ -419,7 +419,7 @@ impl Learning {
         Ok(decided)
     }
 
-    /// A sentence for everything that went wrong lately.
+    /// A sentence for each recent problem.
     pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
         let seen = &self.seen;
         let lately = |trouble: &&Trouble| now.duration_since(trouble.seen) < SAID_FOR;
@@ -427,7 +427,7 @@ impl Learning {
     }
 }
 
-/// What a switch saw; none if it is no name that a host can have, or its port has a link.
+/// A sighting that a switch reports; none if it is not a name that a host can have, or its port has a link.
 fn sight(network: &Network, node: NodeId, host: &SeenHost) -> Option<Sight> {
     let name = Name::from_bytes(network.settings().kind, &host.name).ok()?;
     name.check_unicast().ok()?;

@@ -6,13 +6,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Whether names are made of what switches see at ports with `learn = "accept"`; otherwise it is listed.
+    /// Whether names seen at ports with `learn = "accept"` are learnt; otherwise they are listed.
     #[serde(default = "yes")]
     pub accept: bool,
-    /// Learnt names that a port may have at most, whatever its switch says.
+    /// The most learnt names that a port may have, whatever its switch says.
     #[serde(default = "default_max_names")]
     pub max_names_per_port: u32,
-    /// Learnt names that a switch may have at most.
+    /// The most learnt names that a switch may have.
     #[serde(default = "default_max_of_switch")]
     pub max_names_per_switch: u32,
 }

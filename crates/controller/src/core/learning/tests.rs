@@ -139,13 +139,13 @@ fn what_is_seen_becomes_a_name_moves_and_gets_its_address() {
 #[test]
 fn the_word_of_an_operator_stands() {
     let mut bench = Bench::new();
-    // Elsewhere, and with another's address.
+    // At another place, and with another's address.
     assert_eq!(bench.see("s1", &[seen(1, 1, "10.0.0.9")]), [""; 0]);
     assert_eq!(bench.trouble(), "02:00:00:00:00:01 is seen at s1:1, but was declared to be at s2:3");
     assert_eq!(bench.conflicts(), [(text(1), "elsewhere".to_owned(), "s1:1".to_owned())]);
     bench.see("s2", &[seen(3, 1, "10.0.0.9")]);
     assert_eq!(bench.at(&text(1)), "declared 10.0.0.1");
-    // It answers for the gateway: its name is learnt, the address stays whose it is.
+    // It answers for the gateway: its name is learnt, the address stays where it is.
     bench.see("s1", &[seen(2, NAME_A, "10.0.0.1")]);
     assert_eq!(bench.at(&text(NAME_A)), "s1.2 ");
     assert!(bench.trouble().contains("claims 10.0.0.1, which 02:00:00:00:00:01 has"), "{}", bench.trouble());
@@ -155,7 +155,7 @@ fn the_word_of_an_operator_stands() {
     assert_eq!([NAME_A, NAME_B].map(|name| bench.at(&text(name))), ["s1.2 10.0.0.5", "s1.2 "]);
     assert_eq!((bench.counts().declared, bench.counts().taken), (1, 2));
 
-    // What was learnt is an operator's from the moment that he declares it.
+    // A learnt name belongs to an operator from the moment the operator declares it.
     let record = Record { name: text(NAME_A), host: "s1.2".to_owned(), tenant: 0, ip: Some([10, 0, 0, 5].into()) };
     let put = Change::PutNames { records: vec![record], only_new: false };
     assert_eq!(bench.state.carry_out(put).unwrap().changed.changed, 1);
@@ -247,7 +247,7 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     assert_eq!(list(&mut bench), [b]);
     let Decided { hosts, records, .. } = bench.learning.accept(&bench.state, &[], bench.now).unwrap();
     assert_eq!((hosts.len(), records.len()), (1, 1));
-    // An operator declares it at the last moment: his word stands.
+    // An operator declares it at the last moment, which takes precedence.
     let put = Record { host: "declared".to_owned(), tenant: 0, ip: None, ..records[0].clone() };
     bench.state.carry_out(Change::PutNames { records: vec![put], only_new: true }).unwrap();
     let b = bench.state.parse(&text(NAME_B)).unwrap();
@@ -256,7 +256,7 @@ fn what_is_only_reported_is_listed_until_it_is_accepted() {
     assert_eq!((bench.at(&text(NAME_B)), bench.is_learnt(NAME_B)), ("declared ".to_owned(), false));
     bench.now += LISTED_FOR;
     assert_eq!(list(&mut bench), []);
-    // The controller may say so for all.
+    // The controller may set that for all ports.
     let mut bench = Bench::new();
     bench.learning.set(Settings { accept: false, ..Settings::default() });
     bench.see("s1", &[seen(1, NAME_A, "")]);
@@ -286,7 +286,7 @@ fn all_are_accepted_that_ports_and_switches_may_have_and_more_by_name() {
     assert_eq!((records.len(), left), (0, 5));
     let (first, n) = bench.learning.unknown(&bench.state, bench.now, 2);
     assert_eq!((&first[..], n), (&list[..2], 5));
-    // What an operator names, he wants.
+    // What an operator names is wanted.
     let name = bench.state.parse(&list[0].name).unwrap();
     let Decided { records, left, .. } = bench.learning.accept(&bench.state, &[name], bench.now).unwrap();
     assert_eq!((records.len(), left), (1, 0));
@@ -305,11 +305,11 @@ fn room_is_for_who_was_seen_first_and_not_for_who_is_gone() {
     bench.now += LISTED_FOR;
     bench.see_at("s1", &[only_seen(0x99)], 2000);
     assert_eq!(accepted(&mut bench), (vec!["99".to_owned()], 0));
-    // And they come after those who were there.
+    // They come after those that were there before.
     bench.see_at("s1", &[only_seen(5), only_seen(6), only_seen(7)], 3000);
     bench.see_at("s1", &[only_seen(0x99)], 4000);
     assert_eq!(accepted(&mut bench), (vec!["99".to_owned(), "05".to_owned(), "06".to_owned()], 1));
-    // Nor does the date count, which somebody may set back.
+    // Nor does the date count, which may be set back.
     bench.see_at("s1", &[only_seen(4)], 500);
     assert_eq!(accepted(&mut bench), (vec!["99".to_owned(), "05".to_owned(), "06".to_owned()], 2));
     let (list, _) = bench.learning.unknown(&bench.state, bench.now, usize::MAX);
@@ -386,7 +386,7 @@ fn names_that_say_nothing_are_forgotten_where_the_port_says_so() {
     assert_eq!(silent(&mut bench), gone, "as long as nobody has removed them");
     bench.state.carry_out(Change::RemoveNames { names: vec![text(NAME_B)], ignore_missing: false }).unwrap();
 
-    // Another process leads: it has heard nobody, and forgets nobody before a time of its own.
+    // Another process leads: it has heard no names, and forgets none before a time of its own.
     bench.learning = Learning::default();
     say(&mut bench, "s1", &[1]);
     bench.see("s1", &[forgetful(1, 0xe)]);

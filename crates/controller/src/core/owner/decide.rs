@@ -1,4 +1,4 @@
-//! Decides upon what may change the state, and adds what follows to the group.
+//! Decides on inputs that may change the state, and adds what follows to the group.
 
 use super::{Answer, BULK_NAMES, Event, Input, Owner, Taken, Told};
 use crate::core::change::{Change, Changed, Outcome, Refusal};
@@ -13,16 +13,16 @@ use std::time::Instant;
 /// What a change did to the state.
 pub(super) struct Applied {
     pub(super) changed: Changed,
-    /// Frames depend on it now.
+    /// Whether frames depend on it now.
     pub(super) urgent: bool,
     pub(super) rows: Vec<RowChange>,
-    /// Without their rows.
+    /// The effects without their rows.
     pub(super) effects: Vec<Effects>,
     pub(super) happened: Option<Happened>,
 }
 
 impl<L: Line, T> Owner<L, T> {
-    /// Decides upon an input, apart from tasks.
+    /// Decides on an input, apart from tasks.
     pub(super) fn decide(&mut self, input: Input<L, T>, now: Instant) -> Taken {
         match input {
             Input::Change { change, ticket, is_traced } => return self.answer_change(change, ticket, is_traced, now),
@@ -61,7 +61,7 @@ impl<L: Line, T> Owner<L, T> {
         match self.change(change, now) {
             Ok(changed) => {
                 self.group.turn.answers.push(Answer::Changed(ticket, changed));
-                // Whoever leads makes the trace.
+                // Only the controller that leads makes the trace.
                 if is_traced {
                     self.group.traced.push(first..self.group.effects.len());
                 }
@@ -74,7 +74,7 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// Carries out a change, if this controller leads and nobody is too fast.
+    /// Carries out a change, if this controller leads and no tenant exceeds its rate.
     pub(super) fn change(&mut self, change: Change, now: Instant) -> Result<Changed, Refusal> {
         if !self.leads {
             return Err(Refusal::NotLeader { leader: self.leader.clone() });
@@ -118,7 +118,7 @@ impl<L: Line, T> Owner<L, T> {
     /// Applies a change, whole or not at all.
     pub(super) fn apply(&mut self, change: Change, now: Instant) -> Result<Applied, Refusal> {
         let n_names = change.n_names();
-        // A simulation has few names: what is bulk is up to it.
+        // A simulation has few names, so it sets what counts as bulk.
         let is_bulk = self.bounds.bulk_names < BULK_NAMES || self.state.network.is_bulk(n_names);
         if n_names >= self.bounds.bulk_names && is_bulk {
             self.park(|_| true, now);

@@ -1,7 +1,7 @@
 //! Following the commits of another controller, and taking the lead.
 //!
-//! The changes of a commit are carried out as they were there. When their rows are not those that were committed, or it is not
-//! said what was changed, this controller has strayed: its streams end, and it goes on when it has read all rows again.
+//! The changes of a commit are carried out as the leader did. If the resulting rows differ from those that were committed, or the commit
+//! does not say what was changed, this controller has strayed: its streams end, and it goes on once it has read all rows again.
 
 use super::{Event, Followable, Followed, Owner};
 use crate::core::change::State;
@@ -39,7 +39,7 @@ impl<L: Line, T> Owner<L, T> {
         self.position = Some(number);
     }
 
-    /// The state here is not the one that was committed, or may not be.
+    /// The state here may differ from the one that was committed.
     fn stray(&mut self, why: String) {
         self.position = None;
         self.end_sessions();

@@ -22,7 +22,7 @@ pub(super) fn joined(change: &Change) -> Vec<Place> {
 }
 
 impl<L: Line, T> Owner<L, T> {
-    /// Cuts those of the links that were just added of which a switch has said before that they carry nothing. It says so once.
+    /// Cuts those of the newly added links that a switch has already reported to carry nothing. It reports that only once.
     pub(super) fn see_joined(&mut self, joined: &[Place], now: Instant) {
         let nodes: BTreeSet<NodeId> = joined.iter().filter_map(|end| self.state.node(&end.switch).ok()).collect();
         let cut = nodes.into_iter().flat_map(|node| self.seen.trunks.changed_at(&self.state.network, node));
@@ -46,7 +46,7 @@ impl<L: Line, T> Owner<L, T> {
         if self.seen.trunks.auto() != Auto::On {
             return;
         }
-        // Now that it is known which links are cut: those that were found themselves are not in the way.
+        // Only now is it known which links are cut: links that were found, and are cut, are not in the way.
         let found = self.seen.trunks.found(&self.state.network);
         if !found.is_empty() {
             let wanted = Wanted { found: true, ..Wanted::default() };
@@ -71,7 +71,7 @@ impl<L: Line, T> Owner<L, T> {
         if !decided.losers.is_empty() {
             let (records, more) = decided.losses(&self.state);
             if self.change_unasked(Change::Learn { records, at_ms, more }, now).is_err() {
-                // Who announces it does so again.
+                // A host that announces it does so again.
                 return;
             }
         }
@@ -130,7 +130,7 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// A change that nobody asked for: nobody waits for an answer, but what is refused is known at once.
+    /// A change that no one asked for: no one waits for an answer, but a refusal is known at once.
     fn change_unasked(&mut self, change: Change, now: Instant) -> Result<Changed, Refusal> {
         let (what, detail) = summary(&change);
         // Hosts come and go as they like; links do not.

@@ -65,13 +65,13 @@ const MAX_GROUP: usize = 1024;
 /// Rows after which a group is closed: an import's batch is a transaction of its own.
 const MAX_GROUP_ROWS: usize = 20_000;
 
-/// Fewest names of a bulk batch. Smaller batches keep the phases of single changes.
+/// The fewest names of a bulk batch. Smaller batches keep the phases of single changes.
 pub(crate) const BULK_NAMES: usize = 10_000;
 
 /// Parked switches are updated after this long without a bulk batch.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 
-/// How often parked switches are updated while bulk batches come; less often where that takes long: at most a fifth of
+/// Interval between updates of parked switches while bulk batches come; longer where updates take long: at most a fifth of
 /// the owner's time.
 const BULK_PERIOD: Duration = Duration::from_secs(20);
 
@@ -92,9 +92,9 @@ pub struct Owner<L, T> {
     pub(crate) bounds: Bounds,
     /// Whether this controller leads, and so may change what is stored.
     leads: bool,
-    /// What the one that leads is called.
+    /// The name of the controller that leads.
     leader: String,
-    /// Whether turns say what was changed, for controllers that follow.
+    /// Whether turns include what was changed, for controllers that follow.
     tells: bool,
     /// The number of the last commit that is carried out here while another one leads. None: unknown, so nothing is carried out until
     /// all rows are read.
@@ -107,18 +107,18 @@ pub struct Owner<L, T> {
     unanswered: VecDeque<(L, Report)>,
     /// The answer to a report that is being made.
     answer: Option<reports::InProgress<L>>,
-    /// The switch whose view is being made for an answer, and the time that it took so far.
+    /// The switch whose view is being made for an answer, and the time that this has taken so far.
     preparing: Option<(NodeId, Duration)>,
     /// What the last turn was for, until its driver says how long it took.
     work: Option<Work>,
-    /// The switch for whose report a later term is to be made durable, and the term that it saw; or why that failed.
+    /// The switch whose report requires a later term to be made durable, and the term that it saw; or why that failed.
     raising: Option<(String, u64)>,
     not_raised: Option<String>,
     /// A report of a session that waits until that term is durable.
     resyncing: Option<(L, Report)>,
     /// The rekey in progress.
     rekey: Option<rekey::InProgress<T>>,
-    /// Parts of tables that changes of names made anew, by design, in networks that were replaced.
+    /// How many parts of tables changes of names made anew, by design, in networks that were replaced.
     rebuilt_before: BTreeMap<&'static str, u64>,
     /// Since when there has been no room for any switch.
     no_room_since: Option<Instant>,
@@ -126,20 +126,20 @@ pub struct Owner<L, T> {
     last_bulk: Option<Instant>,
     /// The earliest time to update the parked switches while bulk batches come.
     due: Instant,
-    /// How often peers may do what.
+    /// Limits on how often peers may cause work.
     pace: Pace,
     /// Groups of changes that were committed, and those whose messages are made.
     progress: Progress,
-    /// Less may wait for switches soon: an acknowledgement is to bring a turn.
+    /// Whether an acknowledgement is to bring a turn, because less may wait for switches soon.
     wants_room: bool,
-    /// Switches are parked that may be released after some time.
+    /// Whether switches are parked that may be released after some time.
     wants_release: bool,
     group: Group<L, T>,
-    /// What follows in this round.
+    /// The remaining steps of this round.
     stages: VecDeque<Stage>,
 }
 
-/// How far what is committed is on its way to the switches.
+/// How far the messages of what is committed have got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) committed: u64,
@@ -159,7 +159,7 @@ struct Parked<L> {
     line: L,
     /// What it holds once it has acknowledged all messages made.
     report: Report,
-    /// It is sent what it lacks when it has acknowledged these, whatever becomes of the others, as if it had asked.
+    /// Whether it is sent what it lacks once it has acknowledged these, whatever happens to the others, as if it had asked.
     alone: bool,
 }
 
@@ -168,14 +168,14 @@ struct Group<L, T> {
     /// The turn of its commit.
     turn: Turn<L, T>,
     effects: Vec<Effects>,
-    /// Of each change whose way is traced, its effects.
+    /// The effects of each change that is traced.
     traced: Vec<Range<usize>>,
     tasks: VecDeque<Task<L, T>>,
     n_inputs: usize,
     n_rows: usize,
     is_bulk: bool,
     rekey: bool,
-    /// Something changed that frames depend on now, so parked switches do not wait.
+    /// Whether something changed that frames depend on now, so that parked switches do not wait.
     urgent: bool,
 }
 
@@ -195,7 +195,7 @@ impl<L, T> Default for Group<L, T> {
     }
 }
 
-/// What takes time that is to be known.
+/// Work whose time is to be known.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     /// The answer to the report of a switch.
@@ -213,9 +213,9 @@ enum Stage {
     Messages,
     /// What is done after the commit, one by one.
     Tasks,
-    /// A part of the rekey in progress, with at most so many names.
+    /// A part of the rekey in progress, with at most this many names.
     Rekey(usize),
-    /// Answers to reports, with so many names left.
+    /// Answers to reports, with this many names left.
     Reports(usize),
     Release,
 }
@@ -254,7 +254,7 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// The owner of the state as of the commit of this number, of one that follows. None: to read all rows again.
+    /// The owner of the state as of the commit of this number, for a controller that follows. None: to read all rows again.
     pub fn following(state: State, position: Option<u64>, bounds: Bounds, rates: Rates, now: Instant) -> Owner<L, T> {
         Owner { leads: false, position, ..Owner::leading(state, bounds, rates, now) }
     }
@@ -269,12 +269,12 @@ impl<L: Line, T> Owner<L, T> {
         self.position
     }
 
-    /// Says who leads while this controller follows.
+    /// Sets the name of the controller that leads while this one follows.
     pub(crate) fn set_leader(&mut self, leader: String) {
         self.leader = leader;
     }
 
-    /// Says whether others follow: then turns say what was changed.
+    /// Sets whether others follow: then turns include what was changed.
     pub fn set_tells(&mut self, tells: bool) {
         self.tells = tells;
     }
@@ -284,7 +284,7 @@ impl<L: Line, T> Owner<L, T> {
         self.progress
     }
 
-    /// Parts of tables that changes of names made anew, by design, also in networks that were replaced.
+    /// How many parts of tables changes of names made anew, by design, including in networks that were replaced.
     pub(crate) fn parts_rebuilt(&self) -> BTreeMap<&'static str, u64> {
         let mut all = self.rebuilt_before.clone();
         for (design, n) in self.state.network.parts_rebuilt() {
@@ -293,22 +293,22 @@ impl<L: Line, T> Owner<L, T> {
         all
     }
 
-    /// Whether an acknowledgement is to bring a turn, for it may make room. Asks once.
+    /// Whether an acknowledgement is to bring a turn, because it may make room. True only once.
     pub fn take_wants_room(&mut self) -> bool {
         std::mem::take(&mut self.wants_room)
     }
 
-    /// Whether switches are parked, or wait, that may be served when nothing happens for [`QUIET`]. Asks once.
+    /// Whether parked or waiting switches may be served if nothing happens for [`QUIET`]. True only once.
     pub fn take_wants_release(&mut self) -> bool {
         std::mem::take(&mut self.wants_release)
     }
 
-    /// Whether there is something to do that nothing has to happen for.
+    /// Whether there is work to do without further input.
     pub fn may_go_on(&mut self, now: Instant) -> bool {
         self.may_answer(now) || self.may_rekey()
     }
 
-    /// Takes an input into the group of the round that begins with it, unless it has begun.
+    /// Takes an input into the group of the next round, unless that round has begun.
     pub fn take(&mut self, input: Input<L, T>, now: Instant) -> Taken {
         if self.group.n_inputs == 0 {
             self.park(|session| session.is_over_limit(), now);
@@ -339,7 +339,7 @@ impl<L: Line, T> Owner<L, T> {
         self.stages = [Stage::Reports(self.bounds.turn_names), Stage::Rekey(self.bounds.turn_names)].into();
     }
 
-    /// The next turn of this round. The one before is committed, and handed out.
+    /// The next turn of this round. The driver must have committed and handed out the previous one.
     pub fn next(&mut self, now: Instant) -> Option<Turn<L, T>> {
         while let Some(stage) = self.stages.pop_front() {
             let turn = match stage {
@@ -357,7 +357,7 @@ impl<L: Line, T> Owner<L, T> {
         None
     }
 
-    /// The driver says how long the last turn took, with what it handed out of it.
+    /// Notes how long the driver took for the last turn and what it handed out of it.
     pub fn took(&mut self, time: Duration, now: Instant) {
         match self.work.take() {
             Some(Work::Answer { node, before }) => self.worked(node, before, time, now),
@@ -414,8 +414,8 @@ impl<L: Line, T> Owner<L, T> {
         self.stages.extend([Stage::Rekey(n_names), Stage::Reports(n_names), Stage::Release]);
     }
 
-    /// The switches that will acknowledge each of these changes: those that are sent something of it, and those for which nothing
-    /// is made now and that are sent it later, with what else they lack.
+    /// The switches that will acknowledge each of these changes: those that are sent part of it now, and those for which nothing
+    /// is made now and that are sent it later, with whatever else they lack.
     fn awaited(&self, traced: Vec<Range<usize>>, effects: &[Effects]) -> Vec<Vec<Awaited<L>>> {
         if traced.is_empty() {
             return Vec::new();

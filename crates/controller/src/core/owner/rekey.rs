@@ -12,7 +12,7 @@ use fib::network::{NetworkError, Rekey, Rekeyed, Replaced};
 use fib::rib::RibError;
 use std::time::Instant;
 
-/// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
+/// Hash keys that are tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
 const MAX_KEYS: usize = 4;
 
 /// A rekey in progress.
@@ -33,8 +33,8 @@ enum Making {
 }
 
 impl<L: Line, T> Owner<L, T> {
-    /// Begins a rekey, if none is in progress and it is time; otherwise the ticket comes back with the reason. Without one the
-    /// controller does it by itself.
+    /// Begins a rekey, if none is in progress and it is time; otherwise the ticket comes back with the reason. Without a ticket the
+    /// controller starts it on its own.
     pub(super) fn begin_rekey(&mut self, ticket: Option<T>, now: Instant) -> Option<(T, Refusal)> {
         let refusal = match &self.rekey {
             Some(_) => Some(Refusal::RekeyInProgress),
@@ -60,14 +60,14 @@ impl<L: Line, T> Owner<L, T> {
         Making::Copy(self.state.network.begin_rekey((self.bounds.new_key)()))
     }
 
-    /// Whether there is something to do for the rekey.
+    /// Whether there is work to do for the rekey.
     pub(super) fn may_rekey(&self) -> bool {
         self.rekey.as_ref().is_some_and(|rekey| !matches!(rekey.stage, Making::Build))
     }
 
-    /// The driver has built the tables that it was asked for.
+    /// Takes the tables that the driver was asked to build.
     pub fn rekeyed(&mut self, built: Result<Rekeyed, NetworkError>) {
-        // Unless it was given up meanwhile.
+        // The rekey may have been given up meanwhile.
         if let Some(rekey) = self.rekey.as_mut().filter(|rekey| matches!(rekey.stage, Making::Build)) {
             rekey.stage = Making::Built(Box::new(built));
         }

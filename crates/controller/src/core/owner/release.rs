@@ -1,4 +1,4 @@
-//! Parks switches, and releases them: no messages are made for them one by one, but what they lack, once, when it is time.
+//! Parks switches, and releases them. A parked switch gets no messages one by one, but all that it lacks, once, when it is time.
 
 use super::{BULK_PERIOD, Kind, Owner, Parked, QUIET, Turn, Work};
 use crate::core::session::{Line, Session};
@@ -27,7 +27,7 @@ impl<L: Line, T> Owner<L, T> {
 
     /// Sends the parked switches what they lack, if it is time, except those that have not caught up yet.
     pub(super) fn release(&mut self, now: Instant) -> Option<Turn<L, T>> {
-        // A part of a round that is not its last does not use that up.
+        // Only the last part of a round uses that up.
         let urgent = self.stages.is_empty() && std::mem::take(&mut self.group.urgent);
         let is_caught_up = |parked: &Parked<L>| parked.line.with(|session| session.is_caught_up());
         let is_alone = |(_, parked): &(&NodeId, &Parked<L>)| parked.alone && is_caught_up(parked);
@@ -83,7 +83,7 @@ impl<L: Line, T> Owner<L, T> {
                 for message in lacks {
                     turn.push(phase_of(&message.body), line, &message);
                 }
-                // Not before its messages are made: until then it would look in step.
+                // Only once its messages are made: until then it would look in step.
                 line.with(|session| session.set_parked(false));
             }
             // The switch was removed meanwhile.
@@ -91,14 +91,14 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// What a switch lacks, in words that it knows.
+    /// What a switch lacks, in the form that it supports.
     pub(super) fn attach_lacking(&mut self, line: &L, report: &Report) -> Result<Lacks, NetworkError> {
         let (node, weighs_ways) = line.with(|session| (session.node(), session.said().weighs_ways()));
         self.state.network.set_weighs(node, weighs_ways);
         self.state.network.attach_lacking(node, report)
     }
 
-    /// The designs' rows of the tables of switches that attached or detached. One that follows stores them when it leads.
+    /// The designs' rows of the tables of switches that attached or detached. A controller that follows stores them when it leads.
     pub(super) fn view_rows(&mut self) -> Vec<fib::durable::RowChange> {
         let rows = self.state.network.take_view_rows();
         if self.leads { rows } else { Vec::new() }

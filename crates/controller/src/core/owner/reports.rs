@@ -1,7 +1,7 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
 //!
-//! An answer may be a whole table. It is made in turns, one answer at a time, and between the turns the owner serves
-//! everybody else. First the view of the switch is made, then the answer begins. The names are read as they were then.
+//! An answer may be a whole table. It is made in turns, one answer at a time, and between the turns the owner serves everything
+//! else. First the view of the switch is made, then the answer begins. The names are read as they were at that time.
 //! Later changes make messages for the switch as for others, and these wait in the session until the answer is queued
 //! whole.
 
@@ -13,13 +13,13 @@ use fib::network::{Lacks, Next};
 use fib::topology::NodeId;
 use std::time::{Duration, Instant};
 
-/// How long switches may wait for room until the one that holds the most is cut off.
+/// How long switches may wait for room before the one that holds the most is cut off.
 pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Names that are read for an answer before room is looked for again.
 const NAMES_AT_ONCE: usize = 1024;
 
-/// Names that may change while an answer is in progress; then the rest of it is made at once.
+/// How many names may change while an answer is in progress; beyond, the rest of it is made at once.
 const MOST_CHANGED: usize = 100_000;
 
 /// An answer to a report that is being made.
@@ -28,18 +28,18 @@ pub(super) struct InProgress<L> {
     node: NodeId,
     lacks: Lacks,
     n_messages: u64,
-    /// The time that it took so far.
+    /// The time that it has taken so far.
     took: Duration,
 }
 
 impl<L: Line, T> Owner<L, T> {
     /// Answers reports while there is room, except those of switches that report too often, and reads about `n_names`
-    /// names for it: one answer, or a part of one, is a turn. The rest is done in later rounds.
+    /// names for that. Each turn is one answer, or a part of one. The rest is done in later rounds.
     pub(super) fn answer_reports(&mut self, mut n_names: usize, now: Instant) -> Option<Turn<L, T>> {
         self.unanswered.retain(|(line, _)| !line.with(|session| session.is_ended()));
         let mut turn = Turn::default();
         let goes_on = if self.state.network.n_changed_since_reading() > MOST_CHANGED && self.answer.is_some() {
-            // Whatever the room: what is remembered for the answer grows with every change.
+            // Regardless of room: what is remembered for the answer grows with every change.
             self.continue_answer(&mut usize::MAX.clone(), true, &mut turn, now)
         } else if n_names == 0 {
             false
@@ -80,7 +80,7 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// Whether there is something to do for a switch that nothing else has to happen for.
+    /// Whether there is work to do for a switch without further input.
     pub(super) fn may_answer(&mut self, now: Instant) -> bool {
         if let Some(InProgress { line, .. }) = &self.answer {
             return line.with(|session| session.is_ended()) || self.has_room();
@@ -92,7 +92,7 @@ impl<L: Line, T> Owner<L, T> {
         waiting.any(|(line, _)| pace.may_answer(line.with(|session| session.node()), now)) && self.has_room()
     }
 
-    /// Begins the answer to the first report that may be answered. Whether there was one.
+    /// Begins the answer to the first report that may be answered. Returns whether there was one.
     fn begin_next(&mut self, n_names: &mut usize, turn: &mut Turn<L, T>, now: Instant) -> bool {
         if !self.has_room() {
             return false;
@@ -109,7 +109,7 @@ impl<L: Line, T> Owner<L, T> {
         let node = node_of(&self.unanswered[at]);
         let (_, before) = self.preparing.take().unwrap_or((node, Duration::ZERO));
         self.work = Some(Work::Answer { node, before });
-        // What cannot be made is found out again below, and said.
+        // An answer that cannot be made fails again below, where the failure is reported.
         if !self.state.network.prepare_view(node, n_names).unwrap_or(true) {
             self.preparing = Some((node, before));
             return false;
@@ -137,7 +137,7 @@ impl<L: Line, T> Owner<L, T> {
                         session.acknowledge(u64::MAX);
                     }
                     session.begin_answer(change);
-                    // Not before: until then it would look in step.
+                    // Only now: until then it would look in step.
                     session.set_parked(false);
                     if is_mistaken {
                         session.end_answer(now);
@@ -158,7 +158,7 @@ impl<L: Line, T> Owner<L, T> {
         }
     }
 
-    /// Goes on with the answer that is in progress, if there is room. Whether it is done.
+    /// Goes on with the answer that is in progress, if there is room. Returns whether it is done.
     fn continue_answer(
         &mut self,
         n_names: &mut usize,
@@ -200,7 +200,7 @@ impl<L: Line, T> Owner<L, T> {
         is_done
     }
 
-    /// Some work for an answer took this time, and `before` what came before it.
+    /// Notes the time that some work for an answer took, and `before`, the time of the work before it.
     pub(super) fn worked(&mut self, node: NodeId, before: Duration, time: Duration, now: Instant) {
         match (&mut self.answer, &mut self.preparing) {
             (Some(answer), _) if answer.node == node => answer.took += time,

@@ -1,4 +1,4 @@
-//! What is done with the state as it is committed.
+//! Tasks that are done with the committed state.
 
 use super::{Answer, Owner, Stage, Task, Turn};
 use crate::core::change::Refusal;
@@ -7,12 +7,12 @@ use api::seam::{Mistake, mistaken};
 use fib::messages::Report;
 use std::time::Instant;
 
-/// The latest term of a switch that a controller outdoes. Terms count starts, so only a switch that invents terms says
-/// more; it must not use them up.
+/// The latest term of a switch that a controller outdoes. Terms count starts, so only a switch that makes terms up reports a
+/// later one; it must not use them up.
 const MAX_TERM: u64 = 1 << 48;
 
 impl<L: Line, T> Owner<L, T> {
-    /// Does the next task of the round; none: they are done.
+    /// Does the next task of the round; none once all are done.
     pub(super) fn do_task(&mut self, now: Instant) -> Option<Turn<L, T>> {
         let Some(task) = self.group.tasks.pop_front() else {
             self.end_group();
@@ -25,7 +25,7 @@ impl<L: Line, T> Owner<L, T> {
             Task::Attach { switch, report, weighs_ways, ticket } => {
                 match self.check_attach(&switch, &report) {
                     Ok(Term::Outdone(term)) => {
-                        // Once it is durable, or cannot be.
+                        // The task follows once the term is durable, or cannot be.
                         self.group.tasks.push_front(Task::Attach { switch, report, weighs_ways, ticket });
                         turn.raise_term = Some(term);
                     }
@@ -78,7 +78,7 @@ impl<L: Line, T> Owner<L, T> {
         Ok(line)
     }
 
-    /// Takes a term after one that a switch has seen: this store was set back, or its copy has another controller. With
+    /// Takes a term after one that a switch has seen: this store was set back, or another controller runs on a copy of it. With
     /// an earlier term its messages would be refused for ever.
     fn outdo(&mut self, switch: &str, seen: u64) -> Result<Term, Refusal> {
         if let Some(reason) = self.not_raised.take() {
@@ -97,7 +97,7 @@ impl<L: Line, T> Owner<L, T> {
         Ok(Term::Outdone(seen + 1))
     }
 
-    /// The driver says whether the term is durable that it was asked for, or why not.
+    /// Takes the driver's answer whether the requested term is durable, or why not.
     pub fn raised(&mut self, raised: Result<(), String>) {
         let Some((switch, seen)) = self.raising.take() else { return };
         match raised {
@@ -147,7 +147,7 @@ impl<L: Line, T> Owner<L, T> {
             turn.counts.delayed += 1;
         }
         line.with(|session| session.set_parked(true));
-        // It is sent the whole difference. Until then it is no attached switch, for a rekey either: what it holds is what it
+        // It is sent the whole difference. Until then it does not count as attached, not even for a rekey: what it holds is what it
         // reported, not what was sent to it.
         self.state.network.detach(node);
         self.unanswered.push_back((line.clone(), report));
@@ -165,7 +165,7 @@ impl<L: Line, T> Owner<L, T> {
     }
 
     fn detach(&mut self, line: &L, turn: &mut Turn<L, T>, now: Instant) {
-        // Before its answer is given up: that it waited for one says that it was not in step.
+        // This comes before its answer is given up: that it waited for one means that it was not in step.
         let (node, was_in_step) = line.with(|session| {
             let was_in_step = !session.is_parked() && session.serves_all_made() && self.progress.is_all_made();
             session.end();
@@ -185,6 +185,6 @@ impl<L: Line, T> Owner<L, T> {
 /// Whether this controller's term is later than that of a switch.
 enum Term {
     Enough,
-    /// It is to be raised to this one.
+    /// The term is to be raised to this one.
     Outdone(u64),
 }

@@ -111,7 +111,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Does these stages, and nothing after them.
+    /// Does these stages and nothing else.
     fn stages(&mut self, stages: impl Into<VecDeque<Stage>>) {
         self.owner.stages = stages.into();
         self.round().unwrap();
@@ -123,7 +123,7 @@ impl Bench {
         self.round()
     }
 
-    /// Does a task, and nothing after it.
+    /// Does one task and nothing else.
     fn task(&mut self, task: Task<Stream, u64>) {
         self.owner.group.tasks.push_back(task);
         loop {
@@ -198,7 +198,7 @@ impl Bench {
         self.task(Task::Resync(stream.clone()));
     }
 
-    /// Applies everything in the replica's stream, and acknowledges what a switch acknowledges. Returns the number of messages.
+    /// Applies everything in the replica's stream, and acknowledges it as a switch does. Returns the number of messages.
     fn drain(&mut self, stream: &Stream, replica: &mut Replica<MemoryTables>) -> usize {
         self.send();
         let mut n_messages = 0;
@@ -447,7 +447,7 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
         let set = Change::SetLink { end: end.clone(), cost: Some(cost), weight: None, raised: None, up: Some(up) };
         let outcome = bench.owner.state.carry_out(set).unwrap();
         assert_eq!(outcome.changed.changed, 1);
-        // Alternates may be others; the ways are in the FIB.
+        // Alternates may differ; the ways are in the FIB.
         let of_fib = |(_, message): &&(_, fib::messages::Message)| !matches!(message.body, Body::Actions { .. });
         let n_messages = outcome.effects.iter().flat_map(Effects::messages).filter(of_fib).count();
         assert_eq!(n_messages, 0, "the way over s3 is the shortest before and after: up {up}, cost {cost}");

@@ -1,7 +1,7 @@
-//! What the owner is asked for, and what follows.
+//! Inputs of the owner, and what follows from them.
 //!
-//! Two kinds of inputs, in the order of the requests. Most are decided upon before their group is committed, and their rows are
-//! part of that commit. A [`Task`] is done after it, so it sees durable state only.
+//! There are two kinds of inputs, each taken in the order of the requests. Most are decided before their group is committed, and their rows
+//! are part of that commit. A [`Task`] is done after it, so it sees durable state only.
 
 use crate::core::change::{Change, Changed, Refusal, State};
 use crate::core::happened::{Happened, Level};
@@ -16,7 +16,7 @@ use fib::network::Rekey;
 use lookup::hash::SecretKey;
 use std::ops::Range;
 
-/// How much may wait, and what the owner cannot make itself.
+/// Limits on what may wait, and what the owner cannot make itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Most bytes that wait for a switch.
@@ -32,11 +32,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a controller for whose switches so many bytes may wait each.
+    /// The bounds of a controller that lets this many bytes wait for each switch.
     pub(crate) fn new(switch_backlog_bytes: usize, new_key: fn() -> SecretKey) -> Bounds {
         Bounds {
             switch_backlog_bytes,
-            // An acknowledgement tells that there may be room again, so it is enough for any rate.
+            // An acknowledgement signals that there may be room again, so this is enough for any rate.
             waiting_bytes: 8 << 20,
             bulk_names: super::BULK_NAMES,
             // Some 2 ms between two groups of changes.
@@ -46,15 +46,15 @@ impl Bounds {
     }
 }
 
-/// What the owner is asked for. `T`: the driver's ticket for the answer.
+/// A request to the owner. `T`: the driver's ticket for the answer.
 #[allow(missing_docs, reason = "their names say it")]
 pub enum Input<L, T> {
     /// A change; whether its way is traced.
     Change { change: Change, ticket: T, is_traced: bool },
-    /// The switch said what it sees at its trunks. With a ticket it is the switch of another controller, to be answered when what
+    /// What the switch sees at its trunks. With a ticket it is the switch of another controller, and is answered when what
     /// follows from it is committed.
     Trunks { switch: String, trunks: Vec<SeenTrunk>, ticket: Option<T> },
-    /// The switch saw sources at its ports that are no names there, at this time of the day in milliseconds.
+    /// The switch saw sources at its ports that are not names there, at this time of day in milliseconds.
     Hosts { switch: String, hosts: Vec<SeenHost>, forgetful: Vec<ForgetfulPort>, at_ms: u64, ticket: T },
     /// Forget learnt names that have been silent for too long.
     Forget,
@@ -70,7 +70,7 @@ pub enum Input<L, T> {
     Task(Task<L, T>),
 }
 
-/// What is done with the state as it is committed.
+/// Work that is done with the committed state.
 #[allow(missing_docs, reason = "their names say it")]
 pub enum Task<L, T> {
     /// Hand the ticket back.
@@ -87,7 +87,7 @@ pub enum Task<L, T> {
     Rekey(T),
     /// Send parked switches what they lack, if it is time, and go on with what there is room for by now.
     Release,
-    /// Let peers cause this much from now on.
+    /// Replace the limits on what peers may cause.
     Rates(Rates),
 }
 
@@ -98,7 +98,7 @@ pub struct Followed {
     pub(crate) what: Followable,
 }
 
-/// What a commit says that it did.
+/// What a commit says about its changes.
 pub(crate) enum Followable {
     /// Nothing that another controller needs.
     Nothing,
@@ -108,7 +108,7 @@ pub(crate) enum Followable {
     Unknown,
 }
 
-/// What became of an input so far.
+/// The outcome of an input so far.
 #[derive(Debug)]
 pub enum Taken {
     /// The change is carried out in memory.
@@ -119,7 +119,7 @@ pub enum Taken {
     Other,
 }
 
-/// A change that others are to carry out, too, and which of the turn's rows are its rows.
+/// A change that followers are to carry out as well, and which of the turn's rows are its rows.
 #[derive(Debug)]
 pub struct Told {
     pub(crate) change: Change,
@@ -129,24 +129,24 @@ pub struct Told {
 /// An answer, with the ticket that came with the question.
 #[allow(missing_docs, reason = "their names say it")]
 pub enum Answer<L, T> {
-    /// What was asked for before is durable.
+    /// Everything that was asked for before is durable.
     Durable(T),
     /// The change is made, and durable.
     Changed(T, Changed),
     /// The switch is served.
     Attached(T, L),
-    /// The session is not that of its switch any more. Whether the switch was in step at the end.
+    /// The session no longer belongs to its switch. Has whether the switch was in step at the end.
     Left { line: L, was_in_step: bool },
 }
 
-/// Something that happened, in words.
+/// An event, in words.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A change.
     Changed(Happened),
     /// Something about a host.
     Host { level: Level, name: String, text: String },
-    /// A change that follows from what switches find, whether or not it is refused: what, in detail, and whether hosts cause it as
+    /// A change that follows from what switches find, whether or not it is refused: what, in detail, and whether hosts can cause it as
     /// often as they like.
     Found { what: &'static str, detail: String, is_frequent: bool },
 }
@@ -160,16 +160,16 @@ pub(crate) struct Awaited<L> {
     pub(crate) change: u64,
 }
 
-/// What is not needed any more. To drop millions of names takes long.
+/// Values to drop elsewhere. Dropping millions of names takes long.
 pub(crate) type Discarded = Box<dyn Send>;
 
-/// What follows from inputs. The driver commits `rows` first, and hands out the rest then.
+/// The consequences of inputs. The driver commits `rows` first, and hands out the rest then.
 pub struct Turn<L, T> {
     /// Refusals: they do not wait for the commit.
     pub refused: Vec<(T, Refusal)>,
     /// Rows to commit.
     pub rows: Vec<RowChange>,
-    /// The changes that they are of, in words for controllers that follow; none if nobody follows.
+    /// The changes behind the rows, in words for controllers that follow; none if there are no followers.
     pub told: Vec<Told>,
     /// Rows of the tables of switches, to commit as well. Without them a restarted controller sends a switch its whole table again.
     pub views: Vec<RowChange>,
@@ -179,31 +179,31 @@ pub struct Turn<L, T> {
     pub answers: Vec<Answer<L, T>>,
     /// Messages for the pusher.
     pub outgoing: Vec<Outgoing<L>>,
-    /// What there is to say.
+    /// Events to report.
     pub(crate) events: Vec<Event>,
-    /// Of each change that is traced, in their order, the switches that will acknowledge it.
+    /// The switches that will acknowledge each change that is traced, in the order of the changes.
     pub(crate) awaited: Vec<Vec<Awaited<L>>>,
-    /// The state is another one.
+    /// Whether the state was replaced.
     pub(crate) is_replaced: bool,
     /// Why this controller cannot follow.
     pub(crate) strayed: Vec<String>,
-    /// Tables with another hash key, to build beside. Then the driver calls [`Owner::rekeyed`](super::Owner::rekeyed).
+    /// Tables with another hash key, to build elsewhere. Then the driver calls [`Owner::rekeyed`](super::Owner::rekeyed).
     pub build: Option<Rekey>,
-    /// To drop beside.
+    /// Values to drop elsewhere.
     pub(crate) discarded: Vec<Discarded>,
     pub(crate) counts: Counts,
-    /// What this turn was.
+    /// What this turn was for.
     pub kind: Kind,
 }
 
-/// What a driver may want to know of a turn.
+/// The kind of a turn, for drivers that distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Kind {
     /// The rows and answers of a group.
     Group,
     /// The messages of a group that is committed.
     Messages,
-    /// The last part of what one switch, or several, lack.
+    /// The last part of what one or several switches lack.
     Sent,
     /// Something else.
     #[default]

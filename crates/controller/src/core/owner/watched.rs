@@ -6,7 +6,7 @@ use crate::core::session::Line;
 use api::seam::Moment;
 use std::cell::RefCell;
 
-/// What can be seen of a controller at a moment.
+/// The visible state of a controller at a moment.
 #[expect(missing_debug_implementations, reason = "a view of everything")]
 pub struct Sight<'a> {
     /// The network and its hosts, in memory.
@@ -16,7 +16,7 @@ pub struct Sight<'a> {
 }
 
 impl<L: Line, T> Owner<L, T> {
-    /// What can be seen now.
+    /// The visible state now.
     pub fn sight(&self) -> Sight<'_> {
         let all_made = self.progress.is_all_made();
         let is_in_step = |line: &&L| line.with(|session| session.is_in_step(!session.is_parked(), all_made));
@@ -30,8 +30,8 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Has all owners of this thread tell where they are. What is told may unwind, as if the process ended there; then it is
-/// told nothing more.
+/// Has all owners of this thread report where they are. A report may unwind, as if the process ended there; after that there are
+/// no more reports.
 pub fn watch(watch: Option<Watch>) {
     WATCH.set(watch);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the transport takes next.
+/// Takes what the transport is to send next.
 fn next(session: &mut Session) -> ToSwitch {
     let Next::Message(message) = session.take() else { panic!("a message") };
     *message
@@ -10,7 +10,7 @@ fn next(session: &mut Session) -> ToSwitch {
 
 const MESSAGE: &[u8] = &[7; 100];
 
-/// Does what the writer and then the pusher do.
+/// Plays the writer and then the pusher.
 fn send(session: &mut Session, message: &'static [u8], change: u64) -> Option<u64> {
     session.reserve(message.len(), change);
     session.send(Bytes::from_static(message), Instant::now())

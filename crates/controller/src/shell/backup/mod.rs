@@ -3,9 +3,9 @@
 //! A copy is sent in the order of the keys, some rows in each turn of the writer, so that changes go on between. A change
 //! of rows that were sent already is sent after them; the others are read later, as they are by then. When no row is left to read
 //! and no change to send, the copy is the store as of the last commit, and its last part says the term and the sum of the
-//! rows then. Whoever receives it compares: see [`Copy`](crate::store::Copy).
+//! rows then. The receiver compares: see [`Copy`](crate::store::Copy).
 //!
-//! Cost: each row is read once, by its key, and compared with its checksum. Of a copy whose receiver is slow, changed rows wait
+//! Cost: each row is read once, by its key, and compared with its checksum. If a receiver is slow, changed rows wait
 //! here, up to [`WAITING_BYTES`]; beyond, the copy is given up. Nothing waits for a receiver.
 
 use crate::core::change::Refusal;
@@ -29,12 +29,12 @@ const WAITING_BYTES: usize = 64 << 20;
 /// Copies made at the same time.
 const MAX_COPIES: usize = 4;
 
-/// A part of a copy.
+/// One part of a copy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Part {
     /// Rows to put or to delete.
     pub(crate) rows: Vec<RowChange>,
-    /// Of the last part: the term, and the sum of all rows.
+    /// In the last part: the term, and the sum of all rows.
     pub(crate) end: Option<(u64, Sum)>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) type Parts = mpsc::Receiver<Result<Part, Refusal>>;
 
 struct Backup {
     parts: mpsc::Sender<Result<Part, Refusal>>,
-    /// The last row that was read.
+    /// The key of the last row that was read.
     last: Option<(u8, Vec<u8>)>,
     is_read: bool,
     /// Changes of rows that were read.
@@ -66,7 +66,7 @@ struct Backup {
     changed_bytes: usize,
 }
 
-/// A store, and the copies that are made of it.
+/// A store, and the copies of it that are in progress.
 pub(crate) struct Copied {
     store: Box<dyn Store>,
     backups: Vec<Backup>,
@@ -78,7 +78,7 @@ impl Copied {
         Self { store, backups: Vec::new(), waiting_bytes: WAITING_BYTES }
     }
 
-    /// [`Store::commit_told`], for the copies as well.
+    /// Like [`Store::commit_told`], but also for the copies.
     pub(crate) fn commit(&mut self, rows: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
         self.store.commit_told(rows, told)?;
         let most = self.waiting_bytes;
@@ -88,7 +88,7 @@ impl Copied {
             if !fits {
                 let refusal = Refusal::BackupTooSlow { bytes: most };
                 tracing::warn!(reason = %refusal, "a backup is given up");
-                // Without room for it, the receiver finds that the end is missing.
+                // Without room for it, the receiver notices that the end is missing.
                 let _ = backup.parts.try_send(Err(refusal));
             }
             fits
@@ -147,7 +147,7 @@ impl Copied {
             }
             !backup.parts.is_closed()
         });
-        // The next turn begins with the one that had least of this one.
+        // The next turn begins with the copy that got the least of this one.
         if self.backups.len() > 1 {
             self.backups.rotate_left(1);
         }

@@ -43,7 +43,7 @@ const QUEUED_PUSHES: usize = 64;
 /// Interval between sweeps for learnt names that have been silent for too long.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
-/// How often changes of names are an event.
+/// Interval between events about changes of names.
 const SAY_NAMES_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to wait for a store that is in use.
@@ -65,7 +65,7 @@ impl Debug for Pulse {
 }
 
 impl Pulse {
-    /// Returns true when the writer has committed what waited before this question; false, when it has ended. A writer that
+    /// Returns true once the writer has committed everything that waited before this question; false, once it has ended. A writer that
     /// hangs, at a disk for example, never answers.
     pub async fn beat(&self) -> bool {
         self.jobs.ask(|_| ()).await.is_some()
@@ -104,15 +104,15 @@ struct House {
 struct Begin {
     state: State,
     store: Option<Box<dyn Store>>,
-    /// While another one leads.
+    /// How it begins while another controller leads.
     following: Option<(Box<Following>, oneshot::Sender<Lost>)>,
     lost: Lost,
 }
 
 impl Controller {
     /// Opens the store, restores the network and serves. Needs a runtime of several threads. With a store in etcd it follows
-    /// the controller that leads, and leads when there is none. A first one waits until either can be; meanwhile only
-    /// `/status` and `/metrics` are served.
+    /// the controller that leads, and leads when there is none. At first it waits until either is possible; meanwhile it serves only
+    /// `/status` and `/metrics`.
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
@@ -130,7 +130,7 @@ impl Controller {
             Place::Etcd(_) => None,
         };
         let house = House::new(config, tls, telemetry)?;
-        // Whoever knows nothing yet does not listen: switches and operators go on to another controller.
+        // A controller that knows nothing yet does not listen: switches and operators go on to another one.
         let listener = match &opened {
             Some(_) => Some(house.listen().await?),
             None => None,
@@ -166,13 +166,13 @@ impl Controller {
         self.status_address.as_ref()
     }
 
-    /// What tells whether it works.
+    /// Tells whether the writer works.
     pub fn pulse(&self) -> Pulse {
         Pulse { jobs: self.jobs.clone() }
     }
 
-    /// Returns when the writer ended by itself, which happens only when the store fails, or when this controller no longer
-    /// leads: then the process is to end, and to start again as one that follows.
+    /// Returns when the writer ended on its own, which happens only when the store fails, or when this controller no longer
+    /// leads. Then the process is to end, and to start again as one that follows.
     /// # Errors
     /// [`StoreError`].
     pub async fn ended(&mut self) -> Result<(), StoreError> {
@@ -222,7 +222,7 @@ impl House {
         web::Web::new(Arc::clone(&self.gate), is_open, self.config.dashboard)
     }
 
-    /// Serves `/status`, `/metrics` and the page, if they are configured. Where.
+    /// Serves `/status`, `/metrics` and the page, if they are configured. Returns where.
     async fn serve_status(&self, dashboard: &Arc<web::Web>) -> Result<Option<Address>, StartError> {
         let Some(address) = &self.config.status else { return Ok(None) };
         let page = Arc::new(status::Page {
@@ -265,7 +265,7 @@ impl House {
         })
     }
 
-    /// Starts the writer and the pusher, and follows another controller if there is one. The way to the writer, and its end.
+    /// Starts the writer and the pusher, and follows another controller if there is one. Returns the way to the writer, and its end.
     fn start_writer(
         &self,
         state: State,
@@ -291,7 +291,7 @@ impl House {
         (jobs, written)
     }
 
-    /// Starts what is done again and again.
+    /// Starts periodic work.
     fn start_timers(&self, jobs: &Jobs) {
         let (shared, release) = (Arc::clone(&self.shared), jobs.clone());
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What a controller takes of a changed configuration while it runs.
+//! Applies a changed configuration to a running controller.
 
 use super::Controller;
 use crate::core::change::State;
@@ -13,7 +13,7 @@ use api::gate::Gate;
 use api::limits::{Limits, raise_descriptors};
 use std::sync::Arc;
 
-/// What a running controller can be told.
+/// The parts of a running controller that can change.
 pub(crate) struct Live {
     pub(crate) shared: Arc<Shared>,
     pub(crate) gate: Arc<Gate>,
@@ -22,7 +22,7 @@ pub(crate) struct Live {
 }
 
 impl Config {
-    /// The keys that a controller takes while it runs.
+    /// The keys that take effect while a controller runs.
     pub const LIVE: api::config::Live = api::config::Live {
         keys: &[
             "log",
@@ -46,15 +46,15 @@ impl Config {
         parts: &["tls"],
     };
 
-    /// What stands in a text by its keys.
+    /// The values in a text, by key.
     pub fn keys_of(text: &str) -> Option<serde_json::Value> {
         toml::from_str(text).ok()
     }
 }
 
 impl Controller {
-    /// Goes on in files that have the names now of those that it writes: another file, where one was renamed. Returns what could
-    /// not be opened; there the trail continues in the previous file.
+    /// Reopens its files under their present names: a renamed file is replaced by a new one. Returns those that could
+    /// not be opened; the trail then continues in the previous file.
     pub fn reopen_files(&self) -> Vec<String> {
         let audit = &self.live.audit;
         let refused = |error| {
@@ -66,8 +66,8 @@ impl Controller {
         audit.reopen().map_err(refused).err().into_iter().collect()
     }
 
-    /// Reads the certificates again, from where the configuration has them now, and takes of a configuration what it can while it runs: [`Config::LIVE`]. Returns what cannot
-    /// be used; there it goes on as before.
+    /// Reads the certificates again, from where the configuration has them now, and applies what can change at run time: [`Config::LIVE`].
+    /// Returns what cannot be used; there the previous value stays.
     pub async fn reload(&self, config: &Config, changes: &Changes) -> Vec<String> {
         let Live { shared, gate, audit, jobs } = &self.live;
         let mut refused = Vec::new();

@@ -1,4 +1,4 @@
-//! What was found and waits for an operator: switches, hosts, links; and whether this controller serves switches.
+//! Switches, hosts and links that were found and wait for an operator; and whether this controller serves switches.
 
 use super::{Answer, North};
 use crate::core::change::Change;
@@ -54,7 +54,7 @@ impl North {
         }
         let at_ms = api::clock::unix_ms();
         let changed = self.change(&peer, Change::Learn { records, at_ms, more: Vec::new() }).await?;
-        // What is above the quotas is listed still.
+        // What exceeds the quotas stays listed.
         Ok(Response::new(v1::Changed { left, ..changed }))
     }
 

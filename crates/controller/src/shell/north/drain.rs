@@ -1,9 +1,9 @@
 //! Drains: takes a link or a switch out of the paths, and back, without losing a frame.
 //!
-//! [`fib::topology::Goal`] says which step is next and why none makes frames go in circles. Here each is a change like others,
+//! [`fib::topology::Goal`] chooses the next step such that no frames go in circles. Here each step is a change like others,
 //! and the next one waits until every switch has confirmed its tables.
 //!
-//! What is drained is seen by how much longer its links are, which is in the store: a drained link is down and longer by [`DRAINED`],
+//! The added length of links marks what is drained, and is in the store: a drained link is down and longer by [`DRAINED`],
 //! and of a drained switch each link that is not down is longer by something ([`crate::core::change::is_drained`]). To that end those over which no path of
 //! others led are made longer too, at the end, each by one step: that moves no path of others.
 
@@ -25,10 +25,10 @@ use tonic::Status;
 /// How long a switch may take to confirm its tables.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether they have.
+/// Interval between checks whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What is drained, in the operator's terms.
+/// What is to be drained, in the operator's terms.
 #[derive(Clone)]
 pub(super) enum What {
     Link(Place),
@@ -54,12 +54,12 @@ struct Now {
     goal: Goal,
     /// Host ports of the switch.
     hosts: u64,
-    /// Whether it is a link that is drained.
+    /// Whether a link is drained, rather than a switch.
     is_drained: bool,
 }
 
 impl Now {
-    /// A link of the switch that is to be drained, and that is not longer yet, and by how much it is to be.
+    /// A link of the switch to be drained that is not longer yet, and the length to add.
     fn unmarked(&self) -> Option<(End, u32)> {
         let Goal::Switch(node) = self.goal else { return None };
         let mut of_switch = self.topology.links_of(node).map(|(_, _, link)| link);
@@ -71,7 +71,7 @@ impl Now {
 }
 
 impl North {
-    /// Takes something out of the paths, or back into them. It is recorded as what was asked for, once, whatever steps it takes.
+    /// Takes something out of the paths, or back into them. The audit trail has the request once, however many steps it takes.
     pub(super) async fn drain(&self, peer: &Peer, what: What, undo: bool) -> Result<v1::Drained, Status> {
         let (name, of) = match &what {
             What::Link(end) => {
@@ -95,7 +95,7 @@ impl North {
         if self.shared.lead.leader().is_some() {
             return Err(status_of(&self.shared.lead.not_leader()));
         }
-        // Each step is for one link that is longer, and no other.
+        // Each step is for one lengthened link, and no other.
         let Ok(_alone) = self.alone.draining.try_lock() else {
             return Err(Status::failed_precondition("another drain is under way; ask again when it is done"));
         };
@@ -126,7 +126,7 @@ impl North {
             let before = now.topology;
             now = self.look(&what).await?;
             if let (Goal::Switch(_), true) = (now.goal, undo) {
-                // What only shows that the switch is drained is taken back, and no path changes.
+                // Only the mark of the drain is taken back, and no path changes.
                 let after = now.topology.clone();
                 steps -= u32::from(block(move || has_same_ways(&before, &after)).await?);
             }
@@ -151,7 +151,7 @@ impl North {
             let drained: Vec<End> = topology.links().filter(|link| link.raised == DRAINED).map(|link| link.a).collect();
             let is_drained =
                 matches!(goal, Goal::Link(end) if topology.link(end).is_ok_and(|link| drained.contains(&link.a)));
-            // They are down: no step is for them.
+            // They are down, so no step is for them.
             for end in drained {
                 topology.set_raised(end, 0).map_err(NetworkError::from)?;
             }
@@ -182,7 +182,7 @@ impl North {
         let change = self.read(|state| state.network.change()).await?;
         let mut behind: BTreeSet<NodeId> = topology.nodes().map(|(node, _)| node).collect();
         loop {
-            // One that was in step at any moment since then has it, whatever was changed later.
+            // A switch that was in step at any moment since then has it, whatever was changed later.
             for switch in self.shared.connected() {
                 let session = self.shared.session(switch.node);
                 let has_it = || {
@@ -194,7 +194,7 @@ impl North {
                     behind.remove(&switch.node);
                 }
             }
-            // Nobody waits for one that is not there, and one that was removed has no frames any more.
+            // There is no wait for a switch that is not connected, and one that was removed has no frames any more.
             let away: Vec<NodeId> =
                 behind.iter().copied().filter(|node| self.shared.session(*node).is_none()).collect();
             if !away.is_empty() {

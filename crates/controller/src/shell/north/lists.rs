@@ -1,4 +1,4 @@
-//! Lists: switches, hosts, links, and who wants which multicasts.
+//! Lists: switches, hosts, links, and subscriptions to multicast groups.
 
 use super::{Answer, MAX_PAGE, North};
 use crate::core::change::{Place, raised};

@@ -1,7 +1,7 @@
 //! The filters of the logs of this controller and of its switches, shown and changed while they run.
 //!
-//! A switch is asked on the stream that it has anyway, so nobody needs a way to its machine, and the audit trail of the controller
-//! has every change. Limits: the switch must be connected to this controller; one of an earlier version cannot be asked.
+//! A switch is asked on the stream that it has anyway, so operators need no access to its machine, and the controller's audit trail
+//! has every change. Limits: the switch must be connected to this controller; a switch of an earlier version cannot be asked.
 
 use super::North;
 use super::verify::answer_of;
@@ -13,7 +13,7 @@ use lookup::base::visible::{shell_word, visible};
 use std::time::Duration;
 use tonic::Status;
 
-/// How long a switch may take: it does nothing for it but to change a filter.
+/// How long a switch may take: all it does is change a filter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Characters that are kept of what a switch says.
@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 500;
 enum Failed {
     /// Nothing was changed.
     Refused(Status),
-    /// The switch was asked: what it logs may have changed.
+    /// The switch was asked, so what it logs may have changed.
     Unanswered(Status),
 }
 
@@ -44,7 +44,7 @@ impl North {
         })
     }
 
-    /// Changes it. It is recorded before it is answered. Whoever drops this future may leave a change without a line.
+    /// Changes the filter. Records that before answering. Dropping this future may leave a change without a record.
     pub(crate) async fn change_log(&self, peer: &Peer, request: SetLogRequest) -> Result<LogState, Status> {
         let SetLogRequest { switch, filter } = request;
         let changed = self.set_filter(&switch, &filter).await;
@@ -74,7 +74,7 @@ impl North {
             let why = "the filter is empty; give a level, such as info, or off for no log at all";
             return Err(Status::invalid_argument(why).into());
         }
-        // Here, so that no switch is sent what cannot be a filter.
+        // Checked here, so that no switch is sent an invalid filter.
         api::log::check(filter).map_err(|error| status_of(&error))?;
         if switch.is_empty() {
             return Ok(api::log::set(filter).map_err(|error| status_of(&error))?);
@@ -114,7 +114,7 @@ impl North {
     }
 }
 
-/// A text of somebody else, as it is passed on.
+/// Foreign text, as it is passed on.
 fn shown(text: &str) -> String {
     let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
     visible(&text[..end]).into_owned()

@@ -1,4 +1,4 @@
-//! What those who look at the network ask: searches, paths, one switch in full, events as they happen.
+//! Requests of those who look at the network: searches, paths, one switch in full, events as they happen.
 
 use super::{Answer, North, StreamOf};
 use crate::core::change::{Refusal, State};
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status};
 
-/// Names that are read at a time in search of those of a host: meanwhile the writer does nothing else.
+/// Names that are read at a time while searching for those of a host: meanwhile the writer does nothing else.
 const SCAN_NAMES: usize = 20_000;
 
 /// Events that may wait for one reader.
@@ -35,7 +35,7 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// One address, or a prefix like 10.1.0.0/16; bits behind its length are passed over.
+    /// One address, or a prefix like 10.1.0.0/16; bits beyond its length are ignored.
     fn read(text: &str) -> Result<Prefix, String> {
         let wrong =
             || format!("`{}` is neither an IP address nor a prefix; write it like 10.0.0.7 or 10.1.0.0/16", clip(text));
@@ -139,12 +139,12 @@ impl North {
         self.shared.events.last()
     }
 
-    /// A sentence for each port and learnt name with which something is wrong.
+    /// A sentence for each port and learnt name that has a problem.
     pub(crate) async fn host_troubles(&self) -> Result<Vec<String>, Status> {
         self.read_seen(|_, seen| seen.learning.troubles(now())).await
     }
 
-    /// Hosts that switches saw and that wait to be accepted: the first so many, by port and name, and how many there are.
+    /// Hosts that wait to be accepted: the first ones by port and name, and how many there are.
     pub(crate) async fn waiting_hosts(&self, most: usize) -> Result<(Vec<v1::UnknownHost>, usize), Status> {
         self.read_seen(move |state, seen| seen.learning.unknown(state, now(), most)).await
     }
@@ -154,7 +154,7 @@ impl North {
         self.shared.started.elapsed()
     }
 
-    /// How many names are learnt.
+    /// The number of learnt names.
     pub(crate) fn learnt(&self) -> u64 {
         self.shared.sizes.learnt.load(Relaxed)
     }
@@ -211,7 +211,7 @@ impl North {
         }
     }
 
-    /// Adds to a switch what it says that another controller serves.
+    /// Adds to a switch that another controller serves what the switch reports.
     pub(super) fn fill_from_elsewhere(&self, switch: &mut v1::Switch) {
         if let Some(there) = self.shared.there(NodeId(switch.id)) {
             there.fill(switch, self.shared.lead.last_commit(), now());
@@ -237,7 +237,7 @@ impl North {
         Ok(v1::SwitchDetails { switch: Some(switch), hosts, counters })
     }
 
-    /// What a link carries, as its switches say.
+    /// The traffic of a link, as its switches report it.
     pub(super) fn load(&self, link: &v1::Link, node_of: impl Fn(&str) -> Option<NodeId>) -> Option<v1::Load> {
         let of = |end: &Option<v1::LinkEnd>| {
             let end = end.as_ref()?;
@@ -253,7 +253,7 @@ impl North {
         Some(v1::Load { a_to_b, b_to_a })
     }
 
-    /// The events that are kept, and then others as they come: until then, or until nobody reads them.
+    /// The events that are kept, and then new ones as they come, until the given time or until the reader goes.
     pub(crate) fn events(
         &self,
         request: v1::WatchRequest,

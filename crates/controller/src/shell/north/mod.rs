@@ -49,23 +49,23 @@ const ROW_BYTES: usize = 400;
 pub(crate) struct North {
     pub(crate) jobs: Jobs,
     pub(crate) shared: Arc<Shared>,
-    /// For whom multicasts are, as configured.
+    /// The configured delivery of multicasts.
     pub(crate) groups: Arc<groups::Settings>,
-    /// What is asked of switches.
+    /// Questions to switches that are not answered yet.
     pub(crate) relays: Arc<Relays>,
-    /// Held by what is done one at a time.
+    /// Locks for work that is done one at a time.
     pub(crate) alone: Arc<Alone>,
     pub(crate) max_names: usize,
     pub(crate) audit: Arc<Audit>,
     pub(crate) telemetry: Option<Arc<Telemetry>>,
 }
 
-/// What is done by one request at a time.
+/// Locks for work that one request does at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Alone {
     /// Held while all names are looked at.
     scanning: tokio::sync::Mutex<()>,
-    /// Held while names that are to be the only ones come.
+    /// Held while a complete list of names is received.
     replacing: Arc<tokio::sync::Mutex<()>>,
     /// Held while something is drained.
     draining: tokio::sync::Mutex<()>,
@@ -78,7 +78,7 @@ type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl North {
-    /// Makes a change. It is recorded before it is answered.
+    /// Makes a change. Records it before answering.
     async fn change(&self, peer: &Peer, change: Change) -> Result<v1::Changed, Status> {
         let (what, detail) = summary(&change);
         let changed = self.make(what, change).await;
@@ -112,7 +112,7 @@ impl North {
         self.read_seen(|state, _| read(state)).await
     }
 
-    /// As [`North::read`], of what switches see, too.
+    /// As [`North::read`], including what switches see.
     pub(crate) async fn read_seen<T: Send + 'static>(
         &self,
         read: impl FnOnce(&State, &mut Seen) -> T + Send + 'static,
@@ -134,7 +134,7 @@ impl North {
         status
     }
 
-    /// Reserves room for an answer of so many rows, of which there are as many as a size says, before it is made.
+    /// Reserves room for an answer before it is made: for this many rows, or for as many as `size` says there are.
     fn reserve<T>(&self, request: &Request<T>, rows: usize, size: &AtomicU64) -> Result<(), Status> {
         let there = usize::try_from(size.load(Relaxed)).unwrap_or(usize::MAX);
         Answering::reserve(request, rows.min(there).saturating_add(1).saturating_mul(ROW_BYTES))
@@ -329,7 +329,7 @@ impl Northbound for North {
     async fn set_log(&self, request: Request<v1::SetLogRequest>) -> Answer<v1::LogState> {
         let peer = Peer::of(&request)?;
         let (north, request) = (self.clone(), request.into_inner());
-        // To its end, with its line in the audit trail, even if nobody waits for it any more.
+        // Runs to its end, with its record in the audit trail, even if the caller is gone.
         let changed = tokio::spawn(async move { north.change_log(&peer, request).await }).await;
         let changed = changed.unwrap_or_else(|_| {
             Err(Status::internal("the change ended before it was recorded; see the log of the controller"))
@@ -378,13 +378,13 @@ impl Northbound for North {
             Ok(state.hosts.learnt.at(end).map(ToString::to_string).collect())
         });
         let names = names.await?.map_err(|refusal: Refusal| status_of(&refusal))?;
-        // One that was removed meanwhile is forgotten as well.
+        // A switch that was removed meanwhile is forgotten as well.
         self.change(&peer, Change::RemoveNames { names, ignore_missing: true }).await.map(Response::new)
     }
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
         let peer = Peer::of(&request)?;
-        // Whoever adds a link declares it.
+        // An operator who adds a link declares it.
         let link = v1::Link { found: false, ..request.into_inner() };
         self.change(&peer, link.try_into()?).await.map(Response::new)
     }

@@ -1,13 +1,13 @@
-//! What operators ask a switch by its controller: captures and flows, without a way to the machine of the switch.
+//! Questions to a switch through its controller: captures and flows, without access to the switch's machine.
 //!
 //! ```text
 //!  operator ─► Captures, Flows ─► Ask on the stream of the switch
 //!  operator ◄─ one batch ahead ◄─ Southbound.Answer, a connection of the switch for this answer alone
 //! ```
-//! Whoever reads slowly holds up a connection that has nothing else; what a capture loses meanwhile the switch counts, and says. Of an
-//! answer that is not read there are the window of that connection and two messages; room for it is reserved as for other answers
-//! (`limits`), for the operator and for all. It ends on the switch when the operator goes.
-//! Limits: the switch must be connected to this controller; one of an earlier version cannot be asked.
+//! A slow reader holds up a connection that carries nothing else; what a capture loses meanwhile the switch counts and reports. Of an
+//! unread answer, the window of that connection and two messages are in memory; room for it is reserved as for other answers
+//! (`limits`), per operator and in total. It ends on the switch when the operator goes.
+//! Limits: the switch must be connected to this controller; a switch of an earlier version cannot be asked.
 
 use super::North;
 use crate::shell::relay::{Answer, broken};
@@ -80,7 +80,7 @@ impl North {
         reply.ok_or_else(|| broken(name, "its answer has no reply"))
     }
 
-    /// Asks for a change, to its end, and records it, even if nobody waits for it any more.
+    /// Asks for a change, to its end, and records it, even if the caller is gone.
     async fn ask_change<M: Message + Default + 'static>(
         &self,
         peer: Peer,

@@ -1,6 +1,6 @@
-//! Names that are to be the only ones: they come in a stream, are kept until it ends, and are then compared or carried out at once.
+//! Replacing all names: the wanted names come in a stream, are kept until it ends, and are then compared or carried out at once.
 //!
-//! Cost: 64 bytes a name while they come, one stream at a time; then some 600 bytes for each name that is otherwise.
+//! Cost: 64 bytes a name while they come, one stream at a time; then some 600 bytes for each name that differs.
 
 use super::{North, StreamOf};
 use crate::core::change::{Change, Others, Record, Refusal, Replacement};
@@ -16,7 +16,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status, Streaming};
 
-/// How long the next request may take to come: others wait.
+/// How long the next request may take: others wait.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
 
 /// Differences of a message.
@@ -108,7 +108,7 @@ impl North {
     }
 }
 
-/// The next request of a stream that has not had its last one.
+/// The next request of a stream whose last one has not come yet.
 async fn next(requests: &mut Streaming<v1::ReplaceNamesRequest>) -> Result<v1::ReplaceNamesRequest, Status> {
     let came = tokio::time::timeout(COMES_WITHIN, requests.next()).await;
     let came = came.map_err(|_| {

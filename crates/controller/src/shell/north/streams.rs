@@ -1,4 +1,4 @@
-//! What is longer than a message: imports and exports of names, and copies of the store.
+//! What exceeds one message: imports and exports of names, and copies of the store.
 
 use super::{Answer, MAX_PAGE, North, StreamOf};
 use crate::core::change::{Change, Refusal};

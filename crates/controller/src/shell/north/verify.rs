@@ -16,7 +16,7 @@ use tonic::Status;
 /// How long a switch may take to compute its digests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a switch is asked before it is said to be behind, and the pause in between.
+/// How often a switch is asked before it counts as behind, and the pause in between.
 const ROUNDS: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -51,7 +51,7 @@ impl North {
         self.read(move |state| state.node(&wanted)).await?.map_err(|refusal| self.refused(&refusal))
     }
 
-    /// That a switch is not connected here, and who serves it.
+    /// The error that a switch is not connected here, with the controller that serves it.
     pub(crate) fn gone(&self, name: &str, node: NodeId) -> Status {
         let name = clip(name);
         let Some(there) = self.shared.there(node) else {
@@ -64,13 +64,13 @@ impl North {
         Status::failed_precondition(format!("switch `{name}` is served by {by}; ask that one, with --controller {by}"))
     }
 
-    /// What the switch has by the controller's account; none while it is parked.
+    /// What the switch has according to the controller; none while it is parked.
     async fn held(&self, node: NodeId) -> Result<Option<Parts>, Status> {
         self.read(move |state| state.network.held(node).as_ref().map(parts)).await
     }
 }
 
-/// What the switch has by its own account.
+/// What the switch has according to itself.
 async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>) -> Result<Parts, Status> {
     let answer = session.verify().ok_or_else(|| {
         let name = clip(name);
@@ -89,7 +89,7 @@ async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>)
     Ok(parts(&report))
 }
 
-/// What a switch answers that was asked.
+/// The answer of a switch that was asked.
 pub(crate) async fn answer_of<T>(name: &str, answer: Receiver<T>, patience: Duration) -> Result<T, Status> {
     let answer = tokio::time::timeout(patience, answer).await.map_err(|_| {
         let (name, seconds) = (clip(name), patience.as_secs());

@@ -1,4 +1,4 @@
-//! A [session](crate::core::session) that the writer, the pusher and the services share, and those who wait for it.
+//! A [session](crate::core::session) shared by the writer, the pusher and the services, and those who wait for it.
 
 mod question;
 
@@ -17,12 +17,12 @@ pub(crate) struct Session {
     news: watch::Sender<News>,
     /// Notified when there is something for the stream.
     outbox: Notify,
-    /// Who waits for its digests, and who for the filter of its log.
+    /// Those who wait for its digests, and for the filter of its log.
     verifying: Question<Verified>,
     logging: Question<SaidLog>,
 }
 
-/// The session, while nobody else has it. Afterwards those look again who wait for what changed.
+/// Access to the session. Afterwards, those who wait for what changed look again.
 pub(crate) struct Held<'a> {
     session: MutexGuard<'a, session::Session>,
     of: &'a Session,
@@ -73,7 +73,7 @@ impl Line for Arc<Session> {
 }
 
 impl Session {
-    /// The session, for a statement.
+    /// Access to the session, for a statement.
     pub(crate) fn lock(&self) -> Held<'_> {
         Held { session: self.session.lock(), of: self }
     }
@@ -112,8 +112,8 @@ impl Session {
         self.verifying.answer(answer.verify, answer);
     }
 
-    /// Asks the switch for the filter of its log, and has it take another one if that is not empty; as [`Session::verify`]. That does not
-    /// wait for whoever only asks.
+    /// Asks the switch for the filter of its log, and has it take another one if that is not empty; as [`Session::verify`]. A change does
+    /// not wait for those who only ask.
     pub(crate) fn ask_log(&self, filter: &str) -> Option<oneshot::Receiver<SaidLog>> {
         let ask = |number| AskLog { number, filter: filter.to_owned() };
         let ask = |number| self.lock().ask_now(ToSwitch { log: Some(ask(number)), ..ToSwitch::default() });
@@ -131,7 +131,7 @@ impl Session {
 pub(crate) struct Outbox(Arc<Session>);
 
 impl Outbox {
-    /// That of a session, which ends with it.
+    /// The outbox of a session, which ends with it.
     pub(crate) fn of(session: &Arc<Session>) -> Outbox {
         Outbox(Arc::clone(session))
     }

@@ -1,9 +1,9 @@
-//! A question to a switch, and who waits for its answer: one at a time. One that matters more takes the place of one that waits.
+//! A question to a switch, and the caller that waits for its answer: one at a time. An urgent one takes the place of one that waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Questions of a kind. They are numbered, so that an answer that comes late is nobody's.
+/// Questions of one kind. They are numbered, so that a late answer is not taken for another question's.
 #[derive(Debug)]
 pub(crate) struct Question<T>(Mutex<Asked<T>>);
 
@@ -11,7 +11,7 @@ pub(crate) struct Question<T>(Mutex<Asked<T>>);
 struct Asked<T> {
     n_asked: u64,
     waiting: Option<oneshot::Sender<T>>,
-    /// Whether that one matters.
+    /// Whether the question that is waiting is urgent.
     is_urgent: bool,
 }
 
@@ -26,8 +26,8 @@ impl<T> Question<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks by `send`, which gets the number and says whether the question is on its way, and returns where the answer will come.
-    /// None if it is not, or another answer is waited for. Whoever waits for one that is not urgent gets none if this one is.
+    /// Asks through `send`, which gets the number and returns whether the question is on its way; returns where the answer will come.
+    /// None if it is not, or if another answer is awaited. An urgent question cuts off one that is not, whose caller gets none.
     pub(super) fn ask(&self, is_urgent: bool, send: impl FnOnce(u64) -> bool) -> Option<oneshot::Receiver<T>> {
         let mut asked = self.lock();
         let is_waited_for = asked.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed());
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(sent.get(), 2);
         assert!(ask(true).is_none() && ask(false).is_none(), "a change is not cut off");
         assert_eq!(show.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        // The answer to the one that was cut off is nobody's.
+        // The answer to the question that was cut off has no receiver.
         question.answer(1, "as it was");
         assert_eq!(change.try_recv(), Err(oneshot::error::TryRecvError::Empty));
         question.answer(2, "changed");

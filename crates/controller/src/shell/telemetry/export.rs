@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 /// How long the collector may take.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
-/// After it failed it is not asked for so long.
+/// Pause before it is asked again after it failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Traces in one request.

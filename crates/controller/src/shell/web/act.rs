@@ -1,4 +1,4 @@
-//! What the page changes, for whoever may change it with a command.
+//! The changes that the page makes, for those who may make them with a command.
 
 use super::{MAX_ACT, Refused, Shown, answer, bad};
 use api::gate::Peer;
@@ -28,7 +28,7 @@ struct ActEnd {
     port: u32,
 }
 
-/// A change, for whoever may make it with a command. It is recorded like those.
+/// A change, for a peer that may make it with a command. It is recorded like a command's.
 pub(super) async fn act(
     State(web): State<Shown>,
     Extension(peer): Extension<Peer>,

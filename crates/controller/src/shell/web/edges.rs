@@ -1,4 +1,4 @@
-//! What is drawn at a switch besides its links: hosts, and ports to networks outside.
+//! What is drawn at a switch other than its links: hosts, and ports to networks outside.
 
 use super::{Refused, switch};
 use crate::shell::north::North;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use tonic::Request;
 
-/// A network with more is drawn without them.
+/// A larger network is drawn without them.
 const MOST_SWITCHES: usize = 60;
 const MOST_HOSTS: u64 = 2000;
 
-/// Of a switch so many are told, and how many there are.
+/// How many of a switch's are listed; the rest is counted.
 const OF_A_SWITCH: usize = 6;
 
 /// The switches, each with what is at its edge.

@@ -1,6 +1,6 @@
 //! The dashboard: a page of the controller, and the JSON answers and events that it is made of. `docs/how-to/watch-in-a-browser.md`.
 //!
-//! It asks the northbound service what a command would ask, with the rights of whoever opened the page, and adds nothing that a
+//! It sends the northbound service the requests of commands, with the rights of the user who opened the page, and adds nothing that a
 //! command cannot ask. The answer about the whole network is made once a second at most, however many pages are open.
 //!
 //! A page without certificates is open to every page in a browser that reaches it. So a request must name its host in a way that no other
@@ -41,19 +41,19 @@ use tonic::{Code, Request, Status};
 /// How old the answer about the network may be, if nothing has happened since.
 const NETWORK_FOR: Duration = Duration::from_secs(1);
 
-/// How old it is at least when the next one is made, whatever happens: what pages take does not grow with what happens.
+/// How old it must be before the next one is made, so that the cost of pages does not grow with the number of events.
 const NETWORK_AT_LEAST: Duration = Duration::from_millis(250);
 
 /// How long a page gets events before it has to ask again.
 const EVENTS_FOR: Duration = Duration::from_secs(600);
 
-/// Bytes of a change.
+/// The most bytes of a change.
 const MAX_ACT: usize = 4096;
 
-/// Names of a search.
+/// The most names of a search.
 const MAX_NAMES: usize = 1000;
 
-/// Hosts that wait to be accepted, of which a page is told.
+/// The most hosts that wait to be accepted that a page is told of.
 const MAX_WAITING: usize = 50;
 
 /// What a browser lets the page do; the stand-in of its tests says the same.
@@ -86,7 +86,7 @@ const FILES: &[File] = &files! {
     "units.js": "text/javascript; charset=utf-8",
 };
 
-/// What the answers are made from. The service is there once the controller serves.
+/// The sources of the answers. The service is there once the controller serves.
 pub(crate) struct Web {
     north: OnceLock<North>,
     gate: Arc<Gate>,
@@ -165,8 +165,8 @@ impl Web {
         self.north.get().ok_or_else(|| Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned()))
     }
 
-    /// Why nobody like this peer changes anything from the page, whatever he may do by command: the page only shows, or he comes
-    /// without a certificate where others need one.
+    /// Why no peer like this one changes anything from the page, whatever its rights by command: the page only shows, or the peer has
+    /// no certificate where others need one.
     fn only_shows(&self, peer: &Peer) -> Option<&'static str> {
         if self.mode != Dashboard::Change {
             return Some(
@@ -180,12 +180,12 @@ impl Web {
         )
     }
 
-    /// Whether a peer finds buttons on the page: whoever may change something with a command, without a certificate as well.
+    /// Whether the page shows buttons to a peer: it may change something with a command, even without a certificate.
     fn may_change(&self, peer: &Peer) -> bool {
         self.only_shows(peer).is_none() && Gate::may(peer, Needs::Role(Role::Writer))
     }
 
-    /// Lets a change in that a request of the northbound service would make, or counts and records it, and says why not.
+    /// Admits a change that a request of the northbound service would make, or counts and records it, and returns why not.
     fn admit(&self, peer: &Peer, rpc: &str) -> Result<(), Refused> {
         let what = format!("/fibula.v1.Northbound/{rpc}");
         if let Some(reason) = self.only_shows(peer) {
@@ -196,7 +196,7 @@ impl Web {
         Ok(self.gate.admit(Some(peer), &what)?)
     }
 
-    /// What all pages are told alike, as an object in JSON.
+    /// The part of the answer that is the same for all pages, as an object in JSON.
     async fn network(&self) -> Result<Arc<str>, Refused> {
         let mut kept = self.network.lock().await;
         let north = self.north()?;
@@ -204,7 +204,7 @@ impl Web {
             if at.elapsed() < NETWORK_FOR && *before == north.last_event() {
                 return Ok(Arc::clone(text));
             }
-            // Who asks meanwhile waits for the lock, and has the same answer.
+            // Requests that come meanwhile wait for the lock, and get the same answer.
             #[expect(clippy::disallowed_methods, reason = "so that it is not made more often")]
             tokio::time::sleep(NETWORK_AT_LEAST.saturating_sub(at.elapsed())).await;
         }
@@ -239,7 +239,7 @@ impl Web {
     }
 }
 
-/// The pages, for those who may read what the controller knows; none, if there are to be none.
+/// The pages, for peers that may read what the controller knows; none, if they are off.
 pub(crate) fn router(web: Shown) -> Router {
     if web.mode == Dashboard::Off {
         return Router::new();
@@ -260,7 +260,7 @@ pub(crate) fn router(web: Shown) -> Router {
         .with_state(web)
 }
 
-/// Keeps out who may read `/metrics` only, and pages of elsewhere; says what browsers may do with ours.
+/// Keeps out peers that may only read `/metrics`, and foreign pages; sets what browsers may do with ours.
 async fn guard(
     State(web): State<Shown>,
     Extension(peer): Extension<Peer>,
@@ -324,7 +324,7 @@ fn switch(switch: &v1::Switch) -> Value {
     json!({
         "name": switch.name, "id": switch.id, "connected": switch.connected, "in_step": switch.in_step,
         "cannot_follow": (!switch.cannot_follow.is_empty()).then_some(&switch.cannot_follow),
-        // Whether paths of others may lead through it: not of one that was drained.
+        // Whether paths between other switches may lead through it: not if it was drained.
         "transit": !switch.drained, "hosts": switch.hosts, "sent_messages": switch.sent_messages,
         "acknowledged_messages": switch.acknowledged_messages, "sent_bytes": switch.sent_bytes,
         "counters": switch.rates.as_ref().map(rates),
@@ -349,7 +349,7 @@ async fn network(State(web): State<Shown>, Extension(peer): Extension<Peer>) -> 
         Who::Certificate { .. } | Who::User { .. } => peer.name().into(),
         _ => Value::Null,
     };
-    // Of this moment: a page that finds less than before takes it for another start of the controller.
+    // As of now: a page that finds less than before concludes that the controller restarted.
     let own = json!({
         "uptime_seconds": web.north()?.uptime().as_secs_f64(),
         "now_ms": api::clock::unix_ms(),
@@ -361,7 +361,7 @@ async fn network(State(web): State<Shown>, Extension(peer): Extension<Peer>) -> 
     Ok(answer_text(format!("{},{}", &own[..own.len() - 1], &network[1..])))
 }
 
-/// What is asked behind `?`. What cannot be read is refused in the form that the page reads.
+/// The parameters behind `?`. Those that cannot be read are refused in the form that the page reads.
 struct Asked<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {

@@ -1,4 +1,4 @@
-//! What the page asks: names, switches, curves, ways and events.
+//! Questions of the page: names, switches, curves, ways and events.
 
 use super::{Asked, EVENTS_FOR, MAX_NAMES, Refused, Shown, answer, bad, host, rates, switch};
 use crate::core::history::EVERY;
@@ -39,7 +39,7 @@ pub(super) async fn names(
     let is_address = host.is_empty() && q.trim().parse::<IpAddr>().is_ok();
     let ask = v1::ListNamesRequest { limit, prefix: q.clone(), host, ..v1::ListNamesRequest::default() };
     let mut page = match north.list_names(with_room(room.clone(), ask)).await {
-        // Anyone who types sees that there are none.
+        // Typing shows that there are none.
         Err(status) if status.code() == Code::InvalidArgument => v1::NamePage::default(),
         page => page?.into_inner(),
     };
@@ -122,7 +122,7 @@ pub(super) struct HistoryQuery {
     name: Option<String>,
 }
 
-/// What came into a switch, or into the network, in the last hour.
+/// Traffic into a switch, or into the network, in the last hour.
 pub(super) async fn history(State(web): State<Shown>, Asked(query): Asked<HistoryQuery>) -> Result<Response, Refused> {
     let values = web.north()?.shared.known.history.lock().of(query.name.as_deref());
     Ok(answer(&json!({ "every_s": EVERY.as_secs(), "bytes_s": values })))

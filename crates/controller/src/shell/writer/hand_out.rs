@@ -76,7 +76,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits rows, and tells those that follow of what they came from.
+    /// Commits rows, and tells followers what they came from.
     fn commit(&mut self, rows: &[RowChange], changes: &[Told]) -> Result<(), StoreError> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let told = told(changes, rows);
@@ -95,7 +95,7 @@ impl Writer {
             Event::Changed(happened) => self.shared.events.note_change(happened),
             Event::Host { level, name, text } => self.shared.events.note("host", level, name, text),
             Event::Found { what, detail, is_frequent: true } => tracing::debug!(what, detail, "{FOUND}"),
-            // Those who flap at will do not fill the log.
+            // Flapping hosts must not fill the log.
             Event::Found { what, detail, .. } => {
                 if let Some(unsaid) = self.found_lines.pass() {
                     tracing::info!(what, detail, unsaid, "{FOUND}");
@@ -123,12 +123,12 @@ impl Writer {
                 let _ = reply.send(begun);
             }
             Answer::Durable(Ticket::Seen(reply, turn)) => {
-                // Before the switch knows that it may tell more.
+                // Done before the switch learns that it may report more.
                 drop(turn);
                 let _ = reply.send(());
             }
             Answer::Left { line, was_in_step } => self.shared.remove_session(&line, was_in_step),
-            // A ticket of another kind than its question has: nobody hands one in.
+            // A ticket of another kind than its question's: this never happens.
             Answer::Changed(..) | Answer::Attached(..) | Answer::Durable(_) => {}
         }
     }
@@ -148,7 +148,7 @@ impl Writer {
         }
     }
 
-    /// Builds tables with another hash key beside.
+    /// Builds tables with another hash key in the background.
     fn build(&mut self, rekey: Rekey) {
         let shared = Arc::clone(&self.shared);
         self.building = Some(std::thread::spawn(move || {
@@ -159,7 +159,7 @@ impl Writer {
     }
 }
 
-/// Nobody waits for the stream of this switch any more.
+/// Notes that no one waits for the stream of this switch any more.
 fn detach(owner: &mut Owner, session: &Arc<Session>) {
     let task = crate::core::owner::Task::Detach(Arc::clone(session));
     owner.take(crate::core::owner::Input::Task(task), api::seam::now());

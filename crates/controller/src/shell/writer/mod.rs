@@ -1,11 +1,11 @@
 //! The one thread that has the [owner](crate::core::owner) of the network, and the store.
 //!
-//! It takes what waits in its queue, and does with each turn what the owner's contract says: commits its rows, then hands out answers,
+//! It takes what waits in its queue, and handles each turn as the owner's contract says: commits its rows, then hands out answers,
 //! messages and events. Reads run after the commit, so they see durable state only; they have a queue of their own, so that they hold
 //! up no change: see [`reads`](crate::shell::reads).
 //!
 //! If the store fails, memory is ahead of it: the group is answered with the failure, and the thread and the controller
-//! end. A restart has the state of the last commit, which is all that anyone was sent.
+//! end. A restart has the state of the last commit, which is all that was ever sent.
 
 mod hand_out;
 mod publish;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError::{Disconnected, Empty};
 
-/// Holes that batches leave are given back this often at most: the next batch has to ask for the pages again.
+/// Holes that batches leave are given back at most this often: the next batch has to ask for the pages again.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 
 /// Rows of views that are read at a time.
@@ -55,14 +55,14 @@ pub(crate) struct Writer {
     building: Option<JoinHandle<Result<Rekeyed, NetworkError>>>,
     /// Rows of this turn's groups.
     n_rows: usize,
-    /// What switches found and was logged.
+    /// Findings of switches that were already logged.
     found_lines: Throttle,
     /// When holes were last given back.
     gave_back: Option<Instant>,
     published: publish::Published,
 }
 
-/// Ends the answers to questions when the writer ends, however that is.
+/// Ends the answers to questions when the writer ends, for whatever reason.
 struct Answers(Arc<Shared>);
 
 impl Drop for Answers {
@@ -126,7 +126,7 @@ impl Writer {
         self.store.as_mut().map_or(Ok(()), Copied::close)
     }
 
-    /// Takes what waits as one group, the first job and those that `next` has. Returns whether to stop.
+    /// Takes what waits as one group: the first job and those from `next`. Returns whether to stop.
     pub(crate) fn turn(&mut self, first: Job, mut next: impl FnMut() -> Option<Job>) -> Result<bool, StoreError> {
         let (mut job, mut stop, mut leads) = (Some(first), false, None);
         self.prepare();
@@ -182,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Tells the owner what it may have to know in this round.
+    /// Tells the owner what it may need to know in this round.
     fn prepare(&mut self) {
         match &self.store {
             Some(store) => self.owner.set_tells(store.has_followers()),
@@ -194,7 +194,7 @@ impl Writer {
         }
     }
 
-    /// Takes a change whose way is traced. Whoever leads makes the trace.
+    /// Takes a change that is traced. Only the leader makes the trace.
     fn trace(&mut self, input: impl FnOnce(bool) -> Input<Arc<Session>, Ticket>, mut trace: Box<Trace>) {
         if !self.owner.leads() {
             self.owner.take(input(false), now());
@@ -224,7 +224,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Leads from now on. Switches that are attached stay so, if this controller has followed to the end.
+    /// Leads from now on. Attached switches stay attached, if this controller has followed to the end.
     fn lead(&mut self, mut store: Box<dyn Store>, settings: Settings) -> Result<(), StoreError> {
         if self.owner.has_followed_to(store.n_commits()) {
             let rows = self.owner.lead(store.term(), view_rows(&*store)?);

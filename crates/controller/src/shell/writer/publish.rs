@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
-/// Memory is counted this often at most.
+/// Memory is counted at most this often.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// What was published.
@@ -25,12 +25,12 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// Of a controller that has followed so far.
+    /// The state for a controller that has followed up to a commit.
     pub(super) fn at(position: Option<u64>) -> Published {
         Published { position, ..Published::default() }
     }
 
-    /// Values are counted again: the network is another one.
+    /// Has values counted again, because the network was replaced.
     pub(super) fn forget_values(&mut self) {
         self.values_counted_at = None;
     }

@@ -1,4 +1,4 @@
-//! Requests to etcd: the next member when one does not answer, for as long as there is patience.
+//! Requests to etcd: the next member is asked when one does not answer, for a limited time.
 //!
 //! A transaction may be sent again: all of ours compare the seal, which every commit and every new leader replaces. So a copy
 //! that arrives later than that does nothing, and one that arrives before puts what is there.
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long etcd as a whole may take before a controller gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What is wrong with an etcd.
+/// The problem with an etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -132,7 +132,7 @@ impl Client {
         self.ask_within(ANSWER, patience, request).await
     }
 
-    /// As [`Client::ask`], where a member may take so long for an answer.
+    /// As [`Client::ask`], where a member may take this long for an answer.
     async fn ask_within<T, F: Future<Output = Result<T, Status>>>(
         &self,
         answer_within: Duration,

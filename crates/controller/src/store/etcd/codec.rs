@@ -17,10 +17,10 @@ const FORMAT: &[u8; 17] = b"fibula rib etcd 1";
 /// The most bytes of the journal in one key. etcd takes requests of up to 1.5 MiB.
 pub(super) const CHUNK: usize = 1 << 20;
 
-/// The most bytes of what is told in one key.
+/// The most bytes of the replication log in one key.
 const TOLD: usize = CHUNK - 64;
 
-/// What the one key says that every transaction compares and every commit replaces.
+/// The contents of the key that every transaction compares and every commit replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seal {
     pub(super) term: u64,
@@ -52,18 +52,18 @@ impl Seal {
         Some(Seal { term: next(), n_commits: next(), journal_bytes: next(), journal_fingerprint: next() })
     }
 
-    /// With this journal yet to be applied.
+    /// The seal with this journal yet to be applied.
     pub(super) fn with_journal(self, journal: &[u8]) -> Seal {
         Seal { journal_bytes: journal.len() as u64, journal_fingerprint: fingerprint(journal), ..self }
     }
 
-    /// Whether this is the journal that it speaks of.
+    /// Whether the seal is of this journal.
     pub(super) fn is_of(&self, journal: &[u8]) -> bool {
         *self == self.with_journal(journal)
     }
 }
 
-/// The values of the parts of what is told of a commit.
+/// The values of the parts of a commit's entry in the replication log.
 pub(super) fn told(seal: &Seal, told: &[u8]) -> Vec<Vec<u8>> {
     let n_parts = told.len().div_ceil(TOLD) as u32;
     let part = |(number, piece): (u32, &[u8])| {
@@ -73,7 +73,7 @@ pub(super) fn told(seal: &Seal, told: &[u8]) -> Vec<Vec<u8>> {
     (0..).zip(told.chunks(TOLD)).map(part).collect()
 }
 
-/// What is told of a commit, as far as it has come.
+/// A commit's entry in the replication log, as far as it has come.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     /// Term and number of the commit.
@@ -83,7 +83,7 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// Takes the next part. Those of an earlier commit, or of one that did not take place, are forgotten.
+    /// Takes the next part. Parts of an earlier commit, or of one that did not take place, are dropped.
     pub(super) fn take(&mut self, value: &[u8]) {
         let Some((head, piece)) = value.split_first_chunk::<24>() else { return };
         let (words, _) = head.as_chunks::<8>();
@@ -98,7 +98,7 @@ impl Telling {
         }
     }
 
-    /// What was told of this commit; empty if not all of it has come.
+    /// The entry of this commit; empty if it has not come in full.
     pub(super) fn of(&mut self, seal: &Seal) -> Vec<u8> {
         let Telling { of, n_parts, parts } = std::mem::take(self);
         let is_whole = of == (seal.term, seal.n_commits) && parts.len() == n_parts as usize;

@@ -1,4 +1,4 @@
-//! Following the one that leads: the rows as of a commit, and what is told of every commit after it.
+//! Following the leader: the rows as of a commit, and the replication log of every commit after it.
 
 use super::client::{Client, PATIENCE};
 use super::codec::{Seal, Telling};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tonic::{Status, Streaming};
 
-/// After so long without an event etcd is asked whether there was one: a member that is cut off from the others sends none.
+/// After this long without an event etcd is asked whether there was one: a member that is cut off from the others sends none.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a commit is applied whole.
+/// Interval between checks whether a commit is applied in full.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Reads what another controller commits. Needs the runtime in which it was made.
@@ -27,14 +27,14 @@ pub struct Follower {
     pub(super) runtime: Handle,
 }
 
-/// A commit, as those that follow see it.
+/// A commit, as followers see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
-    /// The term of the one that leads.
+    /// The term of the leader.
     pub term: u64,
     /// Its number: one more than that of the commit before.
     pub number: u64,
-    /// What is told of it; empty: nothing, so all rows are to be read again.
+    /// Its entry in the replication log; empty if there is none, so all rows are to be read again.
     pub told: Vec<u8>,
 }
 
@@ -83,7 +83,7 @@ impl Follower {
 
     /// A commit whose rows are all in place.
     /// # Errors
-    /// As of [`Follower::last_commit`]; a big commit is not applied, and nobody leads who would do it.
+    /// As of [`Follower::last_commit`]; or a big commit is not applied, and there is no leader that would do it.
     pub async fn position(&self) -> Result<Position, StoreError> {
         let began = std::time::Instant::now();
         loop {
@@ -129,7 +129,7 @@ impl Follower {
 pub struct Watching {
     pub(super) follower: Arc<Follower>,
     stream: Option<Streaming<WatchResponse>>,
-    /// Of the last event that was taken.
+    /// The position of the last event that was taken.
     pub(super) revision: i64,
     /// The number of the last commit.
     last: u64,
@@ -143,9 +143,9 @@ impl Watching {
         self.last
     }
 
-    /// The next commit. Waits for as long as there is none, and while etcd does not answer. May be dropped: nothing is lost.
+    /// The next commit. Waits while there is none, and while etcd does not answer. May be dropped without loss.
     /// # Errors
-    /// [`StoreError`]: what is to come next is gone from etcd, which was compacted meanwhile, or set back to a backup.
+    /// [`StoreError`]: the next commit is gone from etcd, which was compacted meanwhile, or set back to a backup.
     pub async fn next(&mut self) -> Result<Commit, StoreError> {
         loop {
             while let Some(event) = self.events.next() {
@@ -209,7 +209,7 @@ impl Watching {
                 if position.number < self.last || position.revision < self.revision {
                     return Err(follower.client.failed(Fault::Other, "it was set back"));
                 }
-                // Something came just now, or this member is cut off from the others. What was not taken comes again.
+                // Something just came, or this member is cut off from the others. What was not taken comes again.
                 return Err(follower.client.broken(&Status::unavailable("it sends no events")));
             }
         };

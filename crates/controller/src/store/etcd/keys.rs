@@ -2,9 +2,9 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `PREFIX/leader` | who leads, in JSON; with the leader's lease |
+//! | `PREFIX/leader` | the leader, in JSON; with its lease |
 //! | `PREFIX/seal` | what every transaction compares |
-//! | `PREFIX/seal/` number, big-endian | a part of what those that follow are told of the last commit |
+//! | `PREFIX/seal/` number, big-endian | a part of the last commit's entry in the replication log |
 //! | `PREFIX/rows/` kind, key | a row |
 //! | `PREFIX/journal/` number, big-endian | a part of a big commit |
 
@@ -46,7 +46,7 @@ impl Keys {
         self.row_at(&[&[kind], key].concat())
     }
 
-    /// That of kind and key.
+    /// The key of a row of this kind and key.
     pub(super) fn row_at(&self, kind_and_key: &[u8]) -> Bytes {
         self.key(&[b"rows/", kind_and_key].concat())
     }
@@ -65,7 +65,7 @@ impl Keys {
         self.key(&[b"seal/", &number.to_be_bytes()[..]].concat())
     }
 
-    /// The seal and what is told of its commit: what those that follow watch.
+    /// The seal and its commit's entry in the replication log: what followers watch.
     pub(super) fn followed(&self) -> (Bytes, Bytes) {
         (self.key(b"seal"), self.key(b"seal0"))
     }
@@ -83,7 +83,7 @@ impl Keys {
         Compare { target: CompareTarget::Create.into(), key, target_union, ..Compare::default() }
     }
 
-    /// The guard of every transaction: whoever leads next replaces the seal.
+    /// The guard of every transaction: the next leader replaces the seal.
     pub(super) fn seal_is(&self, bytes: Option<Vec<u8>>) -> Compare {
         match bytes {
             None => self.is_absent(self.seal()),
@@ -96,7 +96,7 @@ impl Keys {
         }
     }
 
-    /// Puts what those that follow are told of the commit of this seal.
+    /// Puts the replication log's entry for the commit of this seal.
     pub(super) fn put_told(&self, seal: &Seal, told: &[u8]) -> Vec<RequestOp> {
         let parts = (0..).zip(codec::told(seal, told));
         parts.map(|(number, part)| put(self.told_part(number), part, 0)).collect()

@@ -1,4 +1,4 @@
-//! Who leads: the one whose lease the leader's key hangs on.
+//! Chooses the leader: the controller whose lease the leader's key hangs on.
 
 use super::client::{Client, PATIENCE};
 use super::codec::Seal;
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// After so long without a sign of life of the leader the next one may lead. The least that etcd grants with its default
+/// After this long without a sign of life of the leader the next one may lead. The least that etcd grants with its default
 /// election timeout.
 const TTL: Duration = Duration::from_secs(2);
 
-/// How often the leader extends its lease, and how often the others look.
+/// How often the leader extends its lease, and how often the others check it.
 const KEEP_EVERY: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the leader's key says.
+/// The contents of the leader's key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Leader {
-    /// Of this run of the controller.
+    /// Identifies this run of the controller.
     pub id: String,
     /// Where its gRPC listens.
     pub address: String,
@@ -61,7 +61,7 @@ impl Drop for Background {
     }
 }
 
-/// A controller that would lead.
+/// A controller that wants to lead.
 #[derive(Debug)]
 pub struct Candidate {
     pub(super) client: Arc<Client>,
@@ -97,7 +97,7 @@ impl Candidate {
         Ok(Candidate { client: Arc::new(client?), background, me })
     }
 
-    /// Waits until no other controller leads, and leads. `told` is called with each other leader that is found.
+    /// Waits until no other controller leads, and leads. Calls `told` with each other leader that is found.
     /// # Errors
     /// [`StoreError`]: etcd does not answer, or refuses.
     pub async fn lead(self, told: impl Fn(&Leader) + Send + 'static) -> Result<EtcdStore, StoreError> {
@@ -107,7 +107,7 @@ impl Candidate {
             Some(waiting) => Aborted(waiting).await?,
             None => return Err(self.client.failed(Fault::Other, "it has no runtime")),
         };
-        // The rest talks to etcd, too, and blocks.
+        // The rest also talks to etcd, and blocks.
         let opened = tokio::task::spawn_blocking(move || EtcdStore::opened(self, lease)).await;
         opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
@@ -140,13 +140,13 @@ fn unusable(options: &EtcdOptions, what: String) -> StoreError {
     StoreError::Etcd { store: options.address.to_string(), fault: Fault::Other, what }
 }
 
-/// What is shown to etcd.
+/// The credentials shown to etcd.
 pub(super) fn credentials(options: &EtcdOptions) -> Result<Option<Arc<Foreign>>, StoreError> {
     let load = |tls: &EtcdTls| Foreign::load(&tls.ca, tls.pair()).map_err(|error| unusable(options, error.to_string()));
     options.tls.as_ref().map(load).transpose()
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that ends once its result is no longer awaited.
 struct Aborted<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Aborted<T> {
@@ -190,7 +190,7 @@ async fn wait(client: &Client, me: &Leader, told: impl Fn(&Leader)) -> Result<Le
     }
 }
 
-/// Who leads, and the key that says so.
+/// The leader, and the key that says so.
 pub(super) async fn leader(client: &Client, keys: &Keys) -> Result<Option<(Leader, KeyValue)>, StoreError> {
     let found = client.range(RangeRequest { key: keys.leader(), ..RangeRequest::default() }).await?;
     Ok(found.kvs.into_iter().next().map(|kv| {
@@ -211,7 +211,7 @@ pub(super) async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Resul
             Seal::decode(bytes).ok_or_else(damaged)?
         }
         None => {
-            // Rows without a seal are none of a new store: begun anew, it would take their changes for none.
+            // Rows without a seal do not belong to a new store: if it began anew, their changes would be ignored.
             let (key, range_end) = keys.rows();
             let rows = client.range(RangeRequest { key, range_end, limit: 1, ..RangeRequest::default() }).await?;
             if !rows.kvs.is_empty() {
@@ -234,7 +234,7 @@ pub(super) async fn try_lead(client: &Client, keys: &Keys, me: &Leader) -> Resul
         let expired = matches!(&error, StoreError::Etcd { what, .. } if what.contains("lease not found"));
         return if expired { Ok(None) } else { Err(error) };
     }
-    // Whatever became of the answer to an earlier attempt.
+    // The answer to an earlier attempt may have been lost.
     match leader(client, keys).await? {
         Some((_, kv)) if kv.lease == lease => Ok(Some(Lease { id: lease, seal })),
         _ => {
@@ -254,7 +254,7 @@ pub(super) async fn keep(client: Arc<Client>, lease: i64, lost: watch::Sender<Op
         match client.keep_alive(lease, TTL / 4).await {
             Ok(true) => alive = asked,
             Ok(false) => break "its lease ran out".to_owned(),
-            // Every write is guarded, so there is no haste: etcd may be choosing a leader of its own.
+            // Every write is guarded, so there is no hurry: etcd may be choosing a leader of its own.
             Err(error) if alive.elapsed() < PATIENCE => tracing::debug!(%error, "the lease is not extended yet"),
             Err(error) => break format!("it could not extend its lease: {error}"),
         }

@@ -1,13 +1,13 @@
-//! The store in etcd, for several controllers of which one leads.
+//! The store in etcd, for several controllers, one of which leads.
 //!
 //! Each row is a key. One key, the seal, has the term of the leader and the number of commits. **Every transaction compares
-//! the whole seal** with that of the leader's last commit, and every commit and every new leader replaces it. So nobody
-//! writes after another has taken the lead, whatever it believes, and a copy of a request that arrives late does nothing.
-//! The lease decides when another may lead; no clock and no lease is needed for what is written to be right.
+//! the whole seal** with that of the leader's last commit, and every commit and every new leader replaces it. So no controller
+//! writes after another has taken the lead, even if it believes that it still leads, and a late copy of a request does nothing.
+//! The lease decides when another may lead; the correctness of what is written depends on no clock and no lease.
 //!
 //! A commit of few rows is one transaction. A bigger one is written as a journal first, in parts; a transaction that puts
 //! the journal's length and fingerprint into the seal makes it valid, all at once; then its rows are put, and a
-//! transaction takes it out of the seal. Whoever leads next finishes a journal that the seal names, and removes any other.
+//! transaction takes it out of the seal. The next leader finishes a journal that the seal names, and removes any other.
 //!
 //! Cost: one request to etcd for a commit of few rows, which is a sync of the disk on most members. A row costs etcd some
 //! 200 bytes of memory besides its key; each change leaves the row before it in etcd's file until etcd compacts.
@@ -55,7 +55,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Transactions of one big commit that are under way together: they share syncs.
 const UNDER_WAY: usize = 16;
 
-/// An etcd, and what is shown to it.
+/// An etcd, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct EtcdOptions {
     /// The members and the prefix.
@@ -96,13 +96,13 @@ pub struct EtcdStore {
     seal: Seal,
     /// Applies the journal of the last commit.
     applying: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
-    /// How far apart rows were that were read last.
+    /// How far apart the rows of the last read were.
     width: Mutex<Option<Width>>,
     term: u64,
 }
 
 impl EtcdStore {
-    /// Finishes what the leader before left, and keeps the lease from now on.
+    /// Finishes what the previous leader left, and keeps the lease from now on.
     fn opened(candidate: Candidate, lease: Lease) -> Result<EtcdStore, StoreError> {
         let Candidate { client, background, .. } = candidate;
         let Lease { id: lease, seal } = lease;
@@ -179,7 +179,7 @@ impl EtcdStore {
         }
     }
 
-    /// Stops extending the lease, as a process does that is paused.
+    /// Stops extending the lease, as a paused process does.
     #[cfg(feature = "kit")]
     pub fn pause(&self) {
         if let Some(keeping) = &self.keeping {
@@ -193,7 +193,7 @@ impl EtcdStore {
         self.lease
     }
 
-    /// Lets so many more transactions through, and no more.
+    /// Lets this many more transactions through, and no more.
     #[cfg(feature = "kit")]
     pub fn cut_after(&self, n_transactions: usize) {
         self.client.left.store(n_transactions, std::sync::atomic::Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl EtcdStore {
         self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), None, success))
     }
 
-    /// What is in a range.
+    /// The contents of a range.
     fn range(&self, keys: (Bytes, Bytes), limit: usize) -> Result<RangeResponse, StoreError> {
         match self.guarded(vec![range(keys, limit as i64)])?.responses.into_iter().next().and_then(|op| op.response) {
             Some(Response::ResponseRange(range)) => Ok(range),
@@ -223,7 +223,7 @@ impl EtcdStore {
         }
     }
 
-    /// An operation for each row, of which each is there once: etcd takes no key twice.
+    /// An operation for each row, with each row only once: etcd takes no key twice.
     fn row_ops(&self, changes: &[RowChange]) -> Result<Vec<(usize, RequestOp)>, StoreError> {
         let last: BTreeMap<(u8, &[u8]), &RowChange> =
             changes.iter().map(|change| ((change.kind, &change.key[..]), change)).collect();
@@ -372,7 +372,7 @@ impl Store for EtcdStore {
         self.commit_told(changes, &[])
     }
 
-    /// A failure may leave the changes applied, or not: the store is of no more use, and whoever leads next has what etcd
+    /// A failure may leave the changes applied, or not: the store is of no more use, and the next leader has what etcd
     /// holds.
     fn commit_told(&mut self, changes: &[RowChange], told: &[u8]) -> Result<(), StoreError> {
         self.settle()?;
@@ -382,7 +382,7 @@ impl Store for EtcdStore {
         let bytes: usize = ops.iter().map(|(bytes, _)| bytes).sum();
         if ops.len() <= MAX_OPS && bytes + told.len() <= MAX_BYTES {
             let mut success: Vec<RequestOp> = ops.into_iter().map(|(_, op)| op).collect();
-            // Before the seal, so that who follows sees it first.
+            // It comes before the seal, so that followers see it first.
             success.extend(told_ops);
             success.push(self.keys.put_seal(&next));
             self.block_on(guarded(&self.client, &self.keys, self.seal.encode(), Some(next), success))?;
@@ -429,7 +429,7 @@ impl Store for EtcdStore {
         self.term = term;
     }
 
-    /// Gives the lead back, so that another takes it at once.
+    /// Gives up the lead, so that another controller takes it at once.
     fn close(&mut self) -> Result<(), StoreError> {
         let settled = self.settle();
         self.block_on(self.client.revoke(self.lease)).and(settled)

@@ -1,4 +1,4 @@
-//! What stands for etcd in a simulation, and what the simulation does with candidates and those that follow.
+//! What replaces etcd in a simulation, and what the simulation does with candidates and followers.
 
 use super::client::Client;
 use super::follow::Position;
@@ -18,9 +18,9 @@ use tonic::Status;
 pub enum Failure {
     /// This member does not answer: the next one is asked the same.
     Unavailable(&'static str),
-    /// Nobody is asked again.
+    /// No other member is asked.
     Lost(&'static str),
-    /// By etcd.
+    /// etcd refuses.
     Refused(&'static str),
 }
 
@@ -94,7 +94,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Of a simulation.
+    /// A follower of a simulation.
     pub fn new(address: &EtcdAddress, model: &Arc<dyn Model>) -> Followed {
         let runtime = runtime();
         let client = client(&runtime, address, model);

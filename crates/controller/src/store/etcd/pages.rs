@@ -1,6 +1,6 @@
 //! Rows, fetched a page at a time.
 //!
-//! etcd counts all keys of a range that it is asked for, however few it is to send: in 3 to 4 s ten million. Of a store with
+//! etcd counts all keys of a range that it is asked for, however few it sends: in 3 to 4 s ten million. In a store with
 //! many rows each page is therefore asked for between two keys that are as far apart as those of the page before, and after
 //! a page with few rows farther.
 
@@ -13,10 +13,10 @@ use bytes::Bytes;
 /// Rows fetched at a time.
 pub(super) const PAGE_ROWS: usize = 2048;
 
-/// So few rows may be counted for each page: some 20 ms.
+/// The most rows that may be counted for each page: some 20 ms.
 const FEW: i64 = 1 << 16;
 
-/// What is added to a key: a number in the 8 bytes from a place on.
+/// The distance that is added to a key: a number in the 8 bytes from a place on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Width {
     at: usize,
@@ -24,7 +24,7 @@ pub(super) struct Width {
 }
 
 impl Width {
-    /// So many times as wide; none if that is wider than all keys.
+    /// This many times as wide; none if that is wider than all keys.
     fn times(self, factor: u64) -> Option<Width> {
         let Width { mut at, number } = self;
         let mut number = u128::from(number) * u128::from(factor);
@@ -35,14 +35,14 @@ impl Width {
         Some(Width { at, number: number as u64 })
     }
 
-    /// That from a key to a greater one.
+    /// The width from a key to a greater one.
     fn between(first: &[u8], last: &[u8]) -> Width {
         let at = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let number = |key: &[u8]| (0..8).fold(0, |sum, i| sum << 8 | u64::from(*key.get(at + i).unwrap_or(&0)));
         Width { at, number: number(last).saturating_sub(number(first)).max(1) }
     }
 
-    /// The key after this one by so much; none if there is no such key.
+    /// The key that comes this much after another; none if there is no such key.
     fn after(self, key: &[u8]) -> Option<Vec<u8>> {
         let mut end = key.to_vec();
         end.resize((self.at + 8).max(key.len()), 0);
@@ -59,7 +59,7 @@ impl Width {
 /// The pages that are still to come.
 pub(super) struct Pages {
     keys: Keys,
-    /// The first key of the next page, and the one at which it ends, without what is before every row's key; none: the last.
+    /// The first key of the next page, and the one at which it ends, without the prefix of every row's key; none after the last page.
     next: Option<(Vec<u8>, Option<Vec<u8>>)>,
     /// None: each page ends with all rows.
     width: Option<Width>,
@@ -67,7 +67,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Those of the rows from a key on, of at most `limit` rows each.
+    /// The pages of the rows from a key on, of at most `limit` rows each.
     pub(super) fn new(keys: &Keys, from: &[u8], width: Option<Width>, limit: usize) -> Pages {
         let mut pages = Pages { keys: keys.clone(), next: None, width, limit };
         pages.go_on(from.to_vec());
@@ -91,7 +91,7 @@ impl Pages {
         Some((self.keys.row_at(from), end))
     }
 
-    /// The rows of a page that was found.
+    /// The rows of a page that was fetched.
     pub(super) fn take(&mut self, address: &EtcdAddress, found: &RangeResponse) -> Result<Vec<RowChange>, StoreError> {
         let scratch = &mut Vec::new();
         let row = |kv: &KeyValue| {

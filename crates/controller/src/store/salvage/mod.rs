@@ -2,7 +2,7 @@
 //!
 //! Three sources are put together: the rows that can be read, without SQLite ([`tree`]); SQLite's log, as far as its
 //! checksums go ([`pages`]); and the transactions in the log of the store, which win. If the sum of all that is the seal's,
-//! every acknowledged change is there, and the new store has these rows. Otherwise what operators said is kept, as far as it
+//! every acknowledged change is there, and the new store has these rows. Otherwise what operators declared is kept, as far as it
 //! makes a network, and the rest is made again: see [`fib::durable::salvage`].
 //!
 //! Cost: reads each file once, and holds all rows in memory.
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tree::{Found, Gap};
 
-/// The kinds of rows in which operators' words are, with what they are called.
+/// The kinds of rows that hold operators' declarations, with their names.
 const KINDS: [(u8, &str); 6] = [
     (2, "switches"),
     (3, "links"),
@@ -38,7 +38,7 @@ const KINDS: [(u8, &str); 6] = [
     (LEARNT_ROW, "names that are learnt"),
 ];
 
-/// What a repair saved, and what is lost.
+/// The result of a repair: what it saved, and what is lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Repaired {
     /// Whether every acknowledged change is in the new store.
@@ -81,14 +81,14 @@ pub fn repair(path: &Path, to: &Path) -> Result<Repaired, StoreError> {
     Left::read(path, log.as_ref())?.write(path, copy)
 }
 
-/// What the files have together.
+/// The combined contents of the files.
 struct Left {
     rows: BTreeMap<Key, Vec<u8>>,
     gaps: Vec<Gap>,
     damaged: Vec<Key>,
     /// The last one.
     seal: Option<Seal>,
-    /// The greatest that is known.
+    /// The greatest number that is known.
     term: u64,
     may_be_older: bool,
     missing_transactions: u64,
@@ -261,7 +261,7 @@ impl Left {
             lost.push(Lost { kind: HOST_ROW, what });
             rows.push(hosts.insert(&name, end));
         }
-        // Of a name that is lost, it does not matter that it was learnt.
+        // If a name is lost, it does not matter that it was learnt.
         let is_known = |row: &RowChange| {
             Name::from_bytes(settings_kind, &row.key).is_ok_and(|name| restored.rib().get(&name).is_some())
         };

@@ -1,4 +1,4 @@
-//! What is left of damaged stores: nothing that is served is wrong, and what is lost is said to be.
+//! What is left of damaged stores: nothing wrong is served, and losses are reported.
 
 use super::tree::is_within;
 use super::*;

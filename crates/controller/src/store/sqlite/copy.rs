@@ -40,7 +40,7 @@ impl Copy {
         let to = to.to_owned();
         let mut copy = Copy { to, partial, store: None, rows: Vec::new(), is_finished: false };
         copy.remove()?;
-        // A part of the rows is no store, should somebody start a controller with it.
+        // A part of the rows must not open as a store, in case a controller is started with it.
         let format = if mistaken(Mistake::PartsLookWhole) { FORMAT } else { PARTIAL };
         copy.store = Some(SqliteStore::open_as(&copy.partial, Duration::ZERO, format)?);
         Ok(copy)

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Creates a store without rows where none is, readable by its owner only. Whoever calls this holds its log.
+/// Creates a store without rows where there is none, readable by its owner only. The caller must hold its log.
 /// # Errors
 /// [`StoreError`]; there is none then.
 pub(super) fn create(path: &Path, format: &str) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Damaged rows that are listed.
 const LISTED: usize = 1000;
 
-/// What a store holds, and what is wrong with it.
+/// The contents of a store, and its damage.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Checked {
     /// Rows that are there.
@@ -26,7 +26,7 @@ pub struct Checked {
     pub damaged_rows: Vec<String>,
     /// Whether rows are missing, or older than they were.
     pub differs_from_seal: bool,
-    /// What SQLite finds wrong with its file; nothing, if that is nothing.
+    /// What SQLite finds wrong with its file; empty if nothing is.
     pub file: Vec<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As [`seen`], of who announces the address to everybody.
+/// As [`seen`], for a host that announces the address to everyone.
 fn announced(port: u32, index: u8, ip: &str) -> SeenHost {
     SeenHost { announces: true, ..seen(port, index, ip) }
 }
@@ -14,7 +14,7 @@ fn holder(bench: &Bench, ip: &str) -> Option<u8> {
     rib.by_ip(ip).or_else(|| learnt.holder(ip).cloned()).and_then(|name| name.as_bytes().last().copied())
 }
 
-/// Two routers with a virtual address and no virtual MAC address (RFC 5798 as it is often run): who announced it last has it.
+/// Two routers with a virtual address and no virtual MAC address (RFC 5798 as it is often run): the last one to announce it has it.
 #[test]
 fn an_address_goes_to_who_announces_it_and_its_holder_keeps_its_own() {
     let mut bench = Bench::new();
@@ -22,7 +22,7 @@ fn an_address_goes_to_who_announces_it_and_its_holder_keeps_its_own() {
     bench.see("s1", &[announced(1, NAME_A, "10.0.0.100")]);
     bench.see("s1", &[announced(1, NAME_A, "10.0.0.100"), seen(1, NAME_A, "10.0.0.10")]);
     assert_eq!(["10.0.0.10", "10.0.0.100"].map(|ip| holder(&bench, ip)), [Some(NAME_A); 2]);
-    // Who only uses the address does not get it.
+    // Merely using the address is not enough to get it.
     bench.now += 2 * MOVES_WITHIN;
     bench.see("s1", &[seen(2, NAME_B, "10.0.0.100")]);
     assert_eq!(holder(&bench, "10.0.0.100"), Some(NAME_A));
@@ -63,7 +63,7 @@ fn an_address_that_goes_back_and_forth_stays_and_an_old_one_may_be_given_to_anot
     }
     let conflicts = bench.conflicts();
     assert!(conflicts.iter().any(|(_, is, _)| is == "address"), "{conflicts:?}");
-    // A has another address later, so its old one goes to who uses it.
+    // A has another address later, so its old one goes to the host that uses it.
     let mut bench = Bench::new();
     bench.see("s1", &[seen(1, NAME_A, "10.0.0.10"), seen(2, NAME_B, "")]);
     bench.see("s1", &[seen(2, NAME_B, "10.0.0.10")]);
