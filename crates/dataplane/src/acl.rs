@@ -5,16 +5,16 @@
 //! | frame | |
 //! |---|---|
 //! | IPv4, IPv6 | by addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others), of the packet itself: an ICMP error is not what it quotes |
-//! | a later fragment | it has no ports: dropped, unless all rules are over addresses alone |
+//! | a later fragment | it has no ports: dropped, unless all rules match addresses alone |
 //! | ARP, neighbour discovery (hop limit 255) | enters: [`source`](crate::source) checks it |
 //! | to a group | enters: it is answered, dropped, or copied ([`groups`](crate::groups)), and each copy is judged |
 //! | anything else, more than two VLAN tags, too many extension headers | dropped |
 //!
 //! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes. Then the table is changed
-//! by the rules that differ, and replaced whole: a burst is judged by one list, before or after. A list that is wrong
-//! leaves the one before it in use.
+//! by the rules that differ, and replaced whole: a burst is judged by one list, before or after. An invalid list leaves
+//! the previous one in use.
 //! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; the read of one flag at ports without a list.
-//! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
+//! Limits: what leaves by a port is not judged; connections are handled by [`flow`](crate::flow).
 
 mod table;
 
@@ -67,7 +67,7 @@ pub enum AclError {
         /// The line, and what is wrong.
         error: LineError,
     },
-    /// The rules cannot be held.
+    /// The table cannot hold the rules.
     #[error("{path}: {source}")]
     Table {
         /// The file.
@@ -86,9 +86,9 @@ pub struct AccessList {
 
 struct LastRead {
     writer: Writer,
-    /// Of the file whose rules are in use, or that was refused.
+    /// The file whose rules are in use, or which was refused.
     stamp: Option<Stamp>,
-    /// As it was when it was looked at.
+    /// Its state when it was last checked.
     seen: Option<Stamp>,
     at: SystemTime,
     error: Option<String>,
@@ -103,7 +103,7 @@ pub struct AclStatus {
     pub rules: usize,
     /// When they were read.
     pub read_at: SystemTime,
-    /// Why the file as it is now is not in use.
+    /// Why the present file is not in use, if so.
     pub error: Option<String>,
 }
 
@@ -117,7 +117,7 @@ fn read_list(path: &Path) -> Result<Vec<ListedRule>, AclError> {
     let cannot = |source| AclError::Read { path: path.to_owned(), source };
     let mut input = unpacked(File::open(path).map_err(cannot)?).map_err(cannot)?.take(MAX_BYTES + 1);
     let list = parse(path, &mut input);
-    // What is cut off may make a line wrong: who reads of it should know why.
+    // What is cut off may make a line wrong, so the error should say why.
     if input.limit() == 0 { Err(AclError::TooLong(path.to_owned())) } else { list }
 }
 
@@ -153,10 +153,10 @@ impl AccessList {
         Ok(Arc::new(Self { path: path.to_owned(), table: ArcSwap::from_pointee(table), read }))
     }
 
-    /// Reads the file again if it is another than the one that was read last. Call it again and again: a file is read only
-    /// when it was the same twice, so not while it is being written. Returns what differs, if its rules are new in use.
+    /// Reads the file again if it differs from the one that was read last. Call it repeatedly: a file is read only
+    /// when it was the same twice, so not while it is being written. Returns the difference, if its rules are newly in use.
     /// # Errors
-    /// [`AclError`], once for each file; the rules before stay in use.
+    /// [`AclError`], once for each file; the previous rules stay in use.
     pub fn reload(&self) -> Result<Option<Difference>, AclError> {
         let now = Stamp::of(&self.path);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +166,7 @@ impl AccessList {
         self.read(&mut read, now)
     }
 
-    /// As [`AccessList::reload`], at once: the one who asks says that the file is whole.
+    /// As [`AccessList::reload`], but at once: the caller vouches that the file is whole.
     /// # Errors
     /// As there.
     pub fn read_again(&self) -> Result<Option<Difference>, AclError> {
@@ -196,7 +196,7 @@ impl AccessList {
         &self.path
     }
 
-    /// What is in use.
+    /// The list in use.
     pub fn status(&self) -> AclStatus {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.table.load().n_rules;
@@ -204,7 +204,7 @@ impl AccessList {
     }
 }
 
-/// What a port's list let in, and what not. One worker writes it.
+/// Packets that a port's list let in and kept out. One worker writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct AclCounters {
@@ -212,11 +212,11 @@ pub(crate) struct AclCounters {
     pub(crate) denied: Counter,
 }
 
-/// The list of a port, which another may take the place of while frames are forwarded.
+/// The list of a port, which may be replaced while frames are forwarded.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     list: ArcSwapOption<AccessList>,
-    /// Whether there is one: what most bursts read.
+    /// Whether there is a list: what most bursts read.
     is_there: AtomicBool,
 }
 
@@ -227,7 +227,7 @@ impl Slot {
         Arc::new(slot)
     }
 
-    /// Puts a list, or none, in the place of the one before. A burst is judged by one of both.
+    /// Replaces the list, or removes it. A burst is judged by one of the two.
     pub(crate) fn set(&self, list: Option<Arc<AccessList>>) {
         let is_there = list.is_some();
         self.list.store(list);
@@ -246,7 +246,7 @@ pub(crate) struct PortAcl {
 }
 
 impl PortAcl {
-    /// The frames of a burst that may not enter, as a bit each, and why. None without a list.
+    /// The frames of a burst that may not enter, as a bit each, with the reasons. None without a list.
     #[inline]
     pub(crate) fn judge(&self, burst: &[Packet]) -> Option<(u32, [DropReason; BURST])> {
         if !self.slot.is_there.load(Acquire) {
@@ -311,7 +311,7 @@ impl<const W: usize> Asked<W> {
     }
 }
 
-/// What a list is asked about a frame; none if it enters anyway.
+/// The question to the list about a frame; none if the frame enters anyway.
 fn read(frame: &[u8], only_addresses: bool) -> Result<Option<AnyFlow>, DropReason> {
     // A frame without a whole header is dropped as such later.
     if frame.len() < shim::AT + 2 || frame[0] & 1 != 0 {

@@ -2,12 +2,12 @@
 //!
 //! A name is unknown if a host sends to it and the exact table of valid names lacks it; a switch without that table drops
 //! what hosts send. A frame that comes through a trunk passed that check elsewhere: its name is unknown if the FIB says
-//! drop and, where there is an exact table, that lacks it, too. So at a core node it depends on the design which aliens
+//! drop and, where there is an exact table, that lacks it too. So at a core node the design determines which aliens
 //! are recognised ([`fib::designs::Aliens`]).
 //!
 //! Servers are at host ports. The digest of the name chooses one, by a Maglev table ([`maglev`]): in proportion to
 //! weights, the same for all frames to a name, and with few names that move when the list changes. While the port of a
-//! server is down, its names go to others, by their weights, and all other names stay. docs/how-to says how that compares
+//! server is down, its names go to others, by their weights, and all other names stay. docs/how-to compares that
 //! with the random colours of the papers.
 //! Cost: a frame to an unknown name reads one slot. The table has 128 KiB, once for all workers.
 
@@ -17,15 +17,15 @@ use fib::action::PortId;
 use lookup::hash::{Digest, mix64};
 use std::sync::Arc;
 
-/// What becomes of frames to unknown names.
+/// Decides what to do with frames to unknown names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// They are dropped.
     #[default]
     Drop,
-    /// They leave by this host port.
+    /// They are sent to this host port.
     Punt(PortId),
-    /// They leave to these servers.
+    /// They are spread over these servers.
     Spread(Vec<Server>),
 }
 
@@ -51,7 +51,7 @@ const TRIES: usize = 16;
 
 impl Policy {
     /// # Errors
-    /// A port that does not exist, or is at no host; no server, or one with too much weight; and why.
+    /// A port that does not exist, or is at no host; no server, or one with too much weight; with the reason.
     pub(crate) fn over(&self, ports: &[(PortId, Role)]) -> Result<Aliens, (PortId, &'static str)> {
         let index = |port: PortId| {
             let at = ports.iter().position(|known| *known == (port, Role::Host));
@@ -76,7 +76,7 @@ impl Policy {
     }
 }
 
-/// What makes a server's order of slots.
+/// The seed of a server's order of slots.
 fn name_of(port: PortId) -> u64 {
     mix64(u64::from(port.0) + 1)
 }
@@ -132,7 +132,7 @@ mod tests {
         assert!(before.iter().zip(&without).all(|(old, new)| old == new || *old == 5));
         assert_eq!(share(&without, 5), 0.0);
         assert!((share(&without, 1) - 0.75).abs() < 5.0 * (0.25 / NAMES as f64).sqrt());
-        // With all down it stays where it is due.
+        // With all down it stays where it belongs.
         assert_eq!(exits(&aliens, |_| false), before);
     }
 

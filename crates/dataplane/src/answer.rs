@@ -1,8 +1,8 @@
-//! Answers ARP requests and IPv6 neighbour solicitations from what the RIB knows. The answer is written into the frame
+//! Answers ARP requests and IPv6 neighbour solicitations from the RIB. The answer is written into the frame
 //! that asked.
 //!
-//! Questions are not flooded: the switch that receives a request answers it with the MAC address of the host
-//! that is asked for. The asker cannot tell the difference. A request for the sender's own address (an ARP probe or
+//! Questions are not flooded: the switch that receives a request answers it with the MAC address of the requested
+//! host. The asker cannot tell the difference. A request for the sender's own address (an ARP probe or
 //! announcement, duplicate address detection) is not answered, because every host would then find its own address
 //! taken. If the RIB gives the address to *another* host, the request is answered, and the newcomer learns that the
 //! address is taken. An answer goes to the source address of the frame, on the port where it came in. A frame whose

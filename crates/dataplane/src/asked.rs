@@ -1,4 +1,4 @@
-//! The readers by which the [directory](crate::directory) looks names up, of the FIB that the workers have.
+//! Readers of the workers' FIB, through which the [directory](crate::directory) looks names up.
 
 use fib::designs::Reader;
 use fib::name::NameKind;
@@ -19,7 +19,7 @@ impl Asked {
         Self { kind, hasher, readers: readers.map(Mutex::new).collect(), next: AtomicUsize::new(0) }
     }
 
-    /// Takes a reader that is free, or waits for one.
+    /// Takes a free reader, or waits for one.
     pub(crate) fn reader(&self) -> MutexGuard<'_, Box<Reader>> {
         let first = self.next.fetch_add(1, Relaxed);
         let reader = |i: usize| &self.readers[(first.wrapping_add(i)) % self.readers.len()];

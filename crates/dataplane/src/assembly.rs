@@ -1,4 +1,4 @@
-//! The data plane as a whole: checks that ports and workers fit each other, starts, watches and stops them.
+//! The data plane as a whole: checks that ports and workers fit together, starts, monitors and stops them.
 //!
 //! [`build`] returns the workers to callers that run them themselves (tests, an in-process network, one thread for many
 //! switches). [`Dataplane::start`] runs each worker on its own thread.
@@ -44,7 +44,7 @@ pub const MAX_PORTS: usize = 254;
 /// The largest [`Settings::max_frame`]: a buffer must also have room for the shim.
 pub const LONGEST_FRAME: usize = netio::MAX_FRAME_LIMIT - shim::LEN;
 
-/// How a data plane runs.
+/// The settings of a data plane.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Workers, each with a device of every port.
@@ -60,13 +60,13 @@ pub struct Settings {
     pub flows: Option<Flows>,
     /// The gateway to other networks, if it is one.
     pub gateway: Option<gateway::Settings>,
-    /// What becomes of frames to unknown names.
+    /// Decides what to do with frames to unknown names.
     pub aliens: alien::Policy,
-    /// Who reads the table besides the workers.
+    /// Readers of the table other than the workers.
     pub shown_to: ShownTo,
-    /// What hosts may say of the groups that they want.
+    /// Limits on what hosts may say about the groups that they want.
     pub subscriptions: subscriptions::Limits,
-    /// Decides which flow takes which of several ways; none: it is drawn at random.
+    /// The seed that decides which of several ways a flow takes; none: it is drawn at random.
     pub spread_seed: Option<u64>,
 }
 
@@ -91,27 +91,27 @@ impl Default for Settings {
 
 /// The specification of a port: one device for each worker.
 pub struct PortSpec {
-    /// Its number, which actions name.
+    /// Its number, which actions refer to.
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
-    /// Which frames may enter, unless it is a trunk; all, if none.
+    /// Which frames may enter, unless it is a trunk; if none, all.
     pub acl: Option<Arc<AccessList>>,
-    /// What is checked of the sources of frames, if it is a host port.
+    /// The check of frame sources, if it is a host port.
     pub check_source: CheckSource,
     /// Whether an IPv6 router is there, if it is a host port: its advertisements pass the check of sources.
     pub ra_trusted: bool,
-    /// Whether sources that are no names there are noted for the controller, if sources are checked.
+    /// Whether sources that are not names there are noted for the controller, if sources are checked.
     pub learns: bool,
-    /// Whether those that are names there are noted as well, in each [period](crate::learn::Learner::begin_period).
+    /// Whether sources that are names there are noted as well, in each [period](crate::learn::Learner::begin_period).
     pub notes_true: bool,
-    /// What its hosts may do with DHCP, if it is a host port and names are MAC addresses.
+    /// Limits on what its hosts may do with DHCP, if it is a host port and names are MAC addresses.
     pub dhcp: dhcp::Settings,
-    /// Frames to everybody that its hosts may send a second, with each worker, if it is a host port; 0: none.
+    /// The broadcasts and multicasts that its hosts may send a second, with each worker, if it is a host port; 0: none.
     pub group_frames_per_second: u32,
     /// The members of its devices, if it is a bundle.
     pub bundle: Option<Arc<Bundle>>,
-    /// How its frames come, for people.
+    /// How its frames are received, for people.
     pub driver: DriverText,
     /// One device for each worker, in the order of workers.
     pub devices: Vec<Box<dyn Device>>,
@@ -150,16 +150,16 @@ pub enum BuildError {
     /// There are no workers.
     #[error("0 workers forward nothing; set workers to at least 1")]
     NoWorkers,
-    /// Fixed fields start so late that they do not fit into the longest frame.
+    /// Fixed fields start too late to fit into the longest frame.
     #[error("fixed_offset is {got}; the largest is {MAX_FIXED_OFFSET}")]
     FixedOffset {
-        /// The offset that was asked for.
+        /// The configured offset.
         got: usize,
     },
     /// Frames longer than a buffer can hold.
     #[error("max_frame is {got} bytes; the largest is {LONGEST_FRAME}")]
     MaxFrame {
-        /// What was asked for.
+        /// The configured length.
         got: usize,
     },
     /// More ports than a worker can index.
@@ -180,7 +180,7 @@ pub enum BuildError {
     /// The gateway's name is at a port with a device.
     #[error("gateway.port is {0}, which is a port with a device; choose a number that no port has")]
     GatewayPort(PortId),
-    /// A server of unknown names, or the port for them, that cannot be one.
+    /// An invalid server of unknown names, or an invalid port for them.
     #[error("port {port}, for frames to unknown names, {why}; choose another")]
     Alien {
         /// The port.
@@ -191,7 +191,7 @@ pub enum BuildError {
     /// The gateway's routes do not fit its tables.
     #[error("the gateway's routes do not fit its table: {0}; aggregate prefixes or next hops")]
     Routes(#[from] lookup::traits::InsertError),
-    /// A port has not one device for each worker.
+    /// A port does not have exactly one device for each worker.
     #[error("port {port} has {got} devices for {workers} workers; open one device for each worker")]
     Devices {
         /// The port.
@@ -209,11 +209,11 @@ pub enum BuildError {
     TrunkTooSmall {
         /// The trunk.
         trunk: PortId,
-        /// What it can send, in bytes.
+        /// The longest frame that it can send, in bytes.
         trunk_max: usize,
         /// The host port with the longest frames.
         host: PortId,
-        /// What it can receive, in bytes.
+        /// The longest frame that it can receive, in bytes.
         host_max: usize,
     },
     /// The operating system refused something.
@@ -231,7 +231,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     build_by(settings, ports)
 }
 
-/// As [`build`], with workers that decide by other rules.
+/// As [`build`], with workers that follow other rules.
 /// # Errors
 /// [`BuildError`].
 pub fn build_by<T: Table, R: Rules>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Parts<T, R>, BuildError> {
@@ -280,7 +280,7 @@ pub fn build_by<T: Table, R: Rules>(settings: &Settings, ports: Vec<PortSpec>) -
     let mut watched = Vec::new();
     for port in ports {
         let check_source = if port.role == Role::Host { port.check_source } else { CheckSource::Off };
-        // What comes through a trunk was judged where it entered.
+        // Frames from a trunk were judged where they entered.
         let slot = (port.role != Role::Trunk).then(|| acl::Slot::new(port.acl));
         let (mut devices, mut judges) = (Vec::new(), Vec::new());
         for (queue, device) in queues.iter_mut().zip(port.devices) {
@@ -333,7 +333,7 @@ pub fn build_by<T: Table, R: Rules>(settings: &Settings, ports: Vec<PortSpec>) -
     let statistics = Statistics::open().ok().map(Mutex::new);
     let monitor =
         Monitor { ports: watched, workers: counters, kernel, links, learner, groups, taps, statistics, gateway };
-    // What interfaces lost before does not count.
+    // Earlier losses of interfaces do not count.
     monitor.status();
     Ok((workers, monitor, writer))
 }

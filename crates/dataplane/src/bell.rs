@@ -1,10 +1,10 @@
-//! A bell that workers ring and one task hears, whatever runtime it runs in.
+//! A bell that workers ring and one task hears, in any runtime.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// See the module. One that rings while nobody listens is heard by the next who does, once.
+/// See the module. A ring without a listener is kept for the next listener, once.
 #[derive(Debug, Default)]
 pub struct Bell(Mutex<State>);
 
@@ -27,7 +27,7 @@ impl Bell {
         }
     }
 
-    /// Waits until it rings. It may be dropped before: no ring is lost then. Of several tasks that wait, the last one hears it.
+    /// Waits until it rings. May be dropped before without losing a ring. If several tasks wait, the last one hears it.
     pub async fn rung(&self) {
         poll_fn(|context| {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,15 +1,15 @@
-//! The forwarding bench: the real worker loop between in-memory ports, with a FIB or without.
+//! The forwarding bench: the real worker loop between in-memory ports, with or without a FIB.
 //!
 //! Every worker has its own thread, ports and traffic source, and shares the FIB, the exact tables and the plane, as in
 //! production. The source writes the first 18 bytes of each frame (the destination from a list of names, the source,
-//! and the shim where there is one) into a buffer that holds the rest already, as a network card leaves a frame in
+//! and the shim where there is one) into a buffer that already holds the rest, as a network card leaves a frame in
 //! memory. Nothing is copied, so frames of 1500 bytes cost what frames of 64 bytes cost. There are two kinds of port
 //! ([`Wiring`]):
 //!
 //! - *rings*: loopback ports. In the thread of the worker, a source fills the far end of the port of entry, and a sink
 //!   empties those of the ports of exit. The rate includes both.
-//! - *bare*: the ports make frames and discard them. No port can cost less, so this measures best what the lookups cost
-//!   beside the rest.
+//! - *bare*: the ports make frames and discard them. No port can cost less, so this best isolates the cost of the lookups
+//!   from the rest.
 //!
 //! The *empty forwarder* is the same loop over [`EmptyTable`]: it parses frames, looks actions up, decrements hops and
 //! sends, but it computes no digest, looks up no name and checks none at the ingress. The ratio of the two rates is the
@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// As switches say it by default.
+/// The default of switches.
 const HELLO_EVERY: Duration = Duration::from_millis(100);
 
 /// Bursts before the measurement starts.
@@ -69,7 +69,7 @@ pub enum Wiring {
     Bare,
 }
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// The place of the switch.
@@ -79,14 +79,14 @@ pub struct Load {
     /// Bytes of a frame as the host sent it, 60 to 9000; 64 is the usual minimum.
     pub frame_bytes: usize,
     /// Sources, each six bytes in a little-endian word: names at the port of entry, with IPv4 addresses. They take turns. If
-    /// there are none, all frames have one source, which is no name.
+    /// there are none, all frames have one source, which is not a name.
     pub sources: Arc<[u64]>,
-    /// What the switch checks of the sources of frames from hosts.
+    /// The switch's check of frame sources.
     pub check_source: CheckSource,
-    /// Which frames may enter from hosts; all, if none.
+    /// Which frames may enter from hosts; if none, all.
     pub acl: Option<Arc<AccessList>>,
-    /// Destinations, each six bytes in a little-endian word. They are sent in this order, again and again; every worker
-    /// starts at another place. The list decides the distribution: uniform, Zipf, or unknown names.
+    /// Destinations, each six bytes in a little-endian word. They are sent in this order, repeatedly; every worker
+    /// starts at another position. The list decides the distribution: uniform, Zipf, or unknown names.
     pub destinations: Arc<[u64]>,
     /// The number of ports of exit. The FIB's values are 1 to this number; 0 drops.
     pub n_exits: u16,
@@ -95,7 +95,7 @@ pub struct Load {
     pub spread: bool,
     /// Whether hellos leave by all ports of exit every 100 ms, and the port of entry learns, if its sources are checked.
     pub watched: bool,
-    /// Whether it also notes who sends, as a port that forgets does.
+    /// Whether it also notes senders, as a port that forgets does.
     pub forgets: bool,
     /// Workers, each on its own thread.
     pub workers: usize,
@@ -152,12 +152,12 @@ impl Measured {
     }
 }
 
-/// What a tap at all ports copied during a measurement, and could not copy.
+/// Frames that a tap at all ports copied during a measurement, and those it could not copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Frames that came and frames that left.
+    /// Frames that came in and frames that left.
     pub frames: u64,
-    /// Those for which there was no room.
+    /// Frames for which there was no room.
     pub lost: u64,
 }
 
@@ -268,7 +268,7 @@ fn forward<T: Table + 'static>(
         monitor.taps().open(load.workers, wanted)
     });
 
-    // All connections are opened in that time, also if there is a flood between them.
+    // All connections are opened in that time, even if there is a flood between them.
     let bursts = load.connections.map_or(0, |_| load.destinations.len().div_ceil(netio::BURST / 2));
     let warm_up = WARM_UP_BURSTS.max(bursts);
     let start = Barrier::new(load.workers);
@@ -319,13 +319,13 @@ fn forward<T: Table + 'static>(
     let elapsed = began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began);
     let frames = runs.iter().map(|run| run.2).sum();
     let status = monitor.status();
-    // Hellos leave by all ports of exit at a time.
+    // Hellos leave by all ports of exit at the same time.
     let n_hellos = status.total.originated / u64::from(load.n_exits.max(1));
     let exits = status.ports[1..].iter().map(|port| port.counters.tx_frames - n_hellos).collect();
     Ok(Measured { elapsed, frames, counts: status.total, exits })
 }
 
-/// Says hello at all ports of exit, and takes what the ports learn, as the keepers of a switch do, until the workers have ended.
+/// Sends hellos at all ports of exit, and takes what the ports learn, as the keepers of a switch do, until the workers have ended.
 fn keep_until(has_ended: &AtomicBool, monitor: &Monitor, n_exits: u16) {
     while !has_ended.load(Ordering::Acquire) {
         std::thread::park_timeout(HELLO_EVERY);
@@ -348,11 +348,11 @@ fn say_hello(monitor: &Monitor, n_exits: u16) {
     monitor.links().send((1..=n_exits).map(|port| (port as u8, hello(port).encode())));
 }
 
-/// Reads all that the tap copies, as a capture does, until the workers have ended.
+/// Reads everything that the tap copies, as a capture does, until the workers have ended.
 fn read_until(has_ended: &AtomicBool, readers: Vec<Reader>, n_exits: u16) -> Copied {
     let (mut copied, mut batch) = (Copied::default(), Vec::new());
     loop {
-        // What is read after the end is all there is.
+        // This reads the rest after the end.
         let is_last = has_ended.load(Ordering::Acquire);
         let mut has_read = false;
         for reader in &readers {

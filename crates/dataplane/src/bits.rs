@@ -1,4 +1,4 @@
-//! Sets of up to 32 frames or names of a burst, and of up to 256 ports of a worker, a bit for each.
+//! Sets of up to 32 frames or names of a burst, and of up to 256 ports of a worker, with one bit each.
 
 pub(crate) use lookup::base::bits::{first, ones};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +26,7 @@ impl PortSet {
         self.0[usize::from(index >> 6)] >> (index & 63) & 1 != 0
     }
 
-    /// Takes the first port out.
+    /// Removes the first port and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<u8> {
         let (at, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
@@ -41,7 +41,7 @@ impl PortSet {
 pub(crate) struct NotedPorts([AtomicU64; 4]);
 
 impl NotedPorts {
-    /// Notes a port. One that is noted already costs a load of what nobody writes.
+    /// Notes a port. For a port that is noted already, this costs a load of an unmodified word.
     #[inline]
     pub(crate) fn note(&self, index: u8) {
         let (word, bit) = (&self.0[usize::from(index >> 6)], 1 << (index & 63));
@@ -50,7 +50,7 @@ impl NotedPorts {
         }
     }
 
-    /// Those that were noted since they were taken last, in order.
+    /// The ports that were noted since the last call, in order.
     pub(crate) fn take(&self) -> impl Iterator<Item = u8> + use<> {
         let mut ports = PortSet(self.0.each_ref().map(|word| word.swap(0, Relaxed)));
         std::iter::from_fn(move || ports.pop())

@@ -1,8 +1,8 @@
-//! How often a port may do what costs others something.
+//! Limits how often a port may do what costs others something.
 
 use std::time::Instant;
 
-/// So much a second, and so much at once.
+/// A budget of this much a second, and this much at once.
 #[derive(Debug)]
 pub(crate) struct Budget {
     per_second: u32,
@@ -12,12 +12,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// One of which nothing is spent.
+    /// A budget of which nothing is spent.
     pub(crate) fn full(per_second: u32, now: Instant) -> Self {
         Self::with_burst(per_second, per_second, now)
     }
 
-    /// One of which nothing is spent, with another number at once than a second.
+    /// A budget of which nothing is spent, with different numbers at once and per second.
     pub(crate) fn with_burst(per_second: u32, most: u32, now: Instant) -> Self {
         Self { per_second, most, left: most.into(), at: now }
     }
@@ -27,14 +27,14 @@ impl Budget {
         self.take_many(1, now)
     }
 
-    /// Whether there are so many.
+    /// Whether this many are left.
     pub(crate) fn has(&mut self, n: usize, now: Instant) -> bool {
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * f64::from(self.per_second);
         (self.left, self.at) = ((self.left + earned).min(self.most.into()), now);
         self.left >= n as f64
     }
 
-    /// Spends so many, or none.
+    /// Spends this many, or none.
     pub(crate) fn take_many(&mut self, n: usize, now: Instant) -> bool {
         let may = self.has(n, now);
         if may {

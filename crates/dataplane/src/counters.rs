@@ -1,7 +1,7 @@
 //! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent, a hello of a
-//! neighbour, copied for everybody, or dropped for one of the reasons here:
-//! `received + originated == sent + hellos + groups + dropped`, exactly. What devices discard before a worker has it is beside these
-//! counters, in [`crate::losses`].
+//! neighbour, copied to a group, or dropped for one of the reasons here:
+//! `received + originated == sent + hellos + groups + dropped`, exactly. Frames that devices discard before a worker receives them are not
+//! in these counters, but in [`crate::losses`].
 
 use netio::Counter;
 
@@ -32,7 +32,7 @@ drop_reasons! {
     Truncated = "truncated",
     /// A frame from a trunk has no shim: the device at the other end is not a switch.
     NoShim = "no_shim",
-    /// A frame from a trunk has no shim, and is what the kernel of the machine at the other end says by itself wherever an
+    /// A frame from a trunk has no shim, and is one that the kernel of the machine at the other end sends on its own wherever an
     /// interface is up.
     KernelChatter = "kernel_chatter",
     /// The frame has more VLAN tags than are read.
@@ -41,9 +41,9 @@ drop_reasons! {
     NoName = "no_name",
     /// A later fragment: only the first fragment has the ports that belong to the name, or that an access list compares.
     Fragment = "fragment",
-    /// A frame from a host to a name that no host has.
+    /// A frame from a host to a name that does not exist.
     Alien = "alien",
-    /// From a host port or from outside: no rule of the port's access list lets it in.
+    /// From a host port or from outside: no rule of the port's access list permits it.
     Acl = "acl",
     /// From a host port: the source MAC address is no name at this port.
     SourceMac = "source_mac",
@@ -76,25 +76,25 @@ drop_reasons! {
     NoHeadroom = "no_headroom",
     /// The port of exit is down.
     PortDown = "port_down",
-    /// The queue of the port of exit is full, or there is no cable: the kernel says the same of both.
+    /// The queue of the port of exit is full, or there is no cable: the kernel reports both alike.
     TxFull = "tx_full",
     /// The port of exit cannot send such a frame (longer than its MTU).
     TxRefused = "tx_refused",
-    /// A broadcast of DHCP that speaks for another host than its sender, or is malformed.
+    /// A DHCP broadcast that speaks for a host other than its sender, or is malformed.
     Dhcp = "dhcp",
-    /// A request of DHCP that says that a relay passed it on, from a port where none is to be.
+    /// A DHCP request that claims to come through a relay, from a port where none is allowed.
     DhcpRelay = "dhcp_relay",
-    /// A request of DHCP to everybody, and more than the port may send.
+    /// A DHCP request to a group or broadcast address, above the port's rate.
     DhcpRate = "dhcp_rate",
-    /// An answer of DHCP to everybody, from a port where no server is to be.
+    /// A DHCP answer to a group or broadcast address, from a port where no server is allowed.
     DhcpServer = "dhcp_server",
-    /// To everybody, and more than the port may send, or its copies more than its tenant may have.
+    /// A broadcast or multicast above the port's rate, or whose copies exceed its tenant's rate.
     GroupRate = "group_rate",
-    /// A broadcast from a trunk, or one that is not an ARP request and that nobody is to hear.
+    /// A broadcast from a trunk, or one that is not an ARP request and has no receivers.
     Broadcast = "broadcast",
-    /// From a host port: a frame that is for the other end of its cable alone, such as a hello of a switch, or one between switches.
+    /// From a host port: a frame that is only for the other end of its cable, such as a hello of a switch, or one between switches.
     LinkLocal = "link_local",
-    /// A multicast from a trunk, or one that is not a neighbour solicitation and that nobody is to hear.
+    /// A multicast from a trunk, or one that is not a neighbour solicitation and has no receivers.
     Multicast = "multicast",
     /// An ARP request for an address of no known host, or a malformed one.
     ArpUnknown = "arp_unknown",
@@ -104,15 +104,15 @@ drop_reasons! {
     NdUnknown = "nd_unknown",
     /// A neighbour solicitation for the sender's own address (duplicate address detection), which needs no answer.
     NdOwn = "nd_own",
-    /// An IPv6 router solicitation that nobody is to hear.
+    /// An IPv6 router solicitation without receivers.
     RouterSolicitation = "router_solicitation",
-    /// A host said which multicast groups it wants, which goes no further; or of IPv6, where nobody is to know.
+    /// A host's report of the multicast groups that it wants, which goes no further; also one of IPv6 that no switch is to learn.
     ListenerReport = "listener_report",
-    /// It said so in a wrong form, or more often, or of more groups, than it may.
+    /// Such a report in a wrong form, or above the permitted rate or number of groups.
     ListenerRefused = "listener_refused",
-    /// A host asked which groups others want, which the switch does itself.
+    /// A host's query for the groups that others want, which is the switch's task.
     ListenerQuery = "listener_query",
-    /// A multicast to a group of IP that no other host of the tenant wants.
+    /// A multicast to an IP group that no other host of the tenant wants.
     NoSubscriber = "no_subscriber",
     /// The first packet of a flow that no rule of the flow stage accepts.
     FlowRefused = "flow_refused",
@@ -130,7 +130,7 @@ drop_reasons! {
     BadHeader = "bad_header",
     /// At a gateway: the TTL or hop limit of the packet has reached 0.
     TtlExpired = "ttl_expired",
-    /// At a gateway: the packet is longer than the link outside takes by which it has to leave.
+    /// At a gateway: the packet is longer than the link outside that it has to leave by accepts.
     TooBig = "too_big",
     /// A frame from outside to a MAC address that is not the gateway's.
     NotForGateway = "not_for_gateway",
@@ -143,7 +143,7 @@ drop_reasons! {
     NeighbourLearnt = "neighbour_learnt",
 }
 
-/// The counters of one worker. Only its thread writes them, everybody may read them. They have cache lines of their
+/// The counters of one worker. Only its thread writes them, any thread may read them. They have cache lines of their
 /// own.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -154,16 +154,16 @@ pub struct WorkerCounters {
     pub sent: Counter,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: Counter,
-    /// Hellos, copies of frames to everybody, and questions of a gateway for its neighbours outside: frames that the switch
+    /// Hellos, copies of broadcasts and multicasts, and questions of a gateway for its neighbours outside: frames that the switch
     /// makes itself.
     pub originated: Counter,
-    /// Frames to unknown names that were sent on all the same.
+    /// Frames to unknown names that were sent on nevertheless.
     pub aliens: Counter,
-    /// Hellos of neighbours at trunks, and what anybody says in LLDP where that is heard.
+    /// Hellos of neighbours at trunks, and LLDP frames where the switch listens for them.
     pub hellos: Counter,
-    /// Frames to everybody, of which copies were made.
+    /// Broadcasts and multicasts of which copies were made.
     pub groups: Counter,
-    /// These copies.
+    /// The copies of broadcasts and multicasts.
     pub copies: Counter,
     /// Names of frames that were looked up in the FIB.
     pub lookups: Counter,
@@ -235,16 +235,16 @@ pub struct Counts {
     pub sent: u64,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: u64,
-    /// Hellos, copies of frames to everybody, and questions of a gateway for its neighbours outside: frames that the switch
+    /// Hellos, copies of broadcasts and multicasts, and questions of a gateway for its neighbours outside: frames that the switch
     /// makes itself.
     pub originated: u64,
     /// Frames to unknown names, sent to a port or a server for them.
     pub aliens: u64,
-    /// Hellos of neighbours at trunks, and what is said in LLDP, which go no further.
+    /// Hellos of neighbours at trunks, and LLDP frames, which go no further.
     pub hellos: u64,
-    /// Frames to everybody, of which copies were made.
+    /// Broadcasts and multicasts of which copies were made.
     pub groups: u64,
-    /// These copies.
+    /// The copies of broadcasts and multicasts.
     pub copies: u64,
     /// Names of frames that were looked up in the FIB.
     pub lookups: u64,
@@ -270,7 +270,7 @@ impl Counts {
         DropReason::ALL.iter().map(|&reason| (reason, self.dropped(reason)))
     }
 
-    /// Frames dropped in all.
+    /// The number of frames dropped.
     pub fn dropped_total(&self) -> u64 {
         self.drops.iter().sum()
     }

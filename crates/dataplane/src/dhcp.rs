@@ -1,29 +1,29 @@
-//! DHCP without broadcast: what a client says to everybody goes to the server alone, and what the server says to everybody goes
-//! to the client that it is for. Where no server is configured it is a broadcast as others are, and checked all the same.
+//! DHCP without broadcast: a client's broadcast goes only to the server, and a server's broadcast only to the client that it is for.
+//! Where no server is configured it is a broadcast like others, but still checked.
 //!
 //! Both are known by name, so only the Ethernet destination is replaced, and the frame is forwarded like any other: no address
 //! of a relay, no state. The server sees the client's broadcast as it was sent, to its own MAC address; every server takes that.
-//! Other hosts see nothing of it, so no stranger can answer.
+//! Other hosts see nothing of it, so only the server can answer.
 //!
-//! | to everybody, from a host port | at a port that is trusted | at another |
+//! | broadcast from a host port | at a trusted port | at another port |
 //! |---|---|---|
-//! | a request in the name of another MAC address | goes on: of a relay | `dhcp` |
-//! | a request that says that a relay passed it on: its address (giaddr), option 82, a message of relays of DHCPv6 | goes on | `dhcp_relay` |
-//! | a request, and the port has sent as many as it may | goes on | `dhcp_rate` |
-//! | an answer | goes on | `dhcp_server`, unless it is from the server that is configured, or nobody said what is trusted |
+//! | a request in the name of another MAC address | goes on: from a relay | `dhcp` |
+//! | a request that claims to come through a relay: its address (giaddr), option 82, a relay message of DHCPv6 | goes on | `dhcp_relay` |
+//! | a request above the port's rate | goes on | `dhcp_rate` |
+//! | an answer | goes on | `dhcp_server`, unless it is from the configured server, or no trust is configured |
 //! | anything else at these ports | `dhcp` | `dhcp` |
 //!
-//! **To the server itself.** What a host sends to the MAC address of its server, and there to the ports where servers hear, is checked
-//! as if it were to everybody, and takes from the same rate: otherwise who makes up clients would write the server's address instead.
+//! **To the server itself.** What a host sends to the MAC address of its server, and there to the ports of DHCP servers, is checked
+//! like a broadcast, and takes from the same rate: otherwise a host that makes up clients would address the server directly.
 //!
-//! **The address that a client asks for** is noted at a port that learns, as one that ARP claims is ([`crate::learn`]): a host that
-//! says nothing but DHCP is reached then. It is the client's request that says it ([`claimed_address`]), not the server's
+//! **The address that a client asks for** is noted at a port that learns, like one that ARP claims ([`crate::learn`]): a host that
+//! sends nothing but DHCP is then reachable. The source is the client's request ([`claimed_address`]), not the server's
 //! acknowledgement. The request passes here anyway, at the port where the host is. The acknowledgement comes in at the server's port,
-//! often of another switch, which does not know where the host is; and at the host's own switch it is a frame that leaves, which no
-//! worker reads. A request is believed no more than ARP is: it takes no address that another name has. One that the server refuses
-//! is followed by another request, and the address of that one counts then.
+//! often of another switch, which does not know where the host is; and at the host's own switch it is a frame that leaves, which
+//! workers do not read. A request is trusted no more than ARP: it takes no address that another name has. If the server refuses one,
+//! another request follows, and the address in that one counts then.
 //!
-//! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. How else a client calls itself (option 61) is
+//! Requests of DHCPv6 have no MAC address that could be checked, and count as requests. How else a client identifies itself (option 61) is
 //! between it and the server.
 //!
 //! Sources: RFC 951, RFC 2131 (sections 2, 4.1, 4.3.2), RFC 2132 (8.5, 9.1, 9.3, 9.6), RFC 3046 (2.1), RFC 8415 (7.2, 7.3). Limits: names must be MAC
@@ -38,10 +38,10 @@ use netio::Packet;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Requests that a port may send a second, with each worker, unless it is configured otherwise. A client sends some four to
+/// Requests that a port may send a second, with each worker, unless it is configured otherwise. A client sends about four to
 /// get an address.
 pub const REQUESTS_PER_SECOND: u32 = 10;
-/// And at once, for each of these: so all behind an access point may come back at one time.
+/// The burst is this many times larger, so that all hosts behind an access point may come back at one time.
 pub const BURST: u32 = 5;
 
 const UDP: u8 = 17;
@@ -49,18 +49,18 @@ const UDP_HEADER: usize = 8;
 const SERVER: [u8; 2] = 67_u16.to_be_bytes();
 const CLIENT: [u8; 2] = 68_u16.to_be_bytes();
 const SERVER_V6: [u8; 2] = 547_u16.to_be_bytes();
-/// Messages of relays of DHCPv6 (RFC 8415, 7.3).
+/// The relay messages of DHCPv6 (RFC 8415, 7.3).
 const RELAY_FORWARD: u8 = 12;
 const RELAY_REPLY: u8 = 13;
 
-/// What hosts of a port may do with DHCP.
+/// Limits on what hosts of a port may do with DHCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The server that they may ask; none: whoever hears what they say to everybody.
+    /// The server that they may ask; none: their broadcasts go to all receivers.
     pub server: Option<Mac>,
-    /// Whether a server or a relay is there, which speaks for others. None: nobody said it, and whoever is there may answer.
+    /// Whether a server or a relay is there, which speaks for others. None: not configured, and any server there may answer.
     pub trusted: Option<bool>,
-    /// Requests a second, to everybody and to the server itself, with each worker; 0: none.
+    /// Requests a second, broadcast or to the server itself, with each worker; 0: none.
     pub requests_per_second: u32,
 }
 
@@ -77,16 +77,16 @@ pub(crate) struct Dhcp {
     budget: Budget,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Message {
-    /// Of a client, by its MAC address, and whether it says that a relay passed it on.
+    /// From a client, with its MAC address, and whether it claims to come through a relay.
     Request(Mac, bool),
     /// For a client.
     Answer(Mac),
-    /// Of a client of DHCPv6, or of a relay.
+    /// From a client of DHCPv6, or from a relay.
     RequestV6(bool),
-    /// At one of these ports, and neither.
+    /// To one of these ports, but neither of these.
     Neither,
 }
 
@@ -96,7 +96,7 @@ impl Dhcp {
         Self { settings, budget: Budget::with_burst(settings.requests_per_second, most, Instant::now()) }
     }
 
-    /// Gives a broadcast of DHCP the destination that it is for, if there is one. None: it is something else, or for whoever hears it.
+    /// Gives a DHCP broadcast the destination that it is for, if there is one. None: it is something else, or for all receivers.
     #[cold]
     pub(crate) fn direct(
         &mut self,
@@ -114,7 +114,7 @@ impl Dhcp {
         Some(Ok(()))
     }
 
-    /// The server, if what hosts send to it alone is checked.
+    /// The server, if what hosts send directly to it is checked.
     pub(crate) fn guarded(&self) -> Option<Mac> {
         self.settings.server.filter(|_| self.settings.trusted != Some(true))
     }
@@ -130,7 +130,7 @@ impl Dhcp {
         self.judge(message, source, now).map(|_| ())
     }
 
-    /// The only one that it is for, if there is one.
+    /// The only destination that it is for, if there is one.
     fn judge(&mut self, message: Message, source: Mac, now: Instant) -> Result<Option<Mac>, DropReason> {
         let Settings { server, trusted, .. } = self.settings;
         let is_trusted = trusted == Some(true);
@@ -154,13 +154,13 @@ impl Dhcp {
     }
 }
 
-/// Whether a frame to everybody is a client's request.
+/// Whether a broadcast is a client's request.
 pub(crate) fn is_request(frame: &[u8], type_at: usize) -> bool {
     matches!(read(frame, type_at), Some(Message::Request(..)))
 }
 
-/// The address that a client says in a DHCPREQUEST that it is going to have, or has: others will reach it by that. None where the
-/// client is not the sender of the frame, and where two servers might read two addresses: options that are cut, repeated, of another
+/// The address that a client says in a DHCPREQUEST that it will have, or has: others will reach it there. None where the
+/// client is not the sender of the frame, and where two servers might read two addresses: options that are cut, repeated, of unusual
 /// length or in other fields (overload).
 /// ```text
 ///  0 as above | 12 ciaddr: the client's address, when it renews | 28 its MAC address | 236 cookie | 240 options: code, length, value
@@ -184,7 +184,7 @@ pub(crate) fn claimed_address(frame: &[u8], type_at: usize) -> Option<Ipv4Addr> 
     (kind == Some(REQUEST) && !address.is_unspecified()).then_some(address)
 }
 
-/// The options of a message that say what a client asks for.
+/// The options of a message that tell what a client asks for.
 struct Options {
     kind: Option<[u8; 1]>,
     requested: Option<[u8; 4]>,
@@ -220,7 +220,7 @@ fn options(message: &[u8]) -> Option<Options> {
     }
 }
 
-/// Whether a message says that a relay passed it on: it has the address of one, or the option of relays, in any field that has options.
+/// Whether a message claims to come through a relay: it has the address of one, or the relay option, in any field that has options.
 /// ```text
 ///  24 giaddr: the address of the relay | 44 the server's name | 108 the file | 236 cookie | 240 options; option 82: of a relay
 ///  option 52: 1: the file has options as well, 2: the server's name, 3: both
@@ -237,7 +237,7 @@ fn is_relayed(message: &[u8]) -> bool {
     has_address || option(options, OF_RELAY).is_some() || in_fields
 }
 
-/// The value of an option in a field, which is read until it ends or makes no sense.
+/// The value of an option in a field, which is read until it ends or is malformed.
 fn option(mut field: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         field = match *field {
@@ -273,17 +273,17 @@ fn datagram(frame: &[u8], type_at: usize) -> Option<Datagram<'_>> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Whether it is to the port where servers hear.
+    /// Whether it is to a port of DHCP servers.
     fn is_to_server(&self) -> bool {
         self.to == if self.is_v6 { SERVER_V6 } else { SERVER }
     }
 
-    /// What is in it.
+    /// Its contents.
     fn message_bytes(&self) -> &'a [u8] {
         &self.bytes[UDP_HEADER..]
     }
 
-    /// What it is, if it is of DHCP.
+    /// The kind of message, if it is of DHCP.
     /// ```text
     ///  0 operation: 1 of a client, 2 of a server | 1 hardware type | 2 length of its addresses | 28 the client's MAC address
     /// ```
@@ -299,7 +299,7 @@ impl<'a> Datagram<'a> {
         let message = self.message_bytes();
         let client = message.get(28..34).and_then(|mac| Mac::try_from(mac).ok()).filter(|mac| mac[0] & 1 == 0);
         Some(match (message.get(..3), client) {
-            // What a later fragment says instead is not seen here. No client sends so long a message.
+            // A later fragment that says otherwise is not seen here. No client sends so long a message.
             _ if self.is_fragment => Message::Neither,
             (Some([1, 1, 6]), Some(client)) if is_of_client => Message::Request(client, is_relayed(message)),
             (Some([2, 1, 6]), Some(client)) if !is_of_client => Message::Answer(client),
@@ -308,7 +308,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What a frame is, if it is of DHCP.
+/// The kind of message in a frame, if it is of DHCP.
 fn read(frame: &[u8], type_at: usize) -> Option<Message> {
     datagram(frame, type_at)?.message()
 }

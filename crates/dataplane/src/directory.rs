@@ -1,4 +1,4 @@
-//! Tells programs which port a name is at. They send names and get ports, beside the workers.
+//! Tells programs which port a name is at. They send names and get ports, independently of the workers.
 //!
 //! The directory reads the plane that the workers read, 32 names at a time: a batch sees one published state and one
 //! version of the table. It has a few readers of the FIB, each with its own lock, which is held for a batch. It never
@@ -162,7 +162,7 @@ impl Directory {
             *digest = asked.hasher.digest(name.as_bytes());
         }
         let digests = &digests[..names.len()];
-        // Valid names are read before the table: a new name becomes valid last, and a removed name is invalid first.
+        // Valid names are read before the table: a new name becomes valid last, and a removed name becomes invalid first.
         let mut valid = [true; BURST];
         if plane.valid_held {
             for ((valid, name), digest) in valid.iter_mut().zip(&names).zip(digests) {

@@ -1,23 +1,23 @@
-//! Frames to everybody: one copy for each other name of the sender's tenant.
+//! Broadcasts and multicasts: one copy for each other name of the sender's tenant.
 //!
-//! A network of flat names has no flooding. What hosts say to everybody and what must be heard all the same (mDNS, DHCP, a question
-//! for an address that no name has) is copied where it comes in: in each copy the Ethernet destination is the name of one member, so
-//! it is forwarded, checked at ingress and egress, and counted like any other frame. Nothing on the way knows of groups. There is no
-//! tree to keep, nothing can loop, and a copy reaches nobody but a name that the controller counts to the tenant.
+//! A network of flat names has no flooding. Broadcasts and multicasts that must arrive nevertheless (mDNS, DHCP, a question
+//! for an address that no name has) are copied where they come in: in each copy the Ethernet destination is the name of one member, so
+//! it is forwarded, checked at ingress and egress, and counted like any other frame. Switches on the way know nothing of groups. There
+//! is no tree to keep, nothing can loop, and a copy reaches only names that the controller counts to the tenant.
 //!
-//! Where the controller says so ([`Snooping`]), a multicast is for those names of the tenant alone whose hosts want its group
-//! ([`crate::subscriptions`]), and the controller tells who these are. Groups that hosts need not ask for are for the whole tenant
-//! ([`is_for_all`]), and so is what is no multicast of IP, and a multicast with a VLAN tag: hosts are not asked behind tags. Until the
-//! controller has said once who wants what, all is for the whole tenant.
+//! Where the controller requests it ([`Snooping`]), a multicast goes only to those names of the tenant whose hosts want its group
+//! ([`crate::subscriptions`]), and the controller lists these names. Groups that hosts need not ask for go to the whole tenant
+//! ([`is_for_all`]), as do frames that are not IP multicasts, and multicasts with a VLAN tag: hosts are not asked behind tags. Until the
+//! controller has first listed the wishes, everything goes to the whole tenant.
 //!
 //! Hosts take an IP multicast or broadcast in a unicast frame; access points and Linux's bridge (`multicast_to_unicast`) do the
-//! same. Members are told by the controller, and kept while it is away.
+//! same. The controller sends the members; they are kept while it is away.
 //!
-//! Bounds: frames a second of a port ([`Gate`]), copies a second of a tenant ([`COPIES_PER_SECOND`]) and of all, each of one worker; and
-//! the controller tells of no tenant that has more names than it may. A worker copies at most a burst between two polls.
+//! Bounds: frames a second of a port ([`Gate`]), copies a second of a tenant ([`COPIES_PER_SECOND`]) and in total, each per worker; and
+//! the controller sends no tenant with too many names. A worker copies at most a burst between two polls.
 //!
-//! Limits: names must be MAC addresses. A switch that tracks connections copies nothing: its translations are not for packets to
-//! everybody. Sources of a group are not told apart. A frame to n members is n lookups here, and n frames on the trunks that they
+//! Limits: names must be MAC addresses. A switch that tracks connections copies nothing: its translations are not for broadcasts or
+//! multicasts. Sources of a group are not told apart. A frame to n members takes n lookups here, and n frames on the trunks that they
 //! share.
 
 use crate::bits::NotedPorts;
@@ -34,68 +34,68 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Frames to everybody that a port may send a second, and at once, unless it is configured otherwise.
+/// Broadcasts and multicasts that a port may send a second, and at once, unless it is configured otherwise.
 pub const FRAMES_PER_SECOND: u32 = 50;
 
-/// Copies that a worker makes a second, and at once, for a tenant.
+/// The most copies that a worker makes a second, and at once, for a tenant.
 pub const COPIES_PER_SECOND: u32 = 10_000;
-/// And for all tenants together.
+/// The same for all tenants together.
 pub const ALL_COPIES_PER_SECOND: u32 = 5 * COPIES_PER_SECOND;
 
-/// That multicasts are for subscribers, and how these are found.
+/// Settings for multicasts that go to subscribers, and for finding these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snooping {
     /// When hosts are asked.
     pub timing: Timing,
-    /// Whether a multicast to a group that nobody wants is for the whole tenant; otherwise for nobody.
+    /// Whether a multicast to an unwanted group goes to the whole tenant; otherwise it is dropped.
     pub floods_unknown: bool,
-    /// Whether mDNS is for the whole tenant, as other groups of one link are; otherwise for subscribers.
+    /// Whether mDNS goes to the whole tenant, like other groups of one link; otherwise to subscribers.
     pub mdns_for_all: bool,
 }
 
-/// A tenant whose names hear each other, as the controller tells it.
+/// A tenant whose names receive each other's broadcasts, as the controller sends it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     /// The tenant.
     pub id: u32,
     /// Its names.
     pub names: Vec<Mac>,
-    /// Who wants a group; none: it is as it was told before.
+    /// The wishes for groups; none: they are unchanged.
     pub wanted: Option<Wanted>,
 }
 
-/// Who wants which groups.
+/// The wishes of a tenant's names for groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// The names that want each group.
     pub by_group: HashMap<IpAddr, Vec<Mac>>,
-    /// Names that get all groups: nobody knows what they want.
+    /// Names that receive all groups, because their wishes are unknown.
     pub of_all: Vec<Mac>,
 }
 
-/// The names that hear each other.
+/// The names that receive each other's broadcasts.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) id: u32,
     pub(crate) names: Arc<[Mac]>,
-    /// None: nobody knows.
+    /// None: the wishes are unknown.
     wanted: Option<Arc<Audiences>>,
     snooping: Option<Snooping>,
 }
 
-/// Who gets a multicast, by its group, and who gets all.
+/// The receivers of a multicast, by its group, and the names that receive all groups.
 #[derive(Debug, Default)]
 struct Audiences {
     by_group: HashMap<IpAddr, Audience>,
     of_all: Arc<[Mac]>,
 }
 
-/// Who gets what is sent to a group.
+/// The receivers of a group.
 #[derive(Debug)]
 struct Audience {
-    /// Those who want it, and those who get all.
+    /// The names that want it, and those that receive all groups.
     names: Arc<[Mac]>,
-    /// The only one that wants it.
+    /// The only name that wants it.
     only: Option<Mac>,
 }
 
@@ -118,14 +118,14 @@ impl From<Wanted> for Audiences {
 }
 
 impl Tenant {
-    /// The names that hear what one of them says to this group of IP; to whatever else, without one. None: nobody is to.
+    /// The receivers of one name's multicasts to this IP group or, without a group, of its other broadcasts and multicasts. None: no name.
     pub(crate) fn audience(&self, sender: Mac, group: Option<IpAddr>) -> Option<&Arc<[Mac]>> {
         let Some((snooping, group)) = self.snooping.zip(group) else { return Some(&self.names) };
         if is_for_all(group, snooping.mdns_for_all) {
             return Some(&self.names);
         }
         let Some(Audiences { by_group, of_all }) = self.wanted.as_deref() else { return Some(&self.names) };
-        // A sender that wants its own group is no other host that does.
+        // A sender that wants its own group does not count as another host that wants it.
         match by_group.get(&group).filter(|audience| audience.only != Some(sender)) {
             Some(audience) => Some(&audience.names),
             None if snooping.floods_unknown => Some(&self.names),
@@ -134,7 +134,7 @@ impl Tenant {
     }
 }
 
-/// Whether a group of IP multicast is for everybody, whether they ask for it or not: what stays on one link, 224.0.0.0/24 and
+/// Whether an IP multicast group is for all hosts, regardless of their wishes: groups that stay on one link, 224.0.0.0/24 and
 /// ff02::/16 (RFC 4541, 2.1.2 and 3). That includes the groups of neighbour solicitations.
 pub fn is_for_all(group: IpAddr, mdns_for_all: bool) -> bool {
     const MDNS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
@@ -145,7 +145,7 @@ pub fn is_for_all(group: IpAddr, mdns_for_all: bool) -> bool {
     }
 }
 
-/// The group of IP multicast that a frame without a VLAN tag is to. `type_at` as in [`crate::parse::NameField::extract`].
+/// The IP multicast group that a frame without a VLAN tag is sent to. `type_at` as in [`crate::parse::NameField::extract`].
 pub fn group_of(frame: &[u8], type_at: usize) -> Option<IpAddr> {
     let group: IpAddr = match network(frame, type_at).ok().filter(|_| !is_tagged(frame, type_at))? {
         Network::V4(ip) => Ipv4Addr::from(*ip[16..].first_chunk::<4>()?).into(),
@@ -154,14 +154,14 @@ pub fn group_of(frame: &[u8], type_at: usize) -> Option<IpAddr> {
     group.is_multicast().then_some(group)
 }
 
-/// Who hears what a name says to everybody. Any thread may change it.
+/// The receivers of each name's broadcasts and multicasts. Any thread may change them.
 #[derive(Debug, Default)]
 pub struct Groups {
     told: ArcSwap<Names>,
-    /// What the hosts here want; none at a switch that does not hear them say so.
+    /// What the hosts here want; none at a switch that does not listen for that.
     subscriptions: Option<Subscriptions>,
     unheard: NotedPorts,
-    /// The addresses that names have beside those of the tables.
+    /// The further addresses of names, besides those of the tables.
     addresses: Arc<MoreAddresses>,
 }
 
@@ -169,9 +169,9 @@ pub struct Groups {
 struct Names {
     tenants: HashMap<Mac, Arc<Tenant>>,
     snooping: Option<Snooping>,
-    /// Number of times that this was replaced.
+    /// Counts replacements.
     version: u64,
-    /// The version in which the set of names changed last.
+    /// The version in which the set of names last changed.
     names_version: u64,
 }
 
@@ -181,7 +181,7 @@ impl Groups {
         Self { subscriptions, ..Self::default() }
     }
 
-    /// The addresses that names have beside those of the tables.
+    /// The further addresses of names, besides those of the tables.
     pub(crate) fn addresses(&self) -> &Arc<MoreAddresses> {
         &self.addresses
     }
@@ -191,12 +191,12 @@ impl Groups {
         self.addresses.store(Arc::new(addresses.into_iter().collect()));
     }
 
-    /// Replaces all names by those of these tenants, which hear all that is to everybody. A name is of one tenant.
+    /// Replaces all names by those of these tenants, which receive all broadcasts and multicasts. A name belongs to one tenant.
     pub fn set(&self, tenants: impl IntoIterator<Item = (u32, Vec<Mac>)>) {
         self.tell(None, tenants.into_iter().map(|(id, names)| Told { id, names, wanted: None }));
     }
 
-    /// Replaces all names by those of these tenants, and who of them hears what. For one writer.
+    /// Replaces all names by those of these tenants, and their wishes. For one writer.
     pub fn tell(&self, snooping: Option<Snooping>, tenants: impl IntoIterator<Item = Told>) {
         let before = self.told.load();
         let mut all = HashMap::new();
@@ -212,57 +212,57 @@ impl Groups {
         self.told.store(Arc::new(Names { tenants: all, snooping, version, names_version }));
     }
 
-    /// Whether multicasts are for subscribers, as the controller says, and how.
+    /// Whether multicasts go to subscribers, as the controller requests, and how.
     pub fn snooping(&self) -> Option<Snooping> {
         self.told.load().snooping
     }
 
-    /// Changes with what the controller says.
+    /// A number that changes with what the controller sends.
     pub fn version(&self) -> u64 {
         self.told.load().version
     }
 
-    /// Who hears what a name says to everybody, to this group of IP if it is to one: the sender itself may be among them. None: nobody is to.
+    /// The receivers of a name's broadcasts and multicasts, to this IP group if there is one; they may include the sender. None: no name.
     pub fn audience(&self, sender: Mac, group: Option<IpAddr>) -> Option<Arc<[Mac]>> {
         self.of(sender)?.audience(sender, group).cloned()
     }
 
-    /// Changes when a name comes to those that hear each other, or goes.
+    /// A number that changes when a name joins or leaves those that receive each other's broadcasts.
     pub fn names_version(&self) -> u64 {
         self.told.load().names_version
     }
 
-    /// How many hear each other.
+    /// The number of names that receive each other's broadcasts.
     pub fn n_names(&self) -> usize {
         self.told.load().tenants.len()
     }
 
-    /// Whether a name is among those that hear each other.
+    /// Whether a name is among those that receive each other's broadcasts.
     pub fn has(&self, name: &Mac) -> bool {
         self.told.load().tenants.contains_key(name)
     }
 
-    /// The names that hear each other.
+    /// The names that receive each other's broadcasts.
     pub fn names(&self) -> Vec<Mac> {
         self.told.load().tenants.keys().copied().collect()
     }
 
-    /// What the hosts here want, if it is heard.
+    /// What the hosts here want, if the switch listens for that.
     pub fn subscriptions(&self) -> Option<&Subscriptions> {
         self.subscriptions.as_ref()
     }
 
-    /// A host at a port asks for an address by DHCP, and nobody hears it.
+    /// Notes that a host at a port asks for an address by DHCP, without a receiver.
     pub(crate) fn note_unheard(&self, index: u8) {
         self.unheard.note(index);
     }
 
-    /// The host ports, by their indices, at which somebody asked so since this was asked last.
+    /// The host ports, by their indices, at which that was noted since the last call.
     pub fn take_unheard(&self) -> Vec<u8> {
         self.unheard.take().collect()
     }
 
-    /// The tenant of a name; none if nobody hears it.
+    /// The tenant of a name; none if it has no receivers.
     pub(crate) fn of(&self, name: Mac) -> Option<Arc<Tenant>> {
         self.told.load().tenants.get(&name).cloned()
     }
@@ -273,12 +273,12 @@ pub(crate) fn sender(frame: &[u8]) -> Option<Mac> {
     frame.get(6..12)?.try_into().ok()
 }
 
-/// Which frames of a host port go to everybody.
+/// Limits which frames of a host port are copied.
 #[derive(Debug)]
 pub(crate) struct Gate(Budget);
 
 impl Gate {
-    /// None: a port that may send none.
+    /// None: the port may send no broadcasts or multicasts.
     pub(crate) fn new(frames_per_second: u32) -> Option<Self> {
         (frames_per_second > 0).then(|| Self(Budget::full(frames_per_second, Instant::now())))
     }
@@ -308,7 +308,7 @@ impl Gate {
         let Some((sender, tenant)) = sender.and_then(|sender| Some((sender, groups.of(sender)?))) else {
             return Err(instead_of);
         };
-        // What nobody wants takes nothing from what the port may send.
+        // Frames without receivers do not count against the port's rate.
         if tenant.audience(sender, group_of(frame, type_at)).is_none() {
             return Err(DropReason::NoSubscriber);
         }
@@ -316,14 +316,14 @@ impl Gate {
     }
 }
 
-/// Whether a frame to a group address may be for everybody, as far as the frame itself says: what may not is for one link alone, or
+/// Whether a frame to a group address may be copied, as far as the frame itself tells: other frames are for one link only, or
 /// claims an address.
 pub fn may_be_copied(frame: &[u8], type_at: usize) -> bool {
     !is_for_one_link(frame) && is_no_claim(frame, type_at)
 }
 
-/// Whether the packet in a frame to a group is for one address, which hosts that are routers would forward if a copy brought it; or
-/// no whole packet, of which nobody can tell whom it is for.
+/// Whether the packet in a frame to a group is for one address, so that hosts that are routers would forward it if a copy brought it; or
+/// is not a whole packet, so that its destination cannot be told.
 /// Subnets have a broadcast address that is the sender's up to some bits, which are ones.
 fn is_for_one_host(frame: &[u8], type_at: usize, neighbours: &Neighbours) -> bool {
     let address = |ip: &[u8], at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(ip.get(at..at + 4)?).ok()?));
@@ -341,7 +341,7 @@ fn is_for_one_host(frame: &[u8], type_at: usize, neighbours: &Neighbours) -> boo
     }
 }
 
-/// Whether it is no ARP packet, or asks for an address. Who says to everybody where an address is wants to be believed.
+/// Whether it is not an ARP packet, or asks for an address. A broadcast that announces an address wants to be believed.
 fn is_no_claim(frame: &[u8], type_at: usize) -> bool {
     match ether_type(frame, type_at) {
         Ok((ARP, at)) => frame.get(at + 6..at + 8) == Some(&[0, 1]),
@@ -406,13 +406,13 @@ mod tests {
         assert_eq!(groups.of(A).unwrap().audience(A, None).unwrap().len(), 3, "no multicast of IP");
         assert_eq!((hears(A, ip("224.0.1.1")), hears(A, ip("ff05::1"))), (None, None));
 
-        // Those who get all make no group one that somebody wants, and a sender alone does not either.
+        // Names that receive all groups do not make a group wanted, and a sender alone does not either.
         groups.tell(snooping(true, true), told(Some(Wanted { of_all: vec![C], ..by_b.clone() })));
         assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B, C]), all.clone()));
         assert_eq!((hears(B, wanted), hears(C, wanted)), (all.clone(), Some(vec![B, C])));
         groups.tell(snooping(false, true), told(Some(by_b.clone())));
 
-        // Until it is known again who wants what, it is as before.
+        // Until the wishes are known again, the previous ones hold.
         groups.tell(snooping(true, false), told(None));
         assert_eq!((hears(A, wanted), hears(A, unwanted)), (Some(vec![B]), all.clone()));
         assert_eq!(hears(A, ip("224.0.0.251")), all, "nobody wants it, and all get that");
@@ -423,7 +423,7 @@ mod tests {
         groups.set([(7, vec![A, B, C])]);
         assert_eq!((hears(A, unwanted), groups.snooping()), (all.clone(), None));
 
-        // Nobody ever said who wants what.
+        // The wishes were never known.
         let fresh = Groups::default();
         fresh.tell(snooping(false, true), told(None));
         assert_eq!(fresh.of(A).unwrap().audience(A, Some(wanted)).map(|names| names.to_vec()), all);

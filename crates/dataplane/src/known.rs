@@ -1,4 +1,4 @@
-//! The sources of a port that were found to be true lately.
+//! The sources of a port that were recently found to be true.
 //!
 //! Most frames of a host port come from few hosts. If all sources of a burst are known here, none is looked up (`fibula bench
 //! forward` measures it with 16 hosts at the port). What is known holds for one version of the table of local names, so it is
@@ -8,7 +8,7 @@
 use crate::learn::Noted;
 use std::hash::{BuildHasher, RandomState};
 
-/// Sets of sources, and sources in a set. Sixty hosts find room in most sets.
+/// The number of sets of sources, and of sources in a set. Sixty hosts find room in most sets.
 const SETS: usize = 64;
 const WAYS: usize = 4;
 /// No source has more than 48 bits.
@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Known {
     version: u64,
     sets: Box<[[u64; WAYS]; SETS]>,
-    /// Which source of a set makes room.
+    /// The source of a set that makes room next.
     next: usize,
 }
 
@@ -32,18 +32,18 @@ impl Known {
         (source.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SETS.trailing_zeros())) as usize
     }
 
-    /// The first of the sources that is not known under `version`; none if all are.
+    /// The first of the sources that is not known under `version`; none if all are known.
     #[inline]
     pub(crate) fn first_unknown(&self, version: u64, sources: &[u64]) -> Option<usize> {
         if self.version != version {
             return Some(0);
         }
-        // Which way has it is as good as random: no branch may depend on it.
+        // Which way has it is practically random, so no branch may depend on it.
         let holds = |source| self.sets[Self::set(source)].iter().fold(false, |held, &known| held | (known == source));
         sources.iter().position(|&source| !holds(source))
     }
 
-    /// A source was found to be true under `version`.
+    /// Notes that a source was found to be true under `version`.
     pub(crate) fn add(&mut self, version: u64, source: u64) {
         if self.version != version {
             self.version = version;
@@ -58,27 +58,27 @@ impl Known {
     }
 }
 
-/// Sets of sources, and sources in a set, of [`Notes`]: 64 KiB. Of 4,000 hosts nearly all find room.
+/// The number of sets, and of sources in a set, of [`Notes`]: 64 KiB. Of 4,000 hosts nearly all find room.
 const NOTED_SETS: usize = 1024;
 const NOTED_WAYS: usize = 8;
 
 /// Which true sources of a port were noted within its period, and when the port notes the next one.
 ///
-/// A source that is here is not tried again, which takes no clock and no lock; so the one of a burst that is tried is one that was
-/// not noted yet, however many others speak. After a try for which there was no budget a port that is busy tries none for some
+/// A source that is here is not tried again, which takes no clock and no lock. So the source of a burst that is tried is one that was
+/// not noted yet, no matter how many others send. After a try for which there was no budget a busy port tries none for some
 /// bursts: it may note a thousand a second, and has hundreds of thousands of bursts.
 pub(crate) struct Notes {
     period: u32,
     sets: Box<[[u64; NOTED_WAYS]]>,
-    /// Which source of a set makes room.
+    /// The source of a set that makes room next.
     next: usize,
-    /// Odd, and nobody else's: no host can choose its set.
+    /// Odd, and known to no one else: no host can choose its set.
     key: u64,
-    /// Full bursts without a try that are left.
+    /// The number of full bursts left without a try.
     rest: u8,
 }
 
-/// So many bursts: a port of 500,000 bursts a second still tries thirty times as often as it may note.
+/// The number of those bursts: a port of 500,000 bursts a second still tries thirty times as often as it may note.
 const REST: u8 = 15;
 
 impl Notes {
@@ -107,7 +107,7 @@ impl Notes {
     }
 
     /// Tries to note the first of these true sources of a burst that was not noted in this period. Returns the first source if it
-    /// need not be tried again. A burst that is not full is of no busy port.
+    /// need not be tried again. A burst that is not full does not come from a busy port.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -134,7 +134,7 @@ impl Notes {
                 self.add(tried);
                 Some(first)
             }
-            // Somebody else was noting: the next burst tries again.
+            // Another worker was noting: the next burst tries again.
             Noted::Busy => known,
             Noted::Not => {
                 self.rest = REST;
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((tries(true, Noted::Not), tries(false, Noted::Not)), (10, 160));
     }
 
-    /// An access point with 200 busy hosts, and one that says something each second.
+    /// An access point with 200 busy hosts, and one that sends something each second.
     #[test]
     fn a_host_that_speaks_seldom_is_noted_in_each_period_among_busy_ones() {
         const QUIET: u64 = 1 << 47;

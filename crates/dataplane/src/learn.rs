@@ -1,19 +1,19 @@
-//! Host ports that learn: sources of frames that are no names there, for the controller.
+//! Host ports that learn: sources of frames that are not names there, for the controller.
 //!
 //! ```text
 //!  worker ─► sources that are not known to be true ─► inbox ─► teller (daemon::learn) ─► controller ─► names
 //! ```
-//! Sources are checked anyway ([`crate::source`]). What is refused there is claimed by somebody who is not known at the port: his
-//! frames are dropped until the controller has made a name of it, and that is what is noted here. Nothing is noted of frames
-//! from names that are known, except of ARP, neighbour discovery and DHCP ([`crate::dhcp`]): an address that nobody has.
+//! Sources are checked anyway ([`crate::source`]). A refused source is claimed by a host that is unknown at the port. Its
+//! frames are dropped until the controller has made a name of it, so it is noted here. Of frames from known names nothing is noted,
+//! except from ARP, neighbour discovery and DHCP ([`crate::dhcp`]): an address that no name has.
 //!
 //! Where silent names are to be forgotten, a port looks at the sources of its frames anew several times within that time (a
-//! [period](Learner::period)), and notes those that are true: they are there still.
+//! [period](Learner::period)), and notes those that are true: they are still there.
 //!
-//! Anyone who makes up names fills the inbox only at the rate of his port, and up to as much as is left of it, so that there is room for
-//! other ports however many do so. What was noted is not noted again for a second. A
-//! worker that finds the inbox in use goes on without it: the host is heard again. What a client says in DHCP it may not say again
-//! for hours, so that waits.
+//! A host that makes up names fills the inbox only at the rate of its port, and up to a share of the free places, so that there is room
+//! for other ports however many do so. A claim that was noted is not noted again for a second. A
+//! worker that finds the inbox in use goes on without it: the host is heard again. A client may not repeat its DHCP request
+//! for hours, so noting that waits.
 
 use crate::bell::Bell;
 use crate::budget::Budget;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What becomes of sources that are no names at a host port.
+/// Decides what to do with sources that are not names at a host port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Learn {
@@ -41,41 +41,41 @@ pub enum Learn {
     Accept,
 }
 
-/// What was noted is not noted again for this time.
+/// How long a noted claim is not noted again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is known to have been noted, and what waits for the teller.
+/// The most claims that are remembered as noted, and that wait for the teller.
 const MAX_NOTED: usize = 16_384;
 const INBOX: usize = 4096;
 
-/// Places that are kept for ports of which nothing is noted: one for each port that there can be.
+/// Places that are kept for ports of which nothing is noted: one for each possible port.
 const KEPT: usize = 1 << u8::BITS;
 
 /// Sources that a port may note a second, and at once.
 pub const NOTES_PER_SECOND: u32 = 1000;
 
-/// What became of a source that was to be noted.
+/// The outcome for a source that was to be noted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Noted {
-    /// It was not: somebody else is noting.
+    /// It was not noted: another thread is noting.
     Busy,
-    /// It was not: enough is noted.
+    /// It was not noted: there are enough notes.
     Not,
-    /// It was noted lately.
+    /// It was noted recently.
     Lately,
     /// It is noted now.
     Now,
 }
 
-/// Who says that he is at a port.
+/// A host's claim to be at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Claim {
     /// The bytes of the name.
     name: [u8; 16],
     len: u8,
-    /// The address that it says it has.
+    /// The address that it claims.
     pub ip: Option<IpAddr>,
-    /// Whether it announces this address to everybody.
+    /// Whether it announces this address to everyone.
     pub announces: bool,
 }
 
@@ -91,8 +91,8 @@ impl Claim {
         &self.name[..usize::from(self.len)]
     }
 
-    /// What the sender of a frame claims, if names are of a kind that a source is of. A MAC address that stands for many, or for
-    /// none, claims nothing.
+    /// The claim of a frame's sender, if names are of a kind that sources have. A MAC address of a group, or of
+    /// no host, claims nothing.
     pub fn of(frame: &[u8], kind: NameKind) -> Option<Self> {
         let mac = frame.get(6..12)?;
         let (ether, at) = ether_type(frame, shim::AT).ok()?;
@@ -120,7 +120,7 @@ impl Claim {
     }
 }
 
-/// Whether a frame may be of ARP or neighbour discovery, or one with a tag that has to be looked at.
+/// Whether a frame may be ARP or neighbour discovery, or has a tag that has to be examined.
 pub(crate) fn may_claim_address(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x00]) | None => false,
@@ -129,8 +129,8 @@ pub(crate) fn may_claim_address(frame: &[u8]) -> bool {
     }
 }
 
-/// The address that ARP or neighbour discovery says its sender has: others will believe it. One that is only asked whether
-/// somebody has it is none (RFC 5227, RFC 4862).
+/// The address that ARP or neighbour discovery claims for its sender: others will believe it. A probe that only asks whether
+/// the address is in use claims nothing (RFC 5227, RFC 4862).
 fn claimed_address(ether: u16, body: &[u8]) -> Option<IpAddr> {
     const SOLICITATION: u8 = 135;
     const ADVERTISEMENT: u8 = 136;
@@ -152,7 +152,7 @@ fn claimed_address(ether: u16, body: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Whether ARP or neighbour discovery announces the address of its sender, which nobody asked for (RFC 5227, section 3; RFC 4861, 7.2.6).
+/// Whether ARP or neighbour discovery announces its sender's address unasked (RFC 5227, section 3; RFC 4861, 7.2.6).
 /// ```text
 ///  ARP: 6 operation 1 or 2 | 14 sender IP == 24 target IP        advertisement: 40 type 136 | 44 flags: override 0x20, not solicited 0x40
 /// ```
@@ -179,7 +179,7 @@ fn source_address(ether: u16, body: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// What the workers have noted, for the teller.
+/// The claims that the workers have noted, for the teller.
 #[derive(Debug, Default)]
 pub struct Learner {
     inbox: Mutex<Inbox>,
@@ -189,20 +189,20 @@ pub struct Learner {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    /// With the indices of their ports.
+    /// The claims, with the indices of their ports.
     claims: Vec<(u8, Claim)>,
-    /// What was noted since the last turn, and in the turn before.
+    /// The claims noted since the last turn, and in the turn before.
     lately: [HashSet<(u8, Claim)>; 2],
-    /// By port: claims that wait, and what was noted since the last turn.
+    /// By port: claims that wait, and the number noted since the last turn.
     waiting: HashMap<u8, usize>,
     noted: HashMap<u8, usize>,
     turned: Option<Instant>,
-    /// By port, and apart for sources that are true: who makes up others does not silence them.
+    /// By port, and separately for true sources: invented sources do not silence them.
     budgets: HashMap<(u8, bool), Budget>,
     counts: Counts,
 }
 
-/// What was noted, and what was not because the port, or all, had noted enough.
+/// The number of claims that were noted, and of those that were not because the port, or the switch, had noted enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// For the controller.
@@ -212,28 +212,28 @@ pub struct Counts {
 }
 
 impl Learner {
-    /// A worker met sources at a port that are not known there.
+    /// A worker met sources at a port that are unknown there.
     #[cold]
     pub(crate) fn note(&self, index: u8, claims: impl Iterator<Item = Claim>, now: Instant) {
         self.note_all(index, false, claims, now);
     }
 
-    /// A worker met a true source at a port that says an address, and may not say it again soon.
+    /// A worker met a true source at a port that claims an address, and may not claim it again soon.
     #[cold]
     pub(crate) fn note_address(&self, index: u8, claim: Claim, now: Instant) {
         let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         self.note_into(inbox, index, false, std::iter::once(claim), now);
     }
 
-    /// A worker met a source that is true.
+    /// A worker met a true source.
     #[cold]
     pub(crate) fn note_true(&self, index: u8, claim: Claim, now: Instant) -> Noted {
         self.note_all(index, true, std::iter::once(claim), now)
     }
 
-    /// The least of what became of them.
+    /// The least of the outcomes.
     fn note_all(&self, index: u8, are_true: bool, claims: impl Iterator<Item = Claim>, now: Instant) -> Noted {
-        // Another worker, or the teller, is there: what is missed is heard again.
+        // Another worker, or the teller, is using it: what is missed is heard again.
         let Ok(inbox) = self.inbox.try_lock() else { return Noted::Busy };
         self.note_into(inbox, index, are_true, claims, now)
     }
@@ -260,7 +260,7 @@ impl Learner {
         all
     }
 
-    /// In another one, true sources are noted again.
+    /// The period: in a new one, true sources are noted again.
     #[inline]
     pub(crate) fn period(&self) -> u32 {
         self.period.load(Ordering::Relaxed)
@@ -271,12 +271,12 @@ impl Learner {
         self.period.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until something was noted.
+    /// Waits until something is noted.
     pub async fn heard(&self) {
         self.heard.rung().await;
     }
 
-    /// What was noted, the oldest first, at most so many; with the indices of the ports.
+    /// At most this many of the claims, oldest first, with the indices of their ports.
     pub fn take(&self, most: usize) -> Vec<(u8, Claim)> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         let n = most.min(inbox.claims.len());
@@ -289,7 +289,7 @@ impl Learner {
         taken
     }
 
-    /// What was noted since the start.
+    /// The counts since the start.
     pub fn counts(&self) -> Counts {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
@@ -331,7 +331,7 @@ impl Inbox {
     }
 }
 
-/// Whether a port that has so many places may have another one, if so many are free.
+/// Whether a port with this many places may have another one, if so many are free.
 fn has_share(has: usize, free: usize) -> bool {
     free > 0 && has == 0 || has < free.saturating_sub(KEPT)
 }
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(claimed(discovery(136, local, own)), Some((MAC.to_vec(), Some(own.into()))));
         assert_eq!(claimed(discovery(135, Ipv6Addr::UNSPECIFIED, own)), Some((MAC.to_vec(), None)), "detection");
         assert_eq!(claimed(discovery(135, local, own)), Some((MAC.to_vec(), None)));
-        // What a packet says of its source, nobody has to believe.
+        // What a packet says of its source need not be believed.
         let mut packet = vec![0x45; 20];
         packet[12..16].copy_from_slice(&[10, 0, 0, 7]);
         assert_eq!(claimed(frame(crate::parse::IPV4, &packet)), Some((MAC.to_vec(), None)));
@@ -415,7 +415,7 @@ mod tests {
                     .map(|i| Claim::new(&[&[2, port][..], &(second * 2000 + i).to_be_bytes()].concat(), None));
                 learner.note(port, flood, now);
             }
-            // Nobody takes anything, and still there is room.
+            // Nothing is taken, and still there is room.
             let other = Claim::new(&[4, 0, 0, 0, 0, second as u8], None);
             let port = 200 + second as u8;
             assert_eq!(learner.note_all(port, false, std::iter::once(other), now), Noted::Now, "second {second}");
@@ -423,7 +423,7 @@ mod tests {
         let taken = learner.take(usize::MAX);
         assert!(taken.len() <= INBOX);
         assert_eq!(taken.iter().filter(|(port, _)| *port >= 200).count(), 20);
-        // What was taken makes room.
+        // Taking claims makes room.
         learner.note(7, std::iter::once(Claim::new(&[6; 6], None)), start + 30 * AGAIN);
         assert_eq!(learner.take(usize::MAX).len(), 1);
     }
@@ -442,14 +442,14 @@ mod tests {
         let taken = learner.take(usize::MAX);
         assert_eq!((taken.len() as u64, taken.last().unwrap().0), (most + 1, 1));
 
-        // The same is not noted again before its time.
+        // The same claim is not noted again too early.
         learner.note(1, claims(1, 7).into_iter(), start + AGAIN / 2);
         assert!(learner.take(usize::MAX).is_empty());
         learner.note(1, claims(1, 7).into_iter(), start + AGAIN);
         assert!(learner.take(usize::MAX).is_empty(), "it was noted in the turn before");
         learner.note(1, claims(1, 7).into_iter(), start + 2 * AGAIN);
         assert_eq!(learner.take(usize::MAX), [(1, claims(1, 7)[0])]);
-        // Hours later nothing of it holds any more.
+        // Hours later none of that holds any more.
         let later = start + 3600 * AGAIN;
         learner.note(1, claims(1, 7).into_iter(), later);
         assert_eq!(learner.take(usize::MAX).len(), 1);

@@ -7,34 +7,34 @@
 //!    messages        FIB reader, exact tables,   parse → lookup_batch → act → tx
 //!                    actions, neighbours
 //! ```
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`parse`] | from a frame to its name, for every kind of name |
+//! | [`parse`] | finds the name in a frame, for every kind of name |
 //! | [`shim`] | the four bytes between switches |
 //! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
 //! | [`exact`] | exact tables: valid names, local names |
 //! | [`acl`] | which frames may enter by a port, by rules over five fields |
-//! | [`source`] | whether a frame from a host says truly who sent it |
+//! | [`source`] | whether a frame from a host states its true sender |
 //! | [`plane`] | what workers read and the control side changes |
 //! | [`neighbours`] | MAC addresses of IP addresses |
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
-//! | [`dhcp`] | broadcasts of DHCP, each to the one that it is for |
-//! | [`groups`] | frames to everybody: a copy for each other name of the sender's tenant |
-//! | [`subscriptions`] | which names want which multicast groups (IGMP, MLD), and the questions about it |
-//! | [`learn`] | host ports that learn: sources that are no names there, for the controller |
-//! | [`links`] | trunks that are watched: who is at their other end, and whether frames get there |
-//! | [`alien`] | what becomes of frames to names that the network does not know |
-//! | [`tap`] | copies of frames with what became of each, for people who look |
+//! | [`dhcp`] | DHCP broadcasts, each directed to its receiver |
+//! | [`groups`] | broadcasts and multicasts: a copy for each other name of the sender's tenant |
+//! | [`subscriptions`] | which names want which multicast groups (IGMP, MLD), and the queries for that |
+//! | [`learn`] | host ports that learn: sources that are not names there, for the controller |
+//! | [`links`] | monitored trunks: the neighbour at the other end, and whether frames get there |
+//! | [`alien`] | what to do with frames to names that the network does not know |
+//! | [`tap`] | copies of frames with the fate of each, for people who look |
 //! | [`maglev`] | servers by digest, in proportion to weights |
-//! | [`bundle`] | several devices that are one port, with LACP |
+//! | [`bundle`] | several devices that form one port, with LACP |
 //! | [`worker`] | the loop |
 //! | [`assembly`] | builds ports and workers, starts, watches and stops them |
-//! | [`bell`] | how workers wake the task that keeps trunks, bundles or learnt names |
+//! | [`bell`] | wakes the task that keeps trunks, bundles or learnt names |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
-//! | [`losses`] | what devices and interfaces discard where no worker sees it |
+//! | [`losses`] | frames that devices and interfaces discard where no worker sees them |
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
 mod answer;

@@ -1,7 +1,7 @@
-//! What is lost where no worker sees it: frames that devices discard, that interfaces discard before the devices, and that no
+//! Losses that no worker sees: frames that devices discard, that interfaces discard before the devices, and that no
 //! member of a bundle takes.
 //!
-//! Each has a name like those of [`crate::counters::DropReason`], is shown beside them, and has its sentence in `api::drops`. They are
+//! Each has a name like those of [`crate::counters::DropReason`], is shown with them, and has its sentence in `api::drops`. They are
 //! not in the sum of a worker's counters: no worker received these frames.
 
 use netio::DeviceSnapshot;
@@ -32,7 +32,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     devices.chain([OF_BUNDLES]).chain(interfaces)
 }
 
-/// What devices and interfaces lost, and what no member of a bundle took, by name, in the order of [`names`], zeros included.
+/// The losses of devices and interfaces, and of members of a bundle, by name, in the order of [`names`], zeros included.
 pub(crate) fn of(
     devices: &DeviceSnapshot,
     not_taken: u64,
@@ -56,7 +56,7 @@ mod tests {
         let listed: Vec<&str> =
             table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name)).collect();
         assert_eq!(listed, names().collect::<Vec<_>>(), "no worker received these frames");
-        // A worker has the frame of each of its own reasons, and its tap is told.
+        // For its own reasons a worker has the frame, and its tap is told.
         for reason in DropReason::ALL {
             assert!(!listed.contains(&reason.name()), "{reason:?}");
         }

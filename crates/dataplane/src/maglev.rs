@@ -1,6 +1,6 @@
 //! Servers by digest: a table of slots, each with a server, in proportion to weights.
 //!
-//! Something with a digest goes to the server in the slot that the digest gives. A server has slots in proportion to its
+//! A digest leads to the server in the slot that it gives. A server has slots in proportion to its
 //! weight, exact to one slot. Each server has its own order of slots, and the servers take turns to claim the next free
 //! slot in their order. So few slots of the other servers change when one comes or goes, and switches with similar lists
 //! of servers choose alike.
@@ -18,15 +18,15 @@ pub const SLOTS: usize = 65_537;
 /// The largest weight.
 pub const MAX_WEIGHT: u16 = 1000;
 
-/// What a slot holds if there are no servers.
+/// The content of a slot if there are no servers.
 pub const NOBODY: u16 = u16::MAX;
 
 /// A server that takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Server {
-    /// What slots hold for it.
+    /// The value of its slots.
     pub index: u16,
-    /// What makes its order of slots: the same wherever it is known.
+    /// The seed of its order of slots: the same wherever the server is known.
     pub name: u64,
     /// Its share, relative to the sum of all weights.
     pub weight: u16,
@@ -40,7 +40,7 @@ pub fn slot(digest: u64) -> usize {
 
 /// Fills the slots with servers. Those with weight 0 get none.
 /// # Panics
-/// When there are not [`SLOTS`].
+/// If there are not [`SLOTS`] slots.
 pub fn fill(slots: &mut [u16], servers: impl Iterator<Item = Server>) {
     struct Claim {
         index: u16,

@@ -1,4 +1,4 @@
-//! MAC addresses of IP addresses: those of hosts, an index into the table of valid names, and of the switch itself.
+//! MAC addresses of IP addresses: those of hosts, an index into the table of valid names, and those of the switch itself.
 
 use crate::exact::{Addresses, ExactTable};
 use crate::mac::Mac;
@@ -18,7 +18,7 @@ pub struct Neighbours {
     more: Arc<MoreAddresses>,
 }
 
-/// Addresses that hosts have beside those of the tables.
+/// The further addresses of hosts, besides those of the tables.
 pub(crate) type MoreAddresses = ArcSwap<HashMap<IpAddr, Mac>>;
 
 impl Neighbours {
@@ -28,7 +28,7 @@ impl Neighbours {
         Self { own, hosts: RwLock::new(none), more: Arc::default() }
     }
 
-    /// Has these addresses as well, which may change.
+    /// Adds these addresses, which may change.
     pub(crate) fn with_more(self, more: Arc<MoreAddresses>) -> Self {
         Self { more, ..self }
     }
@@ -48,7 +48,7 @@ impl Neighbours {
         self.own.get(&ip).copied()
     }
 
-    /// All of it for several questions. Changes wait until it is dropped.
+    /// A view for several questions. Changes wait until it is dropped.
     pub(crate) fn view(&self) -> NeighboursView<'_> {
         NeighboursView { hosts: self.hosts(), own: &self.own, more: &self.more }
     }
@@ -67,7 +67,7 @@ impl Neighbours {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the hosts. Readers do not wait until the memory of the old ones is given back.
+    /// Replaces the hosts. Readers do not wait until the memory of the old ones is freed.
     pub(crate) fn replace_hosts(&self, new: Addresses) {
         let old = std::mem::replace(&mut *self.hosts_mut(), new);
         drop(old);

@@ -58,7 +58,7 @@ pub enum FieldError {
         /// Bytes of the field.
         width: u8,
     },
-    /// An offset is configured, but the names are no fixed fields. Frames are forwarded nevertheless.
+    /// An offset is configured, but the names are not fixed fields. Frames are forwarded nevertheless.
     #[error(
         "fixed_offset = {offset} has no effect, because the controller's names are {kind}; remove it from switch.toml, or \
          check that this is the right controller"
@@ -71,7 +71,7 @@ pub enum FieldError {
     },
 }
 
-/// Which part of a frame is its name.
+/// The part of a frame that is its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameField {
     kind: NameKind,
@@ -380,7 +380,7 @@ impl Names {
         usize::from(self.lens[i])
     }
 
-    /// The length of all names, if they have the same.
+    /// The length of all names, if they have the same length.
     #[inline]
     pub fn common_len(&self) -> Option<usize> {
         let lens = &self.lens[..self.len];

@@ -1,11 +1,11 @@
-//! What the workers read, and the control side changes while they run.
+//! State that the workers read, and the control side changes while they run.
 //!
 //! A [`Plane`] is one published unit: the name field, the generation of the hasher, the exact tables and the action
 //! table. A worker loads it once a burst (one `arc-swap` load) and uses it for the whole burst. So a FIB is never read
 //! with the names, the hasher or the actions of another. The cells of the FIB and the entries of the exact tables
 //! change in place, each through a publication of its own. Only the replacement of a whole table makes a new plane.
 //!
-//! Neighbours (IP address to MAC address) are beside it, behind a lock: an index into the table of valid names. Only ARP,
+//! Neighbours (IP address to MAC address) are separate, behind a lock: an index into the table of valid names. Only ARP,
 //! ND and checks of IP sources take the lock; other frames never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
 //! needs such names, and the [directory](crate::directory) answers for them.
 
@@ -46,7 +46,7 @@ pub struct Plane<T> {
     pub(crate) actions: Arc<[Action]>,
     /// The readers of the directory, if there is one.
     pub(crate) asked: Option<Arc<Asked>>,
-    /// Whether every name is in the table of valid names, so that one that is not there does not exist.
+    /// Whether every name is in the table of valid names, so that a missing one does not exist.
     pub(crate) valid_held: bool,
 }
 
@@ -73,11 +73,11 @@ pub struct Shared<T> {
     pub(crate) links: Arc<Links>,
     /// What the workers saw at ports that learn.
     pub(crate) learner: Arc<Learner>,
-    /// Who hears what hosts say to everybody.
+    /// The receivers of broadcasts and multicasts.
     pub(crate) groups: Arc<Groups>,
     /// Copies of frames for people who look.
     pub(crate) taps: Arc<Taps>,
-    /// Counts changes of anything else that decides where a frame leaves. It is raised after the change took effect.
+    /// Counts changes of everything else that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
     /// See [`crate::spread::flow`].
     pub(crate) spread_seed: u64,
@@ -106,10 +106,10 @@ impl<T> Shared<T> {
     }
 }
 
-/// Who reads the table of the workers besides them. There is one table, so it is in one place.
+/// The other readers of the workers' table. There is one table, so it is in one place.
 #[derive(Debug, Clone, Default)]
 pub enum ShownTo {
-    /// Nobody: it is in memory of this process.
+    /// No readers: it is in memory of this process.
     #[default]
     Nobody,
     /// Other programs, in a file that they map.
@@ -124,7 +124,7 @@ impl ShownTo {
         if let Self::Kernel(kernel) = self { Some(kernel) } else { None }
     }
 
-    /// Where other programs find it, and how that went, if they are to.
+    /// Where other programs find it, and the status of that, if they are to find it.
     pub fn share(&self) -> Option<&Share> {
         if let Self::Programs(share) = self { Some(share) } else { None }
     }
@@ -234,7 +234,7 @@ impl<T> PlaneWriter<T> {
         self.field_error
     }
 
-    /// Who reads the table besides the workers, and how showing it went.
+    /// Readers of the table other than the workers, and the status of showing it.
     pub fn shown_to(&self) -> &ShownTo {
         &self.shown_to
     }

@@ -24,17 +24,17 @@ pub enum Role {
     Outside,
 }
 
-/// How the frames of a port come, for people. Its devices may change it.
+/// How the frames of a port are received, for people. Its devices may change it.
 #[derive(Debug, Clone, Default)]
 pub struct DriverText(Arc<Mutex<String>>);
 
 impl DriverText {
-    /// What is said now.
+    /// The present text.
     pub fn get(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says another thing from now on.
+    /// Replaces the text.
     pub fn set(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -56,9 +56,9 @@ pub struct PortHealth {
 /// Why a port is down, or was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The reason, of the last try.
+    /// The reason, from the last try.
     pub error: String,
-    /// How often it failed since it worked: once when it went down, then by each try.
+    /// How often it has failed since it worked: once when it went down, then with each try.
     pub times: u32,
     /// How long after the failure it is tried again.
     pub wait: Duration,
@@ -87,7 +87,7 @@ impl PortHealth {
         self.up.store(true, Ordering::Relaxed);
     }
 
-    /// It failed, and is tried again after `wait`.
+    /// Notes that it failed, and is tried again after `wait`.
     pub(crate) fn failed(&self, error: &NetError, wait: Duration) {
         let was_up = self.up.swap(false, Ordering::Relaxed);
         let mut last = self.failure();
@@ -104,21 +104,21 @@ pub(crate) struct Port {
     pub(crate) check_source: CheckSource,
     /// Whether an IPv6 router is there, which advertises itself.
     pub(crate) ra_trusted: bool,
-    /// Whether sources that are not true are noted.
+    /// Whether untrue sources are noted.
     pub(crate) learns: bool,
-    /// Those that are true and were noted; none: they are not noted.
+    /// True sources that were noted; none: they are not noted.
     pub(crate) notes: Option<Notes>,
     /// Where broadcasts of DHCP go.
     pub(crate) dhcp: Option<Dhcp>,
-    /// Which of its frames go to everybody; none: nothing does.
+    /// The limits for copying its frames; none: nothing is copied.
     pub(crate) group_gate: Option<Gate>,
-    /// What its hosts may say of multicast groups.
+    /// Limits on what its hosts may say of multicast groups.
     pub(crate) allowance: Allowance,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) retry: Retry,
     pub(crate) staged: Burst,
-    /// Sources of its frames that are true.
+    /// True sources of its frames.
     pub(crate) known: Known,
 }
 

@@ -1,7 +1,7 @@
-//! When a port that is down is tried again.
+//! Decides when a port that is down is tried again.
 //!
 //! An interface that is missing or down is looked for every second, which is cheap. One that cannot be opened as it is
-//! (another number of queues, a program of somebody else, no permission) may take half a second to fail, in which the
+//! (another number of queues, a foreign program, no permission) may take half a second to fail, in which the
 //! worker forwards nothing. So each try waits twice as long as the one before, up to a minute. A port that fails again
 //! as soon as it is opened waits the same way.
 
@@ -22,12 +22,12 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Of a port that works.
+    /// For a port that works.
     pub(crate) fn new() -> Self {
         Self { wait: SHORTEST, due: None, revived: None }
     }
 
-    /// The port failed at `now`: while it was up, or when it was tried. Returns how long it waits.
+    /// Notes that the port failed at `now`: while it was up, or when it was tried. Returns how long it waits.
     pub(crate) fn failed(&mut self, now: Instant, is_transient: bool) -> Duration {
         let is_soon = self.revived.take().is_some_and(|revived| now.saturating_duration_since(revived) < self.wait);
         let was_tried = self.due.is_some() || is_soon;
@@ -36,7 +36,7 @@ impl Retry {
         self.wait
     }
 
-    /// The port works again.
+    /// Notes that the port works again.
     pub(crate) fn revived(&mut self, now: Instant) {
         (self.due, self.revived) = (None, Some(now));
     }

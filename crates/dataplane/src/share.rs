@@ -1,7 +1,7 @@
 //! The table of a running switch in a file, for other programs to map: `share = "PATH"`.
 //!
 //! The workers look names up in the same memory; there is one copy. A table that the switch makes anew is another file,
-//! which takes the place of the one before when it is complete and the controller has said what its values mean. The file
+//! which takes the place of the previous one when it is complete and the controller has said what its values mean. The file
 //! stays when the switch ends: readers have its last table until another switch shows one there. The bytes:
 //! `docs/formats/table-in-memory.md`.
 
@@ -12,14 +12,14 @@ use lookup::traits::ShareError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a switch shows its table, and how that went.
+/// The place where a switch shows its table, and the status of that.
 #[derive(Debug, Clone)]
 pub struct Share {
     path: PathBuf,
     error: Option<String>,
     /// Whether a table of this switch is there.
     is_shown: bool,
-    /// Whether the present table lies beside it, until its values mean something.
+    /// Whether the present table lies beside it, until its values have a meaning.
     waits: bool,
 }
 
@@ -44,8 +44,8 @@ impl Share {
         self.error.as_deref()
     }
 
-    /// Shows a table that has no reader yet, instead of the one before. Forwarding does not depend on it: what goes wrong
-    /// is logged, and said by the status.
+    /// Shows a table that has no reader yet, instead of the previous one. Forwarding does not depend on it: errors
+    /// are logged, and shown by the status.
     pub fn show(&mut self, spec: &Spec, actions: Meaning<'_>, fib: &mut dyn Table) {
         (self.is_shown, self.waits) = (false, false);
         let moved = shown::this_process().map_err(ShareError::from).and_then(|writer| {
@@ -61,7 +61,7 @@ impl Share {
         }
     }
 
-    /// Tells other programs that values mean something else now, if they can read the table.
+    /// Tells other programs that values now mean something else, if they can read the table.
     pub fn show_actions(&mut self, actions: Meaning<'_>, fib: &mut dyn Table) {
         if !self.is_shown && !self.waits {
             return;
@@ -86,7 +86,7 @@ impl Share {
         tracing::error!(path = %self.path.display(), "other programs cannot read the table: {error}; forwarding continues");
         (self.is_shown, self.waits, self.error) = (false, false, Some(error));
         shown::discard(&self.path);
-        // Rather none than one that is old.
+        // No table is better than an old one.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -22,14 +22,14 @@ pub const AT: usize = 12;
 /// The most switches that a frame may enter after the first: twice the diameter of any sensible network.
 pub const INITIAL_HOPS: u8 = 64;
 
-/// A bit of `flags`: a switch that had lost its ways sent the frame by its alternate. No second one does, so that however many links
-/// and switches have failed, a frame leaves the shortest path once and makes no circle by it. Who gets it by its own way sends it by
-/// another one, or else by its alternate, and leaves the bit as it is.
+/// A bit of `flags`: a switch that had lost its ways sent the frame by its alternate. No second switch does so. Thus, however many links
+/// and switches have failed, a frame leaves the shortest path once and does not circle because of it. A switch that gets it by its own
+/// way sends it by another one, or else by its alternate, and leaves the bit as it is.
 pub const DETOUR: u8 = 1;
-/// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another one of several. After that none does.
+/// A bit of `flags`: a switch got the frame by its own way to the destination, and sent it by another of several. After that none does.
 pub const TURNED: u8 = 2;
 
-/// A bit of `flags`: the frame is a copy of one to everybody. A flow stage at its way lets it pass, as it did with that one.
+/// A bit of `flags`: the frame is a copy of a broadcast or multicast. A flow stage on its way lets it pass, as it did with the original.
 pub const COPY: u8 = 4;
 
 /// Pushes a new shim into a frame that a host sent. False if there is no headroom.

@@ -1,4 +1,4 @@
-//! Keeps hosts in their place: whether a frame from a host port says truly who sent it.
+//! Keeps hosts in their place: checks whether a frame from a host port states its true sender.
 //!
 //! A *host* is what hangs off one port, under one name or many. The exact table of local names says which names hang off
 //! which port. A frame may claim
@@ -15,10 +15,10 @@
 //!
 //! With [`CheckSource::MacAndIp`], a name to which the RIB gives an address of a family may use no unknown address of that
 //! family. The unspecified address claims nothing: ARP probes, duplicate address detection and DHCP begin with it. An IPv6
-//! link-local address is in no RIB, so each host may use any. Of [addresses that no host can
-//! have](fib::unicast) nobody may speak. But one that was made from the MAC address of a valid name
-//! (EUI-64) belongs to that name. Router advertisements and redirects are dropped: hosts are no routers. Where a port says that a
-//! router is there (RFC 6105), its advertisements are checked as what hosts say is; redirects are dropped there, too.
+//! link-local address is in no RIB, so each host may use any. No host may speak for [addresses that no host can
+//! have](fib::unicast). But a link-local address that was made from the MAC address of a valid name
+//! (EUI-64) belongs to that name. Router advertisements and redirects are dropped: hosts are not routers. Where a port is configured
+//! with a router (RFC 6105), its advertisements are checked like other messages of hosts; redirects are dropped there too.
 //!
 //! Names must be MAC addresses for this. If they are IP addresses, only IP sources can be checked: with
 //! [`CheckSource::MacAndIp`], a packet must come from a local name at this port. Names of other kinds say nothing about
@@ -49,13 +49,13 @@ use lookup::hash::Hasher;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What of the sources of frames from a host port is checked. See [the module](self).
+/// The check of frame sources at a host port. See [the module](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckSource {
     /// Nothing.
     Off,
-    /// MAC addresses, and what ARP and neighbour discovery say.
+    /// MAC addresses, and the contents of ARP and neighbour discovery.
     #[default]
     Mac,
     /// As [`CheckSource::Mac`], and the IP source of every packet.
@@ -64,7 +64,7 @@ pub enum CheckSource {
 }
 
 impl CheckSource {
-    /// What is checked if names are of a kind.
+    /// The check that is possible if names are of a kind.
     pub fn with_names(self, kind: NameKind) -> Checked {
         match (kind, self) {
             (NameKind::Mac, Self::Mac) => Checked::Mac,
@@ -75,7 +75,7 @@ impl CheckSource {
     }
 }
 
-/// What is checked in fact.
+/// The effective check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checked {
     /// Nothing.
@@ -89,7 +89,7 @@ pub enum Checked {
 }
 
 impl Checked {
-    /// As the status page says it.
+    /// The name on the status page.
     pub fn text(self) -> &'static str {
         match self {
             Self::Nothing => "off",
@@ -105,7 +105,7 @@ const HEADER: usize = 14;
 const ARP_LEN: usize = 28;
 const IPV6_HEADER: usize = 40;
 
-/// The source address of a frame as a name, and whether more of it than the address must be looked at.
+/// The source address of a frame as a name, and whether more of the frame than that must be checked.
 #[inline]
 pub(crate) fn source(frame: &[u8], checked: Checked) -> Option<(u64, bool)> {
     let bytes = frame.get(6..14)?.first_chunk::<8>()?;
@@ -125,7 +125,7 @@ pub(crate) fn ip_source(frame: &[u8], kind: NameKind) -> Option<u64> {
 }
 
 /// Checks the sender of a frame that a host sends into a port of a switch, as the switch does if names are MAC addresses and
-/// `check_source` is `mac`: for programs that know the names in another way.
+/// `check_source` is `mac`: for programs that know the names from elsewhere.
 /// # Errors
 /// The reason to drop it.
 pub fn check(frame: &[u8], port: PortId, known: &impl Known) -> Result<(), DropReason> {
@@ -136,7 +136,7 @@ pub fn check(frame: &[u8], port: PortId, known: &impl Known) -> Result<(), DropR
     Place { port, checked: Checked::Mac, has_router: false, known, led: None }.check(frame)
 }
 
-/// What the check asks about names.
+/// The questions of the check about names.
 pub trait Known {
     /// The kind of names.
     fn kind(&self) -> NameKind;
@@ -188,7 +188,7 @@ impl Known for Tables<'_> {
 pub(crate) struct Place<'a, K> {
     pub(crate) port: PortId,
     pub(crate) checked: Checked,
-    /// Whether a router is there, which may say so.
+    /// Whether a router is there, which may advertise itself.
     pub(crate) has_router: bool,
     pub(crate) known: &'a K,
     /// The IP address of the name that the frame is from, if it is known to lead to that name.
@@ -225,7 +225,7 @@ impl<K: Known> Place<'_, K> {
     /// ```
     fn check_arp(&self, arp: &[u8], source: Mac) -> Result<(), DropReason> {
         let arp = arp.get(..ARP_LEN).ok_or(DropReason::Truncated)?;
-        // Who sends it cannot be read from an ARP packet for other addresses. None is answered either.
+        // The sender cannot be read from an ARP packet for other addresses. None is answered either.
         if arp[..6] != [0, 1, 8, 0, 6, 4] {
             return Err(DropReason::SourceArp);
         }

@@ -5,16 +5,16 @@
 //! their addresses alone. A flow that sends some packets whole and others in fragments may use two ways.
 //!
 //! The hash of a flow gives a slot, and each slot has the way with the largest hash of slot and port (highest random weight). So
-//! when a way goes, be it down or out of the controller's tables, its flows alone move, and when it comes back they alone return.
+//! when a way goes, because it is down or left the controller's tables, only its flows move, and when it comes back only they return.
 //! Of n ways each has a share of 1/n, give or take 10 % of that or less. Every data plane hashes with a number of its own: if
 //! neighbours chose alike, all flows that the first sends to the second would go the same way from there.
 //!
-//! Where ways have weights, the hash u of slot and port, as a fraction of 1, is taken for a time -ln(u) / weight, and a slot has the way
-//! whose time is the shortest. Such times are distributed exponentially, and the first is the one of a way with a probability of its
-//! weight over the sum of all. Weights that are all the same give the table without weights. When a weight grows flows move to this
-//! way alone, and when it shrinks from it alone, whatever the others are. Only ratios count, so it does not matter that those of an
+//! Where ways have weights, the hash u of slot and port, as a fraction of 1, stands for a time -ln(u) / weight, and a slot has the way
+//! with the shortest time. Such times are distributed exponentially, and the first is that of a way with a probability of its
+//! weight over the sum of all. Equal weights give the table without weights. When a weight grows, flows move to this
+//! way only, and when it shrinks from it only, whatever the others are. Only ratios count, so it does not matter that those of an
 //! action are reduced. To hash each way as many times as it weighs would need no logarithm, but 512 × 64 mixes a way, and a ratio that is
-//! reduced would move flows. A share is that of 512 slots, give or take its root: a way with less than 1 % may have none.
+//! reduced would move flows. A share is a number of the 512 slots, give or take its root: a way with less than 1 % may have none.
 //!
 //! Cost: two mixes of a word for IPv4, five for IPv6, the headers parsed again, and one read of a table of 512 bytes, with weights or
 //! without. Making the table takes 512 mixes a way, by each worker, when a table of actions is new or a link changes; a controller
@@ -34,7 +34,7 @@ const N: usize = 1 << SLOT_BITS;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Way {
     pub(crate) id: PortId,
-    /// Among the ports of a worker.
+    /// Its index among the ports of a worker.
     pub(crate) index: u8,
     /// At least 1.
     pub(crate) weight: u16,
@@ -47,7 +47,7 @@ pub(crate) struct Slots([u8; N]);
 impl Slots {
     /// Spreads flows over ports, by ids and indices. Ids decide, so that workers with other ports choose alike.
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub(crate) fn new(ways: &[(PortId, u8)]) -> Self {
         let key = |slot: usize, (id, _): &(PortId, u8)| (hash(slot, *id), *id);
         Self(std::array::from_fn(|slot| ways.iter().max_by_key(|way| key(slot, way)).expect("a way").1))
@@ -55,7 +55,7 @@ impl Slots {
 
     /// As [`Slots::new`], each port for as many flows as its weight says.
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub(crate) fn weighed(ways: &[Way], times: &mut Times) -> Self {
         if ways.iter().all(|way| way.weight == ways[0].weight) {
             let ways: ArrayVec<_, MAX_WAYS> = ways.iter().map(|way| (way.id, way.index)).collect();
@@ -66,7 +66,7 @@ impl Slots {
         Self(std::array::from_fn(|slot| {
             let keyed = timed.iter().map(|(way, times)| (times[slot] / f64::from(way.weight), *way));
             let first = keyed.min_by(|(a, one), (b, other)| {
-                // Of hashes that are the same as fractions, the larger one comes first, as without weights.
+                // Of hashes that are equal as fractions, the larger one comes first, as without weights.
                 let others = || (hash(slot, other.id), other.id).cmp(&(hash(slot, one.id), one.id));
                 a.total_cmp(b).then_with(others)
             });
@@ -80,7 +80,7 @@ impl Slots {
         self.0[Self::slot(flow)]
     }
 
-    /// The port that a flow takes if it may take these alone: the one of the next slot that has one of them.
+    /// The port that a flow takes if it may take only these: that of the next slot that has one of them.
     #[cold]
     pub(crate) fn other(&self, flow: u64, may_take: impl Fn(u8) -> bool) -> Option<u8> {
         let (before, after) = self.0.split_at(Self::slot(flow));
@@ -108,7 +108,7 @@ fn hash(slot: usize, id: PortId) -> u64 {
 
 /// The time that a hash stands for, of weight 1: the larger, the shorter.
 fn time(hash: u64) -> f64 {
-    // Between 0 and 1, and neither.
+    // Between 0 and 1, excluding both.
     let fraction = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -fraction.ln()
 }
@@ -191,11 +191,11 @@ mod tests {
                 assert!((got - mean).abs() <= 4.0 * deviation, "{weights:?}: {got} slots of {mean:.0} for {weight}");
             }
         }
-        // Of one weight, whatever it is: as without weights.
+        // Equal weights, whatever they are: as without weights.
         let ports: Vec<(PortId, u8)> = (1..=5).map(|index| (PortId(u16::from(index)), index)).collect();
         assert_eq!((weighed(&[1; 5]), weighed(&[1024; 5])), (Slots::new(&ports), Slots::new(&ports)));
         assert_eq!(weighed(&[7]), Slots([1; 512]));
-        // Ratios count.
+        // Only ratios count.
         assert_eq!(weighed(&[6, 2, 4]), weighed(&[3, 1, 2]));
         assert!(weighed(&[3, 1, 2]) != weighed(&[3, 1, 1]));
     }
@@ -207,18 +207,18 @@ mod tests {
             let moved = before.0.into_iter().zip(after.0).filter(|(before, after)| before != after);
             moved.collect::<Vec<_>>()
         };
-        // To the one whose weight grows, also where the others' are not 1, and where weights were all the same.
+        // Flows move to the way whose weight grows, even where the others' are not 1, and where all weights were equal.
         for (before, after) in [([3, 1, 2], [3, 4, 2]), ([1, 1, 1], [1, 2, 1]), ([2, 1, 2], [2, 2, 2])] {
             let moved = moved(&before, &after);
             assert!(moved.iter().all(|(_, to)| *to == 2) && moved.len() > 20, "{before:?} to {after:?}: {moved:?}");
         }
-        // From the one whose weight shrinks, to all others.
+        // Flows move from the way whose weight shrinks, to all others.
         let shrinks = moved(&[4, 8, 2], &[4, 2, 2]);
         assert!(
             shrinks.iter().all(|(from, _)| *from == 2)
                 && [1, 3].iter().all(|to| shrinks.iter().any(|(_, at)| at == to))
         );
-        // What is left has weights that are reduced.
+        // The remaining ways have reduced weights.
         let whole = weighed(&[4, 2, 3]);
         let less = weighed(&[2, 1]);
         assert!(whole.0.iter().zip(&less.0).all(|(whole, less)| if *whole == 3 {

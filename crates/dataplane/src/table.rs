@@ -29,7 +29,7 @@ pub trait Table: Send {
         valid.finish(names, digests, searches)
     }
 
-    /// What digests are made by; none if names are not looked up, and then sources are not checked.
+    /// The hasher of digests; none if names are not looked up, and then sources are not checked.
     fn hasher(&self) -> Option<&Hasher> {
         None
     }

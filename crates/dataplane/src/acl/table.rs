@@ -1,14 +1,14 @@
-//! The table of an access list, and how it follows the list by differences.
+//! The table of an access list, and how differences update it.
 //!
-//! A list without priorities is in order, and a line that comes to its start must not give another priority to all others.
+//! A list without priorities is in order, and a line that is added at its start must not give another priority to all others.
 //! So priorities are handed out with gaps between them. Of the lines of a list that were in the one before, those in the
 //! same order keep theirs, and new lines get one from the gap where they are. If a gap is full, all get new ones, and the
 //! table is built anew; likewise if most rules changed.
 //!
-//! Two tables take turns: workers use one, the other one is a version behind. A difference is applied to that one, which
-//! nobody uses, and then it is published whole. So a burst is judged by one list, and no worker waits.
+//! Two tables take turns: workers use one, the other is a version behind. A difference is applied to the unused
+//! one, which is then published whole. So a burst is judged by one list, and no worker waits.
 //!
-//! Cost of a change: what it changed, beside reading the file and comparing it with the list before. Memory: two tables and
+//! Cost of a change: the difference, plus reading the file and comparing it with the previous list. Memory: two tables and
 //! their control half.
 
 use fib::rules::ListedRule;
@@ -18,17 +18,17 @@ use lookup::traits::{ApplyError, Query};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a lookup gives for a rule that lets in, and for one that does not. Of two rules with the same priority and equally many bits
-/// the larger one decides, so the one that denies.
+/// The value of a rule that permits, and of one that denies. Of two rules with the same priority and equally many bits
+/// the larger value decides, so the rule that denies.
 pub(super) const PERMIT: u32 = 1;
 pub(super) const DENY: u32 = 2;
 
 /// What changed when a list was read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Rules that came, or have another action.
+    /// Rules that were added, or have another action.
     pub changed: usize,
-    /// Rules that went, or came to another place.
+    /// Rules that were removed, or moved.
     pub removed: usize,
     /// Whether the table was built anew: more changed than stayed, or no priority was left between two rules.
     pub built_anew: bool,
@@ -81,7 +81,7 @@ pub(super) struct Writer {
     v6: Rules<4>,
     /// In the order of the list.
     list: Vec<Kept>,
-    /// The table that was in use before, and what it lacks.
+    /// The table that was in use before, and the changes that it lacks.
     spare: Option<(Arc<InUse>, Updates)>,
 }
 
@@ -91,7 +91,7 @@ fn is_over_addresses(rule: &Rule) -> bool {
 }
 
 impl Writer {
-    /// The writer of a table of this list, and the table. `permits` says whether an action lets in.
+    /// The writer of a table of this list, and the table. `permits` says whether an action permits.
     pub(super) fn new(
         list: &[ListedRule],
         permits: impl Fn(&ListedRule) -> bool,
@@ -113,9 +113,9 @@ impl Writer {
         }
     }
 
-    /// A table that follows another list, and what differs. `publish` gets the table, and returns the one before.
+    /// Updates the table to another list, and returns the difference. `publish` gets the table, and returns the previous one.
     /// # Errors
-    /// [`AclTableError`]; the list before stays.
+    /// [`AclTableError`]; the previous list stays.
     pub(super) fn follow(
         &mut self,
         list: &[ListedRule],
@@ -149,7 +149,7 @@ impl Writer {
         Ok(difference)
     }
 
-    /// The spare table with the changes that it lacks; none if a worker still uses it, or it cannot follow.
+    /// The spare table, with the changes that it lacked; none if a worker still uses it, or it cannot be updated.
     fn brought_along(&self, mut table: Arc<InUse>, lacking: &[&Updates]) -> Option<Arc<InUse>> {
         let spare = Arc::get_mut(&mut table)?;
         let apply = |spare: &mut InUse| -> Result<(), ApplyError> {
@@ -175,14 +175,14 @@ impl Writer {
     }
 }
 
-/// Takes some rules out and puts others in.
+/// Removes some rules and adds others.
 fn change(
     v4: &mut Rules<1>,
     v6: &mut Rules<4>,
     [gone, come]: [&[&Kept]; 2],
     updates: &mut Updates,
 ) -> Result<(), AclTableError> {
-    // Rules that leave make room first.
+    // Rules that are removed make room first.
     for [of_v4, of_v6] in gone.iter().map(|kept| kept.rules()) {
         of_v4.iter().for_each(|rule| _ = v4.remove(rule, &mut updates.v4));
         of_v6.iter().for_each(|rule| _ = v6.remove(rule, &mut updates.v6));
@@ -231,7 +231,7 @@ fn read(list: &[ListedRule], permits: impl Fn(&ListedRule) -> bool, before: &[Ke
     }
     let old: HashMap<&Pattern, u32> = before.iter().map(|kept| (&kept.pattern, kept.priority)).collect();
     let mut seen = HashSet::new();
-    // A pattern that comes again further down can match nothing.
+    // A pattern that is repeated further down can match nothing.
     let rules: Vec<(Pattern, u32)> = list
         .iter()
         .map(|listed| (pattern(listed), value(listed)))
@@ -247,7 +247,7 @@ fn read(list: &[ListedRule], permits: impl Fn(&ListedRule) -> bool, before: &[Ke
     (kept.collect(), Difference { built_anew: built_anew && !before.is_empty(), ..Difference::default() })
 }
 
-/// Falling priorities: as many as can of those that are wanted, which each occur once, and others between them; none if
+/// Falling priorities: as many of the wanted ones as possible, each of which occurs once, and others between them; none if
 /// there is no room.
 fn priorities(wanted: &[Option<u32>]) -> Option<Vec<u32>> {
     let mut given = longest_fall(wanted);
@@ -272,9 +272,9 @@ fn priorities(wanted: &[Option<u32>]) -> Option<Vec<u32>> {
     given.into_iter().collect()
 }
 
-/// The longest part of these that falls; none at the places of the others.
+/// The longest falling subsequence of these; none at the places of the others.
 fn longest_fall(wanted: &[Option<u32>]) -> Vec<Option<u32>> {
-    // For each length, the end of the falling part of this length whose last is largest.
+    // For each length, the end of the falling subsequence of that length whose last element is largest.
     let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), vec![None; wanted.len()]);
     for (at, priority) in wanted.iter().enumerate().filter_map(|(at, priority)| Some((at, (*priority)?))) {
         let len = ends.partition_point(|&end| wanted[end].is_some_and(|last| last > priority));

@@ -1,4 +1,4 @@
-//! Reads what a data plane counted, from any thread, and changes what may change while it runs.
+//! Reads the counters of a data plane, from any thread, and changes what can change while it runs.
 
 use crate::acl::{self, AccessList, AclCounters, AclStatus};
 use crate::bundle::{Bundle, MemberStatus};
@@ -19,7 +19,7 @@ use netio::statistics::{Losses, Statistics};
 use netio::{DeviceCounters, DeviceSnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A port with all that is read of it.
+/// A port, with everything that is read of it.
 pub(super) struct WatchedPort {
     pub(super) id: PortId,
     pub(super) role: Role,
@@ -46,7 +46,7 @@ pub struct Monitor {
     pub(super) learner: Arc<Learner>,
     pub(super) groups: Arc<Groups>,
     pub(super) taps: Arc<Taps>,
-    /// Of the interfaces; none: the system has no socket to ask by.
+    /// Statistics of the interfaces; none if the system has no socket to ask by.
     pub(super) statistics: Option<Mutex<Statistics>>,
     pub(super) gateway: Option<Gateway>,
 }
@@ -58,11 +58,11 @@ pub struct Status {
     pub total: Counts,
     /// Counts a worker.
     pub workers: Vec<Counts>,
-    /// What forwards in the kernel, if anything is to.
+    /// The status of forwarding in the kernel, if that is wanted.
     pub kernel: Option<KernelStatus>,
     /// What was noted at ports that learn.
     pub learnt: learn::Counts,
-    /// What hosts said of the groups that they want, if it is heard.
+    /// What hosts reported of the groups that they want, if the switch listens for that.
     pub subscriptions: Option<subscriptions::Counts>,
     /// Its ports, in the order given.
     pub ports: Vec<PortStatus>,
@@ -77,13 +77,13 @@ pub struct PortStatus {
     pub role: Role,
     /// Its access list, if it has one, and the packets that this let in and kept out.
     pub acl: Option<(AclStatus, [u64; 2])>,
-    /// What is checked of the sources of frames, as far as the kind of names allows it.
+    /// The check of frame sources, as far as the kind of names allows one.
     pub check_source: CheckSource,
     /// Name of its device.
     pub device: String,
     /// Its members, if it is a bundle.
     pub members: Vec<MemberStatus>,
-    /// How its frames come, and why not as configured, if so.
+    /// How its frames are received, and why not as configured, if so.
     pub driver: String,
     /// Whether all workers can use it, and a member of it sends if it is a bundle.
     pub up: bool,
@@ -91,11 +91,11 @@ pub struct PortStatus {
     pub last_failure: Option<Failure>,
     /// What its devices counted.
     pub counters: DeviceSnapshot,
-    /// What its interfaces lost before the devices had it.
+    /// What its interfaces lost before the devices received it.
     pub lost: Losses,
-    /// The longest packet that its interfaces take now; 0: nobody knows.
+    /// The longest packet that its interfaces take now; 0 if unknown.
     pub mtu: u32,
-    /// What it has to be so that frames of hosts fit with the shim, if it is a trunk; 0: nobody knows.
+    /// The MTU that it needs so that frames of hosts fit with the shim, if it is a trunk; 0 if unknown.
     pub mtu_needed: u32,
 }
 
@@ -106,7 +106,7 @@ impl PortStatus {
         0 < self.mtu && self.mtu < self.mtu_needed
     }
 
-    /// What was lost at it so far, by name, in the order of [`losses::names`], zeros included.
+    /// Its losses so far, by name, in the order of [`losses::names`], zeros included.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let not_taken = self.members.iter().map(|member| member.counts.not_taken).sum();
         losses::of(&self.counters, not_taken, &self.lost)
@@ -115,7 +115,7 @@ impl PortStatus {
 
 impl Status {
     /// Every reason to drop a frame with its count, in a fixed order, zeros included: those of workers, and then
-    /// [what no worker saw](losses).
+    /// [those that no worker sees](losses).
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let of_workers = self.total.drops().map(|(reason, n)| (reason.name(), n));
         let mut lost: Vec<_> = losses::names().map(|name| (name, 0)).collect();
@@ -127,10 +127,10 @@ impl Status {
 }
 
 impl Monitor {
-    /// Replaces the routes of the gateway, if it is one, by those of `settings`: every burst that begins later is routed by them.
-    /// Nothing else of `settings` is taken.
+    /// Replaces the routes of the gateway, if it is one, with those of `settings`: every burst that begins later is routed by them.
+    /// Ignores the rest of `settings`.
     /// # Errors
-    /// There are more next hops or routes than a table holds; the routes before stay.
+    /// There are more next hops or routes than a table holds; the previous routes stay.
     pub fn reroute(&self, settings: &gateway::Settings) -> Result<(), lookup::traits::InsertError> {
         self.gateway.as_ref().map_or(Ok(()), |gateway| gateway.reroute(settings))
     }
@@ -145,7 +145,7 @@ impl Monitor {
         &self.learner
     }
 
-    /// Who hears what hosts say to everybody.
+    /// The members that receive broadcasts and multicasts.
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
@@ -176,7 +176,7 @@ impl Monitor {
         hosts.map(|(index, port)| (index, port.id, port.is_up()))
     }
 
-    /// What the interfaces of a port lost, and the smallest of their MTUs, as far as anybody knows.
+    /// The losses of the interfaces of a port, and the smallest of their MTUs, as far as they are known.
     fn interfaces(&self, port: &WatchedPort, members: &[MemberStatus]) -> (Losses, u32) {
         let mut lost = (Losses::default(), 0);
         let is_asked = ["af_packet", "af_xdp", "xdp"].iter().any(|driver| port.driver.get().starts_with(driver));
@@ -210,14 +210,14 @@ impl Monitor {
         lists
     }
 
-    /// Puts an access list, or none, in the place of the one that a port has. A burst is judged by one of both. Returns whether the
-    /// port can have one: a trunk cannot, nor one that is not there.
+    /// Replaces the access list of a port, or removes it. A burst is judged by one of the two. Returns whether the
+    /// port can have one: a trunk cannot, nor can a port that does not exist.
     pub fn set_access_list(&self, id: PortId, list: Option<Arc<AccessList>>) -> bool {
         let slot = self.ports.iter().find(|port| port.id == id).and_then(|port| port.acl.as_ref());
         slot.map(|(slot, _)| slot.set(list)).is_some()
     }
 
-    /// Reads all counters. They may be of moments a burst apart.
+    /// Reads all counters. They may be a burst apart in time.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
         let mut total = Counts::default();

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a switch that stops waits for its last words.
+/// How long a switch that stops waits until its last frame is sent.
 const LEAVE_WITHIN: Duration = Duration::from_millis(200);
 
-/// What the workers had done when they were last asked for a sign of life.
+/// The workers' progress when they were last asked for a sign of life.
 #[derive(Debug, Default)]
 pub struct Pulse {
     seen: Vec<u64>,
@@ -38,7 +38,7 @@ impl Dataplane {
         Ok((Self::run(workers, monitor, settings.idle_polls)?, writer))
     }
 
-    /// As [`Dataplane::start`], with what [`build`] made. What comes before waits at the ports.
+    /// As [`Dataplane::start`], with the result of [`build`]. Frames that come before wait at the ports.
     /// # Errors
     /// The system refuses a thread; nothing runs then.
     pub fn run(workers: Vec<Worker<FibTable>>, monitor: Monitor, idle_polls: u32) -> Result<Self, BuildError> {
@@ -59,7 +59,7 @@ impl Dataplane {
         self.monitor.status()
     }
 
-    /// What reads the counters.
+    /// The monitor that reads the counters.
     pub fn monitor(&self) -> &Monitor {
         &self.monitor
     }
@@ -69,7 +69,7 @@ impl Dataplane {
         self.wakers.iter().take(1).for_each(Waker::wake);
     }
 
-    /// Says in LLDP that the switch goes, and waits until the first worker has sent that, though not for long.
+    /// Announces in LLDP that the switch leaves, and waits until the first worker has sent that, but not for long.
     pub fn take_leave(&self) {
         let Monitor { links, ports, .. } = &self.monitor;
         let mut bundles = Vec::new();
@@ -87,7 +87,7 @@ impl Dataplane {
         if is_waiting() {
             self.wake_first();
         }
-        // A worker that has begun ends its turn before it is stopped. It takes microseconds, of which nobody is told.
+        // A worker that has begun finishes its turn before it is stopped. That takes microseconds, and is not reported.
         while is_waiting() && began.elapsed() < LEAVE_WITHIN && self.workers_running() > 0 {
             std::thread::yield_now();
         }
@@ -103,7 +103,7 @@ impl Dataplane {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
-    /// Whether all workers run, and each has received frames or has slept since the question before, if there was one. Wakes
+    /// Whether all workers run, and each has received frames or has slept since the previous question, if there was one. Wakes
     /// them all, so that one without frames has slept by the next question. Costs a system call a worker.
     pub fn beat(&self, pulse: &mut Pulse) -> bool {
         let done = |worker: &Arc<WorkerCounters>| worker.received.get().wrapping_add(worker.sleeps.get());

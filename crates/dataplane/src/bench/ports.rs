@@ -96,7 +96,7 @@ impl Source {
     /// Fills the free space of `out` with frames.
     #[inline]
     fn fill(&mut self, pool: &mut Pool, out: &mut Burst) {
-        // A network card would have put the frames into the cache: the list must not cost a miss.
+        // A network card would have put the frames into the cache, so the list must not cost a miss.
         let list = self.destinations.as_ptr().cast::<u8>().wrapping_add(8 * self.next);
         (0..8 * BURST).step_by(LINE).for_each(|at| prefetch(list.wrapping_add(FETCH_AHEAD + at)));
         while !out.is_full() {

@@ -1,10 +1,10 @@
-//! What a switch knows of one bundle, and which of its members take frames and which send some. Pure, as its parts are: what LACP says
-//! ([`Lacp`]), what hellos say at a trunk ([`Session`]), and carriers.
+//! The state of one bundle at a switch: which of its members take frames and which send some. Pure, like its inputs: the state of LACP
+//! ([`Lacp`]), of hellos at a trunk ([`Session`]), and of carriers.
 //!
 //! A member **takes** frames as soon as LACP lets it, and always without LACP. It **sends** frames while its carrier is there, LACP
 //! lets it, and, at a trunk, its own hellos say that its cable carries frames both ways. All members that send lead to one partner:
-//! the one that those in use have, and among several new ones the one with the most members. A member that leads elsewhere is left
-//! out, whatever it says. With fewer than `min_links` members that could send none does, and the port is down.
+//! the partner of those in use or, if all are new, the one with the most members. A member that leads elsewhere is left
+//! out, whatever it reports. With fewer than `min_links` members that could send none does, and the port is down.
 
 use super::lacp::{Lacp, Manner, Mux, Receive, Rule, holds};
 use super::pdu::{End, Partner, Pdu, State};
@@ -16,49 +16,49 @@ use std::time::{Duration, Instant};
 /// How long a member is left out after the switch heard itself there.
 const LOOPED: Duration = Duration::from_secs(3);
 
-/// How long after the start the partner of most members is chosen anew, whoever spoke first: as long as the standard waits.
+/// How long after the start the partner of most members is chosen anew, no matter who spoke first: as long as the standard waits.
 const CHOOSES_ANEW: Duration = Duration::from_secs(2);
 
-/// How a bundle is kept.
+/// The settings of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How LACP is spoken; none: not at all.
+    /// How LACP is spoken; none: it is off.
     pub lacp: Option<Manner>,
-    /// Members that must send, or none does.
+    /// The fewest members that must send; with fewer none does.
     pub min_links: usize,
     /// How hellos watch each member; none: they do not, as at host ports.
     pub hellos: Option<Timing>,
 }
 
-/// Who a bundle is.
+/// The identity of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The switch, in LACP.
     pub system: [u8; 6],
-    /// The bundle, among those of the switch.
+    /// The bundle's number among those of the switch.
     pub key: u16,
     /// The number of the first member, among those of the switch; the others follow.
     pub first: u16,
-    /// The port that all members are.
+    /// The port that the members form.
     pub port: PortId,
-    /// This start of the switch, in hellos.
+    /// Identifies this start of the switch in hellos.
     pub session: u64,
 }
 
-/// How a member is, and why it is not used.
+/// The state of a member, with the reason if it is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberState {
     /// It takes frames and sends some.
     Up,
     /// Its device has no carrier.
     NoCarrier,
-    /// Nobody speaks LACP there.
+    /// Its partner does not speak LACP.
     NoPartner,
     /// The switch hears itself.
     Looped,
     /// Its partner does not bundle this link, and it is not alone.
     Individual,
-    /// Another partner is there than at the others, or another switch.
+    /// Its partner, or the switch there, differs from that of the others.
     OtherPartner,
     /// Its partner has not taken it into its bundle yet.
     Negotiating,
@@ -84,7 +84,7 @@ impl MemberState {
         }
     }
 
-    /// What an operator does about it; nothing where time helps.
+    /// What an operator can do about it; empty where time helps.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Up | Self::Negotiating => "",
@@ -109,7 +109,7 @@ struct Member {
     has_carrier: bool,
     lacp: Option<Lacp>,
     session: Option<Session>,
-    /// The switch heard itself there, until then.
+    /// Until when the switch counts as having heard itself there.
     looped_until: Option<Instant>,
     state: MemberState,
     since: Instant,
@@ -123,19 +123,19 @@ pub struct Aggregate {
     members: Vec<Member>,
     born: Instant,
     partner: Option<Group>,
-    /// When a member said that it is not bundled any more, which is alone since, and with whom the others were.
+    /// When a member, alone since, reported that it is no longer bundled, and the partner of the others then.
     alone_since: Option<(Instant, Group)>,
     neighbour: Option<Neighbour>,
-    /// Whether a neighbour has ever said hello, so that members that say nothing lead nowhere.
+    /// Whether a neighbour has ever sent a hello, so that silent members lead nowhere.
     has_hellos: bool,
     collects: u32,
     distributes: u32,
     tally: Arc<Tally>,
-    /// What others know.
+    /// What was last reported to others.
     shown: Option<Shown>,
 }
 
-/// What others need to know.
+/// The state that others need to know.
 #[derive(PartialEq, Eq, Debug)]
 struct Shown {
     collects: u32,
@@ -146,7 +146,7 @@ struct Shown {
 }
 
 impl Aggregate {
-    /// Of so many members, at most 32. All have a carrier until the contrary is said.
+    /// A bundle of this many members, at most 32. All count as having a carrier until the contrary is reported.
     pub fn new(identity: Identity, settings: Settings, n_members: usize, now: Instant) -> Self {
         let tally = Arc::<Tally>::default();
         let member = |place: u16| {
@@ -205,27 +205,27 @@ impl Aggregate {
         self.distributes
     }
 
-    /// How a member is, and since when.
+    /// The state of a member, and since when.
     pub fn state(&self, place: usize) -> (MemberState, Instant) {
         (self.members[place].state, self.members[place].since)
     }
 
-    /// Who is at the other end of a member: in LACP.
+    /// The other end of a member, according to LACP.
     pub fn partner_at(&self, place: usize) -> Option<&End> {
         self.members[place].lacp.as_ref()?.partner()
     }
 
-    /// Who is at the other end of a member: by its hellos.
+    /// The other end of a member, according to its hellos.
     pub fn neighbour_at(&self, place: usize) -> Option<&Neighbour> {
         self.members[place].session.as_ref()?.neighbour()
     }
 
-    /// Who is at the other end, by hellos.
+    /// The other end of the bundle, according to hellos.
     pub fn neighbour(&self) -> Option<&Neighbour> {
         self.neighbour.as_ref().or_else(|| (0..self.members.len()).find_map(|place| self.neighbour_at(place)))
     }
 
-    /// How the bundle is as a link.
+    /// The state of the bundle as a link.
     pub fn link_state(&self) -> LinkState {
         let sessions = || self.members.iter().filter_map(|member| Some((member, member.session.as_ref()?.state().0)));
         let in_use = (0..).zip(sessions()).find(|(place, _)| self.distributes >> place & 1 != 0);
@@ -238,12 +238,12 @@ impl Aggregate {
         if self.members.iter().all(|member| !member.has_carrier) {
             return LinkState::NoCarrier;
         }
-        // What is wrong at the first member that has a carrier.
+        // The problem of the first member that has a carrier.
         let wrong = sessions().find(|(member, _)| member.has_carrier).map(|(_, state)| state);
         wrong.filter(|state| !matches!(state, LinkState::Up | LinkState::Unwatched)).unwrap_or(LinkState::Unbundled)
     }
 
-    /// The carrier of a member came or went.
+    /// Notes that the carrier of a member came or went.
     pub fn carrier(&mut self, place: usize, has_carrier: bool, now: Instant) {
         let member = &mut self.members[place];
         member.has_carrier = has_carrier || !holds(Rule::CarrierCounts);
@@ -252,7 +252,7 @@ impl Aggregate {
         member.session.iter_mut().for_each(|session| _ = session.carrier(has_carrier, now));
     }
 
-    /// A PDU came at a member. Whether it is one of this switch itself.
+    /// Takes a PDU that came at a member. Returns whether it is one of this switch itself.
     pub fn hear(&mut self, place: usize, pdu: &Pdu, now: Instant) -> bool {
         let member = &mut self.members[place];
         let is_own = pdu.actor.system == self.identity.system && holds(Rule::NotItself);
@@ -264,12 +264,12 @@ impl Aggregate {
         is_own
     }
 
-    /// A hello came at a member. Whether its neighbour has started anew, and is to be said hello at once.
+    /// Takes a hello that came at a member. Returns whether its neighbour has restarted, and is to be sent a hello at once.
     pub fn hear_hello(&mut self, place: usize, hello: &Hello, now: Instant) -> bool {
         self.members[place].session.as_mut().is_some_and(|session| session.hear(hello, now) == Event::Anew)
     }
 
-    /// The network that the switch belongs to.
+    /// Sets the network that the switch belongs to.
     pub fn joined(&mut self, cluster: u64) {
         self.members
             .iter_mut()
@@ -277,7 +277,7 @@ impl Aggregate {
             .for_each(|session| session.joined(cluster));
     }
 
-    /// This switch stood still for so long.
+    /// Notes that this switch stood still for this long.
     pub fn excuse(&mut self, stood_still: Duration) {
         for member in &mut self.members {
             member.session.iter_mut().for_each(|session| session.excuse(stood_still));
@@ -285,7 +285,7 @@ impl Aggregate {
         }
     }
 
-    /// When to [judge](Self::judge) and to [say](Self::say) what there is to say, at the latest.
+    /// The latest time to [judge](Self::judge) and to [send](Self::say) what is due.
     pub fn deadline(&self) -> Option<Instant> {
         let of = |member: &Member| {
             let lacp = member.lacp.as_ref().and_then(Lacp::deadline);
@@ -295,19 +295,19 @@ impl Aggregate {
         self.members.iter().filter_map(of).min()
     }
 
-    /// The PDUs that members say now.
+    /// The PDUs that members send now.
     pub fn say(&mut self, now: Instant) -> Vec<(u8, Pdu)> {
         let members = (0..).zip(&mut self.members);
         members.filter_map(|(place, member)| Some((place, member.lacp.as_mut()?.say(now)?))).collect()
     }
 
-    /// What members say at a trunk.
+    /// The hello of members at a trunk.
     pub fn hellos(&self, switch: &str) -> Vec<(u8, Hello)> {
         let members = (0..).zip(&self.members);
         members.filter_map(|(place, member)| Some((place, member.session.as_ref()?.hello(switch)))).collect()
     }
 
-    /// Looks at the time, and decides. Whether anything changed that others need to know.
+    /// Takes the time into account, and decides. Returns whether anything changed that others need to know.
     pub fn judge(&mut self, now: Instant) -> bool {
         for member in &mut self.members {
             member.looped_until = member.looped_until.filter(|until| now < *until);
@@ -336,7 +336,7 @@ impl Aggregate {
         std::mem::replace(&mut self.shown, shown) != self.shown
     }
 
-    /// Puts those into the bundle that have the partner which most have, or the one that was there before.
+    /// Puts the members into the bundle that have the most common partner, or the previous one.
     fn select(&mut self, now: Instant) {
         let of = |member: &Member| {
             let may_be = member.has_carrier && member.looped_until.is_none();
@@ -344,10 +344,10 @@ impl Aggregate {
             Some(group(end))
         };
         let partners: Vec<Option<Group>> = self.members.iter().map(of).collect();
-        // One in use whose partner does not bundle it any more is alone from now on: what the others said is older.
+        // A member in use whose partner no longer bundles it is alone from now on: the others' information is older.
         let is_alone = |(member, group): (&Member, &Option<Group>)| {
             let is_in_use = member.lacp.as_ref().is_some_and(|lacp| lacp.mux() >= Mux::Attached);
-            // Its key may be another, too.
+            // Its key may differ too.
             let is_same = |partner: &Partner| {
                 self.partner.is_some_and(|(before, port)| before.system == partner.system && port.is_none())
             };
@@ -361,7 +361,7 @@ impl Aggregate {
         let uses = |member: &Member| member.lacp.as_ref().is_some_and(|lacp| lacp.mux() >= Mux::Collecting);
         let is_in_use =
             self.members.iter().zip(&partners).any(|(member, group)| uses(member) && *group == self.partner);
-        // The others have spoken since, so it is that one that has left.
+        // The others have spoken since, so this member is the one that has left.
         let is_over = self.alone_since.is_some_and(speaks_since);
         if let Some(alone) = alone {
             self.alone_since = self.partner.map(|before| (now, before));
@@ -391,7 +391,7 @@ impl Aggregate {
         self.has_hellos |= self.neighbour.is_some();
     }
 
-    /// How a member is, whatever the others are.
+    /// The state of a member, regardless of the others.
     fn state_of(&self, member: &Member) -> MemberState {
         if !member.has_carrier {
             return MemberState::NoCarrier;
@@ -407,7 +407,7 @@ impl Aggregate {
             if state == LinkState::Up && session.neighbour() != self.neighbour.as_ref() {
                 return MemberState::OtherPartner;
             }
-            // One that says nothing may be a switch without hellos, unless any member has ever said otherwise.
+            // A silent member may lead to a switch without hellos, unless any member has ever received one.
             if state != LinkState::Up && self.has_hellos {
                 return MemberState::Watched(state);
             }
@@ -425,7 +425,7 @@ impl Aggregate {
     }
 }
 
-/// The other end of members that may be in one bundle; one that the partner does not bundle is alone, as its port is.
+/// The other end of members that may be in one bundle; a member that the partner does not bundle is alone, as its port is.
 type Group = (Partner, Option<u16>);
 
 fn is_bundled((_, alone): Group) -> bool {
@@ -436,10 +436,10 @@ fn group(end: &End) -> Group {
     (end.bundle(), (!end.state.has(State::AGGREGATES)).then_some(end.port))
 }
 
-/// The priority of systems and ports that nobody has set.
+/// The default priority of systems and ports.
 const PRIORITY: u16 = 0x8000;
 
-/// The one that was chosen before, if it is still there; else what most are, of these the first.
+/// The previous choice, if it is still there; else the most common one, the first of equals.
 fn most<T: Clone + PartialEq>(all: &[Option<T>], before: Option<T>) -> Option<T> {
     let count = |one: &T| all.iter().flatten().filter(|other| *other == one).count();
     if let Some(before) = before.filter(|before| count(before) > 0) {
@@ -450,7 +450,7 @@ fn most<T: Clone + PartialEq>(all: &[Option<T>], before: Option<T>) -> Option<T>
 
 #[cfg(test)]
 impl Aggregate {
-    /// What a member says of itself.
+    /// The information that a member sends about itself.
     pub(super) fn actor_at(&self, place: usize) -> End {
         self.members[place].lacp.as_ref().map(Lacp::actor).unwrap_or_default()
     }

@@ -10,11 +10,11 @@ use serde::Deserialize;
 pub struct Section {
     /// The network interfaces.
     pub members: Vec<String>,
-    /// How LACP is spoken; at trunks not at all if absent: hellos watch their members, and let a switch restart unnoticed.
+    /// How LACP is spoken; at trunks off if absent: hellos watch their members, and let a switch restart unnoticed.
     pub lacp: Option<Mode>,
-    /// How soon a partner that says nothing is missed.
+    /// How soon a silent partner counts as missing.
     pub lacp_rate: Option<Rate>,
-    /// Members that must be of use; with fewer the port is down.
+    /// The fewest usable members; with fewer the port is down.
     #[serde(default = "one")]
     pub min_links: usize,
 }
@@ -23,7 +23,7 @@ pub struct Section {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Without being spoken to.
+    /// Without waiting for the other end.
     #[default]
     Active,
     /// When the other end speaks first.
@@ -58,9 +58,9 @@ impl Section {
         }
     }
 
-    /// What is wrong with it, whatever its port is.
+    /// Checks it, regardless of its port.
     /// # Errors
-    /// That, and what to write.
+    /// What is wrong, and what to write.
     pub fn check(&self) -> Result<(), String> {
         let n = self.members.len();
         if !(1..=MAX_MEMBERS).contains(&n) {

@@ -1,7 +1,7 @@
 //! The device of a bundle: one worker's devices of all members, as one.
 //!
 //! A member whose device fails is left out and tried again as a port is; the bundle goes on with the others, and fails when all have
-//! failed. What a device could not send when it failed goes out by the others at once.
+//! failed. Frames that a device could not send when it failed leave by the others at once.
 
 use super::{Bundle, MAX_MEMBERS};
 use crate::port::{PortHealth, Role};
@@ -37,17 +37,17 @@ enum Exits {
 pub struct BundleDevice {
     name: String,
     bundle: Arc<Bundle>,
-    /// Sends what the keeper says.
+    /// Sends the keeper's frames.
     is_first: bool,
     members: Vec<Member>,
     n_failed: usize,
-    /// The member that is asked first.
+    /// The member that is polled first.
     next: usize,
-    /// The member of which the last burst is.
+    /// The member that the last burst came from.
     source: usize,
-    /// Members of which frames may wait that came before this process looked, as a bit each.
+    /// Members at which frames may wait that came before this process looked, as a bit each.
     behind: u32,
-    /// Of the decision that `exits` follow.
+    /// The decision that `exits` follow.
     version: u32,
     exits: Exits,
     ears: Several,
@@ -71,14 +71,14 @@ impl BundleDevice {
         Ok(Self { name, bundle, is_first, members, n_failed, next, source, behind, version, exits, ears, counters })
     }
 
-    /// Follows the decision of the keeper, and what failed here.
+    /// Follows the decision of the keeper, and failures here.
     fn follow(&mut self) {
         self.version = self.bundle.version();
         let sends = |place: &Place| {
             let place = usize::from(*place);
             self.bundle.sends(place) && self.members[place].health.is_up()
         };
-        // Numbers of members in place of ports: flows are mixed with another number than for ways.
+        // Numbers of members in place of ports: flows are mixed with a number other than that of ways.
         let open: ArrayVec<(PortId, Place), MAX_MEMBERS> =
             (0..self.members.len() as Place).filter(sends).map(|place| (PortId(place.into()), place)).collect();
         self.exits = match open[..] {
@@ -153,9 +153,9 @@ impl BundleDevice {
         }
     }
 
-    /// Takes from what a member received what is not for the worker.
+    /// Takes out of a member's received frames those that are not for the worker.
     fn sift(&mut self, place: usize, pool: &mut Pool, out: &mut Burst, before: usize) {
-        // What came while this switch restarted came at a member that took it then.
+        // Frames that came while this switch restarted came at a member that took frames then.
         let has_waited = self.members[place].device.has_waited();
         let takes = self.bundle.takes(place) || has_waited;
         let is_for_worker = |frame: &[u8]| takes && frame.first().is_none_or(|first| first & 1 == 0);
@@ -180,7 +180,7 @@ impl BundleDevice {
         }
     }
 
-    /// Sends the frames by the members of their flows. What is left is in `frames`. Whether a member failed.
+    /// Sends the frames by the members of their flows. What is left is in `frames`. Returns whether a member failed.
     fn distribute(&mut self, pool: &mut Pool, frames: &mut Burst) -> (usize, bool) {
         match &self.exits {
             Exits::None => return (0, false),
@@ -219,7 +219,7 @@ impl Device for BundleDevice {
     }
 
     fn max_frame(&self) -> usize {
-        // Of those that are there.
+        // The smallest of the devices that are there.
         let known = self.members.iter().map(|member| member.device.max_frame()).filter(|max| *max > 0);
         known.min().unwrap_or(0)
     }
@@ -298,7 +298,7 @@ impl Device for BundleDevice {
     }
 
     fn has_waited(&self) -> bool {
-        // Whoever asks stops with the first no: not before all members have said it.
+        // Callers stop at the first refusal, so it must not come before all members have been asked.
         self.behind != 0 || self.members[self.source].device.has_waited()
     }
 
@@ -311,7 +311,7 @@ impl Device for BundleDevice {
         self.check()
     }
 
-    /// Its members are given what they take.
+    /// Gives its members what they take.
     fn takes_offloads(&self) -> bool {
         true
     }

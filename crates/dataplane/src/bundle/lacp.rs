@@ -1,47 +1,47 @@
-//! LACP at one member of a bundle (IEEE 802.1AX-2020, 6.4): it decides from what it is told, with the time of that; it has no clock.
+//! LACP at one member of a bundle (IEEE 802.1AX-2020, 6.4). It decides from its inputs and their times; it has no clock.
 //!
 //! ```text
 //!  receive:  NoCarrier ─► Expired ─► Defaulted        mux:  Detached ⇄ Attached ⇄ Collecting ⇄ Distributing
 //!                            ▲  └──► Current ◄── PDU             selected   partner     partner
 //!                            └─ time ──┘                                    in sync     collects
 //! ```
-//! **Independent control**: a member takes frames first, and sends some when its partner says that it takes them. So no frame is sent
-//! on a member whose other end does not take it, but for the time that a PDU is on its way.
+//! **Independent control**: a member takes frames first, and sends some when its partner reports that it takes them. So no frame is sent
+//! on a member whose other end does not take it, except while a PDU is on its way.
 //!
 //! Differs from the standard: a member that may be used is used at once, and does not wait two seconds for others to come: flows move to
-//! it and from it one by one, whatever comes when ([`crate::spread`]). A partner that is not heard is never supposed to be there: what
-//! says nothing is not used. A link whose partner does not bundle it is used if it is alone. Of the machines for churn there is none:
-//! [`Aggregate`](super::aggregate::Aggregate) says what a member waits for.
+//! it and from it one by one, in whatever order members come ([`crate::spread`]). An unheard partner is never assumed to be there: a silent
+//! member is not used. A link whose partner does not bundle it is used if it is alone. The churn machines are omitted:
+//! [`Aggregate`](super::aggregate::Aggregate) tells what a member waits for.
 
 use super::pdu::{End, Pdu, State};
 use std::time::{Duration, Instant};
 
-/// Between two PDUs, where the partner wants them often and where not, in seconds; a partner that says none in three of these times is missed.
+/// Seconds between two PDUs, where the partner wants them often and where not; a partner that is silent for three times as long is missing.
 const FAST: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_secs(30);
 const LOST: u32 = 3;
-/// PDUs in [`FAST`] at most, whatever happens.
+/// The most PDUs in [`FAST`], whatever happens.
 const MOST_AT_ONCE: usize = 3;
 
-/// How it speaks.
+/// How the protocol is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
-    /// Also to a partner that does not speak first.
+    /// Even to a partner that does not speak first.
     pub is_active: bool,
-    /// A partner is missed after 3 seconds, not after 90.
+    /// A partner counts as missing after 3 seconds, not after 90.
     pub is_fast: bool,
 }
 
-/// What it knows of its partner.
+/// The state of its knowledge of its partner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receive {
     /// Nothing: there is no carrier.
     NoCarrier,
-    /// What it was told before; it asks for more.
+    /// What was reported earlier; it asks for more.
     Expired,
-    /// Nobody has answered.
+    /// There was no answer.
     Defaulted,
-    /// What was said not long ago.
+    /// What was reported recently.
     Current,
 }
 
@@ -50,11 +50,11 @@ pub enum Receive {
 pub enum Mux {
     /// None: it belongs to no bundle.
     Detached,
-    /// None: it belongs to the bundle, and its partner does not say so yet.
+    /// None: it belongs to the bundle, and its partner has not confirmed that yet.
     Attached,
-    /// Those that come.
+    /// Incoming frames.
     Collecting,
-    /// All.
+    /// All frames.
     Distributing,
 }
 
@@ -68,18 +68,18 @@ pub struct Lacp {
     receive: Receive,
     /// When its partner spoke last.
     heard: Option<Instant>,
-    /// What is known is of use until then.
+    /// Until when what is known is valid.
     current_until: Option<Instant>,
     is_selected: bool,
     mux: Mux,
-    /// Something has changed that the partner must know.
+    /// Whether something has changed that the partner must know.
     has_news: bool,
     /// When it spoke last, the latest first.
     said: [Option<Instant>; MOST_AT_ONCE],
 }
 
 impl Lacp {
-    /// Of the end `own`, whose state is not read. There is a carrier until the contrary is said.
+    /// LACP for the end `own`, whose state bits are not read. A carrier is assumed until the contrary is reported.
     pub fn new(own: End, manner: Manner, now: Instant) -> Self {
         let mut lacp = Self {
             own,
@@ -98,7 +98,7 @@ impl Lacp {
         lacp
     }
 
-    /// What is known of the partner.
+    /// The state of knowledge of the partner.
     pub fn receive(&self) -> Receive {
         self.receive
     }
@@ -108,7 +108,7 @@ impl Lacp {
         self.mux
     }
 
-    /// The partner, if it has said something not long ago.
+    /// The partner, if it has spoken recently.
     pub fn partner(&self) -> Option<&End> {
         (self.receive == Receive::Current).then_some(&self.partner)
     }
@@ -118,7 +118,7 @@ impl Lacp {
         self.heard
     }
 
-    /// What this end says of itself.
+    /// The information that this end sends about itself.
     pub fn actor(&self) -> End {
         let Self { manner, mux, receive, .. } = self;
         let mut state = State(State::AGGREGATES);
@@ -132,7 +132,7 @@ impl Lacp {
         End { state, ..self.own }
     }
 
-    /// The carrier came or went.
+    /// Notes that the carrier came or went.
     pub fn carrier(&mut self, has_carrier: bool, now: Instant) {
         if !has_carrier {
             self.receive = Receive::NoCarrier;
@@ -144,7 +144,7 @@ impl Lacp {
         self.pass();
     }
 
-    /// A PDU of another system came.
+    /// Takes a PDU of another system.
     pub fn hear(&mut self, pdu: &Pdu, now: Instant) {
         if self.receive == Receive::NoCarrier {
             return;
@@ -154,7 +154,7 @@ impl Lacp {
         let is_us = |end: &End| End { state: State(0), ..*end } == End { state: State(0), ..own };
         let watched = State::ACTIVE | State::SHORT | State::AGGREGATES | State::IN_SYNC;
         if !is_us(partner) || (partner.state.0 ^ own.state.0) & watched != 0 {
-            // It does not know us as we are.
+            // Its information about this end is out of date.
             self.has_news = true;
         }
         self.partner = *actor;
@@ -176,7 +176,7 @@ impl Lacp {
         self.pass();
     }
 
-    /// Looks at the time.
+    /// Takes the time into account.
     pub fn judge(&mut self, now: Instant) {
         if self.current_until.is_some_and(|until| until <= now) && holds(Rule::Expires) {
             match self.receive {
@@ -193,19 +193,19 @@ impl Lacp {
         self.pass();
     }
 
-    /// This switch stood still for so long, so it cannot tell who was silent meanwhile.
+    /// Notes that this switch stood still for this long, so it cannot tell who was silent meanwhile.
     pub fn excuse(&mut self, stood_still: Duration) {
         if self.receive == Receive::Current {
             self.current_until = self.current_until.map(|until| until + stood_still);
         }
     }
 
-    /// When to [judge](Self::judge) or to [speak](Self::say) at the latest.
+    /// The latest time to [judge](Self::judge) or to [speak](Self::say).
     pub fn deadline(&self) -> Option<Instant> {
         [self.current_until, self.speaks_at()].into_iter().flatten().min()
     }
 
-    /// What it says now, if it has something to say.
+    /// The PDU to send now, if one is due.
     pub fn say(&mut self, now: Instant) -> Option<Pdu> {
         if self.speaks_at().is_none_or(|at| now < at) {
             return None;
@@ -216,14 +216,14 @@ impl Lacp {
         Some(Pdu { actor: self.actor(), partner: self.partner })
     }
 
-    /// When it speaks next; none if nobody wants to hear anything.
+    /// When it speaks next; none if no one wants to hear anything.
     fn speaks_at(&self) -> Option<Instant> {
         let is_wanted = self.manner.is_active || self.partner.state.has(State::ACTIVE);
         if self.receive == Receive::NoCarrier || !is_wanted {
             return None;
         }
         let [Some(last), ..] = self.said else { return Some(self.born) };
-        // A partner that is missed is spoken to often.
+        // A partner that is missing is spoken to often.
         let is_often = self.partner.state.has(State::SHORT) || self.receive != Receive::Current;
         let in_turn = last + if is_often { FAST } else { SLOW };
         let allowed = match self.said[MOST_AT_ONCE - 1] {
@@ -263,7 +263,7 @@ impl Lacp {
     }
 }
 
-/// What the state of a member follows from. A test leaves each out in turn, and must notice.
+/// The rules that the state of a member follows from. A test leaves out each in turn, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rule {
     /// A member passes frames only if its partner says that it is in the bundle.

@@ -1,4 +1,4 @@
-//! Bundles: several devices that are one port. Everything above it sees one device.
+//! Bundles: several devices that form one port. Everything above sees one device.
 //!
 //! ```text
 //!  member ─► PDUs, markers, hellos, LLDP ─► inbox ─► keeper (Aggregate) ─► outbox ─► member
@@ -6,19 +6,19 @@
 //! ```
 //! The [`Device`](netio::Device) of a bundle ([`device`]) has one device a member. A frame that comes in by any member comes in by the
 //! port, so none leaves by the bundle that it came from. A frame that goes out takes the member that its flow has by highest random
-//! weight ([`crate::spread`]): no flow is reordered, and when a member goes, its flows alone move. Slots of flows are mixed with a
+//! weight ([`crate::spread`]): no flow is reordered, and when a member goes, only its flows move. Slots of flows are mixed with a
 //! number of the bundle's own: those that the table of ways leads here are spread over all members.
 //!
 //! Among several ways (`worker::names::leads`) a trunk that is a bundle counts as often as it has members that send. All workers read
-//! that number from one place ([`Links`](crate::links::Links)), and not from the devices in their own hands, so that they choose alike.
+//! that number from one place ([`Links`](crate::links::Links)), not from their own devices, so that they choose alike.
 //!
-//! Cost: a port without members pays nothing. A frame that leaves by a bundle pays for the hash of its flow unless one member alone sends;
+//! Cost: a port without members pays nothing. A frame that leaves by a bundle pays for the hash of its flow unless only one member sends;
 //! a frame that comes in pays for one comparison.
 //!
-//! Which members take frames and send some is decided by the keeper (`daemon::bundles`) with an [`aggregate::Aggregate`], which has no
+//! The keeper (`daemon::bundles`) decides which members take frames and send some, with an [`aggregate::Aggregate`], which has no
 //! clock, lock or device. Workers read its decision by one load a burst.
 //!
-//! Limits: 16 members. Captures show what goes through the port, and not the PDUs, hellos and LLDP of members.
+//! Limits: 16 members. Captures show what goes through the port, but not the PDUs, hellos and LLDP of members.
 
 pub mod aggregate;
 pub mod config;
@@ -45,40 +45,40 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Members of a bundle at most.
+/// The most members of a bundle.
 pub const MAX_MEMBERS: usize = 16;
 
-/// What waits for the keeper, of each member: a partner says at most three PDUs a second.
+/// PDUs of each member that wait for the keeper: a partner sends at most three a second.
 const MOST_WAITING: usize = 8;
 
-/// What a member hears, besides frames.
+/// What a member receives, besides frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// What the other end says of itself in LACP.
+    /// The other end's LACP information.
     Pdu(Pdu),
     /// A marker; the frame to answer with.
     Marker(Vec<u8>),
     /// A hello of a neighbour.
     Hello(Hello),
-    /// A frame of LACP that is none.
+    /// A malformed frame of LACP.
     Malformed(Malformed),
 }
 
-/// What a member may say in a second: a partner says three PDUs at most, a neighbour a hello every 5 ms and one at each change.
+/// What a member may send in a second: a partner sends three PDUs at most, a neighbour a hello every 5 ms and one at each change.
 const PDUS_PER_SECOND: u32 = 16;
 const HELLOS_PER_SECOND: u32 = 500;
 
-/// What waits for the keeper.
+/// Input that waits for the keeper.
 #[derive(Debug)]
 struct Inbox {
     heard: Vec<(u8, Heard)>,
-    /// Of each member.
+    /// The input of each member.
     shares: Vec<Share>,
-    /// Of each member, if LLDP is heard.
+    /// The LLDP input of each member, if the switch listens for LLDP.
     ears: Vec<Ear>,
 }
 
-/// What a member may still say.
+/// What a member may still send.
 #[derive(Debug)]
 struct Share {
     pdus: Budget,
@@ -92,7 +92,7 @@ impl Share {
 }
 
 impl Inbox {
-    /// Keeps it if there is room, and the member has not said too much. Whether it does.
+    /// Keeps it if there is room, and the member has not sent too much. Returns whether it does.
     fn keep(&mut self, place: usize, heard: Heard) -> bool {
         let n_waiting = self.heard.iter().filter(|(at, _)| usize::from(*at) == place).count();
         let share = &mut self.shares[place];
@@ -105,7 +105,7 @@ impl Inbox {
     }
 }
 
-/// What came at a member since the start.
+/// Counts of what came at a member since the start.
 #[derive(Debug, Default)]
 struct Tally {
     heard: AtomicU64,
@@ -122,7 +122,7 @@ pub struct Counts {
     pub heard: u64,
     /// Frames of LACP that were malformed.
     pub malformed: u64,
-    /// PDUs, markers and hellos beyond what a partner says: not looked at.
+    /// PDUs, markers and hellos in excess of what a partner sends: not looked at.
     pub flooded: u64,
     /// PDUs of this switch itself.
     pub own: u64,
@@ -135,11 +135,11 @@ pub struct Counts {
 struct Member {
     name: String,
     tally: Tally,
-    /// Of the device of each worker.
+    /// For the device of each worker.
     workers: Vec<(Arc<DeviceCounters>, Arc<PortHealth>)>,
 }
 
-/// How a member is, for people.
+/// The state of a member, for people.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// The name of its state.
@@ -153,9 +153,9 @@ pub struct Told {
 pub struct MemberStatus {
     /// Its device.
     pub device: String,
-    /// How it is, as the keeper told last.
+    /// Its state, as the keeper last reported it.
     pub told: Told,
-    /// Whether frames that come in by it are taken.
+    /// Whether incoming frames are taken there.
     pub collects: bool,
     /// Whether frames leave by it.
     pub distributes: bool,
@@ -163,16 +163,16 @@ pub struct MemberStatus {
     pub error: Option<String>,
     /// What its devices counted.
     pub counters: DeviceSnapshot,
-    /// What came besides frames, and what was not taken.
+    /// Counts of what came besides frames, and of what was not taken.
     pub counts: Counts,
 }
 
-/// What the devices of a bundle, its keeper and those who look share.
+/// State shared by the devices of a bundle, its keeper and observers.
 #[derive(Debug)]
 pub struct Bundle {
     port: PortId,
     role: Role,
-    /// What LACP has for the switch; none: LACP is off.
+    /// The switch's identity in LACP; none: LACP is off.
     system: Option<[u8; 6]>,
     members: Vec<Member>,
     /// The members that take frames, and those that send some, as a bit each.
@@ -180,7 +180,7 @@ pub struct Bundle {
     distributes: AtomicU32,
     /// Raised after these changed.
     version: AtomicU32,
-    /// What flows are mixed with.
+    /// The number that flows are mixed with.
     seed: u64,
     inbox: Mutex<Inbox>,
     hears_lldp: AtomicBool,
@@ -191,8 +191,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Of devices by name, each with counters and health for every worker. `heard` rings when something came for the keeper. Without
-    /// LACP (`system` is none) all members take frames and send some until the keeper says otherwise; with it none does.
+    /// A bundle of devices by name, each with counters and health for every worker. `heard` rings when something came for the keeper.
+    /// Without LACP (`system` is none) all members take frames and send some until the keeper decides otherwise; with it none does.
     pub fn new(
         port: PortId,
         role: Role,
@@ -244,7 +244,7 @@ impl Bundle {
         self.members.iter().map(|member| &member.name[..])
     }
 
-    /// Changes whenever other members take frames, or send some.
+    /// Changes whenever the set of members that take or send frames does.
     #[inline]
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Acquire)
@@ -272,8 +272,8 @@ impl Bundle {
         self.distributes.load(Relaxed) >> place & 1 != 0
     }
 
-    /// A frame came at a member: whether it is for the keeper, and not for the worker. One that waited for this process says who was
-    /// there, and not who is.
+    /// Decides whether a frame that came at a member is for the keeper, and not for the worker. A frame that waited for this process tells
+    /// who was there, not who is.
     fn hear(&self, place: usize, frame: &[u8], has_waited: bool) -> bool {
         if self.hears_lldp.load(Relaxed) && lldp::is_lldp(frame) {
             let mut inbox = lock(&self.inbox);
@@ -302,7 +302,7 @@ impl Bundle {
             return false;
         };
         if !has_waited {
-            // The keeper is woken for what it has, and no flood keeps it busy.
+            // The keeper is woken for each input, but no flood keeps it busy.
             if lock(&self.inbox).keep(place, heard) {
                 self.heard.ring();
             } else {
@@ -312,12 +312,12 @@ impl Bundle {
         true
     }
 
-    /// What rings when something came.
+    /// The bell that rings when something came.
     pub fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.heard)
     }
 
-    /// What came since, with the places of the members.
+    /// The input since the last call, with the places of the members.
     pub fn take_heard(&self) -> Vec<(u8, Heard)> {
         std::mem::take(&mut lock(&self.inbox).heard)
     }
@@ -328,7 +328,7 @@ impl Bundle {
         self.hears_lldp.store(true, Relaxed);
     }
 
-    /// What came in LLDP since, with the places of the members.
+    /// The LLDP input since the last call, with the places of the members.
     pub fn take_lldp(&self) -> Vec<(u8, Said)> {
         let mut inbox = lock(&self.inbox);
         (0..)
@@ -337,16 +337,16 @@ impl Bundle {
             .collect()
     }
 
-    /// A PDU that came is one of this switch itself.
+    /// Counts a PDU that is one of this switch itself.
     pub fn count_own(&self, place: usize) {
         self.members[place].tally.own.fetch_add(1, Relaxed);
     }
 
-    /// Has the first worker send frames out of members. It has to be woken.
+    /// Has the first worker send frames out of members. The caller must wake it.
     pub fn send(&self, frames: impl IntoIterator<Item = (u8, Vec<u8>)>) {
         let mut outbox = lock(&self.outbox);
         outbox.extend(frames);
-        // A worker that does not look sends nothing that is old.
+        // A worker that does not look sends nothing outdated.
         let n_old = outbox.len().saturating_sub(MOST_WAITING * self.members.len());
         outbox.drain(..n_old);
         self.is_sending.store(!outbox.is_empty(), Release);
@@ -363,7 +363,7 @@ impl Bundle {
         std::mem::take(&mut outbox)
     }
 
-    /// Tells how the members are.
+    /// Reports the state of the members.
     pub fn tell(&self, told: Vec<Told>) {
         *lock(&self.told) = told;
     }
@@ -380,7 +380,7 @@ impl Bundle {
             let [heard, malformed, flooded, own, not_taken] =
                 [heard, malformed, flooded, own, not_taken].map(|count| count.load(Relaxed));
             if down.is_some() && self.sends(place) {
-                // The keeper knows carriers, and not devices.
+                // The keeper knows carriers, not devices.
                 told.state = "failed";
             }
             MemberStatus {

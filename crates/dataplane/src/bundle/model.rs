@@ -1,5 +1,5 @@
 //! Three switches whose bundles are joined by cables that lose frames, are cut one way, unplugged, moved to another port or another
-//! switch, or looped, and that start anew: what must hold at any time, and rules of LACP without which it does not.
+//! switch, or looped, and that restart: what must hold at any time, and rules of LACP without which it does not.
 
 use super::aggregate::{Aggregate, Identity, MemberState, Settings};
 use super::lacp::{Manner, Rule};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 const ROUND: Duration = Duration::from_millis(100);
 const MEMBERS: usize = 3;
 const SWITCHES: usize = 3;
-/// Rounds after which a switch that hears itself says so: what it says is on its way for one.
+/// Rounds after which a switch that hears itself reports that: its PDUs are on their way for one.
 const FLIGHT: u32 = 3;
-/// Rounds after which a partner that is not heard is missed: three seconds.
+/// Rounds after which an unheard partner counts as missing: three seconds.
 const MISSED_AFTER: u32 = 32;
-/// Rounds that all must be well until all members are in use: a few PDUs, of which three a second are said.
+/// Rounds for which everything must be well before all members are in use: a few PDUs, of which three a second are sent.
 const UP_AFTER: u32 = 45;
-/// Of two switches that have just started and lose nothing.
+/// For two switches that have just started and lose nothing.
 const UP_AFTER_START: u32 = 8;
 
 thread_local! {
@@ -32,12 +32,12 @@ pub(super) fn holds(rule: Rule) -> bool {
 /// A member of a switch.
 type Place = (usize, usize);
 
-/// What a member was when it was last so.
+/// When a member was last in some state.
 #[derive(Clone, Copy, Default)]
 struct Last {
-    /// Whom it had in its bundle, and when.
+    /// Which member it had in its bundle, and when.
     in_sync: Option<(u32, End)>,
-    /// From whom it took frames, and when.
+    /// From which member it took frames, and when.
     collected: Option<(u32, End)>,
 }
 
@@ -48,15 +48,15 @@ struct World {
     switches: Vec<Aggregate>,
     /// Where each member leads.
     cables: [[Option<Place>; MEMBERS]; SWITCHES],
-    /// What a member says does not come.
+    /// Whether a member's PDUs are lost.
     cut: [[bool; MEMBERS]; SWITCHES],
-    /// Of a hundred PDUs.
+    /// The percentage of lost PDUs.
     lost: u64,
-    /// Who hears what is not for it, and whom.
+    /// Which member hears another's PDUs instead, and whose.
     tapped: Option<(Place, Place)>,
     flying: Vec<(Place, Pdu)>,
     last: [[Last; MEMBERS]; SWITCHES],
-    /// Since when the cable of a member, and what it carries here, is as it is.
+    /// Since when the cable of a member, and what it carries here, have been as they are.
     since: [[u32; MEMBERS]; SWITCHES],
     heard: [[u32; MEMBERS]; SWITCHES],
     said: [[Vec<u32>; MEMBERS]; SWITCHES],
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// As [`plug`](Self::plug), and nobody notices: what converts the medium keeps the carriers.
+    /// As [`plug`](Self::plug), but unnoticed: a media converter keeps the carriers.
     fn replug(&mut self, one: Place, other: Place) {
         let far = |world: &Self, (switch, member): Place| world.cables[switch][member];
         let (Some(before), Some(elsewhere)) = (far(self, one), far(self, other)) else { return };
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// For a while a member hears what another says to its partner, and is heard by nobody.
+    /// For a while a member hears what another sends to its partner, and is not heard itself.
     fn tap(&mut self, rng: &mut Rng, (switch, member): Place, heard: Place) -> Result<(), String> {
         self.unplug((switch, member));
         self.cables[switch][member] = Some(heard);
@@ -207,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether `then` was of this end, and no longer ago than what is said is believed.
+    /// Whether `then` was about this end, and no longer ago than information is believed.
     fn is_lately(&self, then: Option<(u32, End)>, of: End) -> bool {
         then.is_some_and(|(round, end)| self.round - round <= MISSED_AFTER && End { state: of.state, ..end } == of)
     }
@@ -230,7 +230,7 @@ impl World {
                     }
                     continue;
                 };
-                // What was said before the cable was moved is believed for as long as what is said now.
+                // Information from before the cable was moved is believed for as long as present information.
                 let age = self.round - self.since[switch][member];
                 if age > 2 * MISSED_AFTER {
                     let (its, takes) = (self.last[far][there], is.state.has(State::COLLECTS));
@@ -261,7 +261,7 @@ impl World {
         Ok(())
     }
 
-    /// Both ends use all members, which lead from one to the other.
+    /// Whether both ends use all members, which lead from one to the other.
     fn are_joined(&self) -> Result<(), String> {
         for (switch, aggregate) in self.switches[..2].iter().enumerate() {
             if aggregate.distributes() != (1 << MEMBERS) - 1 {
@@ -309,7 +309,7 @@ fn run(rng: &mut Rng) -> Result<(), String> {
         if rng.below(2) == 0 {
             (world.cut, world.lost) = Default::default();
             for member in 0..MEMBERS {
-                // Those that are well stay as they are.
+                // Members that are well stay as they are.
                 if world.cables[0][member].is_none_or(|(far, _)| far != 1) {
                     let free = (0..MEMBERS).find(|there| world.cables[1][*there].is_none_or(|(far, _)| far != 0));
                     world.plug((0, member), (1, free.unwrap_or(member)));

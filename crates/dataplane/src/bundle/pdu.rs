@@ -13,7 +13,7 @@
 //!                                                         30  zeros
 //!  an end: system priority 2, system 6, key 2, port priority 2, port 2, state 1, zeros 3
 //! ```
-//! Numbers are big-endian. A frame has 124 bytes. Of later versions the same fields are read, as the standard has it.
+//! Numbers are big-endian. A frame has 124 bytes. Later versions are read for the same fields, as the standard requires.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ const PARTNER_AT: usize = 36;
 const COLLECTOR_AT: usize = 56;
 const END_LEN: u8 = 20;
 const COLLECTOR_LEN: u8 = 16;
-/// Of a marker: the request, and its answer.
+/// The types of a marker: the request, and its answer.
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const MARKER_LEN: u8 = 16;
@@ -42,7 +42,7 @@ const LEN: usize = 124;
 pub struct State(pub u8);
 
 impl State {
-    /// It speaks without being spoken to.
+    /// It speaks first.
     pub const ACTIVE: u8 = 1;
     /// It wants to hear something each second.
     pub const SHORT: u8 = 1 << 1;
@@ -54,7 +54,7 @@ impl State {
     pub const COLLECTS: u8 = 1 << 4;
     /// Frames are sent.
     pub const DISTRIBUTES: u8 = 1 << 5;
-    /// It has not heard its partner, and goes by what it is configured to suppose.
+    /// It has not heard its partner, and uses configured assumptions.
     pub const DEFAULTED: u8 = 1 << 6;
     /// It has not heard its partner for a while.
     pub const EXPIRED: u8 = 1 << 7;
@@ -82,7 +82,7 @@ impl fmt::Debug for State {
 /// One end of a link, as a PDU has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct End {
-    /// The priority of the system; which of two is smaller matters to nobody here.
+    /// The priority of the system; which of two is smaller does not matter here.
     pub system_priority: u16,
     /// The switch.
     pub system: [u8; 6],
@@ -90,14 +90,14 @@ pub struct End {
     pub key: u16,
     /// The priority of the port.
     pub port_priority: u16,
-    /// The port, of those of the system.
+    /// The port's number within the system.
     pub port: u16,
-    /// How it is.
+    /// Its state bits.
     pub state: State,
 }
 
 impl End {
-    /// Those with which it may be in one bundle: the same system, with the same key.
+    /// The bundle that it can be part of: the same system, with the same key.
     pub fn bundle(&self) -> Partner {
         Partner { system_priority: self.system_priority, system: self.system, key: self.key }
     }
@@ -111,7 +111,7 @@ impl End {
         frame.extend([self.state.0, 0, 0, 0]);
     }
 
-    /// Of 18 bytes, 15 of which count.
+    /// Reads an end from 18 bytes, of which 15 count.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let u16_at = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         Some(Self {
@@ -125,7 +125,7 @@ impl End {
     }
 }
 
-/// What all links of a bundle have at the other end.
+/// The common partner of all links of a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Partner {
     /// The priority of the system.
@@ -143,12 +143,12 @@ impl fmt::Display for Partner {
     }
 }
 
-/// What an end says: who it is, and who it thinks is at the other end.
+/// The information of an end: its identity, and its partner as it knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pdu {
-    /// Who says it.
+    /// The sender.
     pub actor: End,
-    /// Whom it hears.
+    /// The partner that it hears.
     pub partner: End,
 }
 
@@ -157,32 +157,32 @@ pub struct Pdu {
 pub enum Slow {
     /// A PDU of LACP.
     Lacp(Pdu),
-    /// Somebody asks whether all before it has come; the frame to answer with.
+    /// A request whether everything before it has come; with the frame to answer with.
     Marker(Vec<u8>),
-    /// An answer, which nobody here has asked for, or another protocol of this group.
+    /// An answer, which was not asked for here, or another protocol of this group.
     Other,
 }
 
-/// Why a frame of LACP or with a marker is not one.
+/// Why a frame of LACP or with a marker is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It ends before what it must have.
+    /// It is too short.
     #[error("{got} bytes, with a minimum of {least}")]
     Short {
         /// Its bytes.
         got: usize,
-        /// What it must have.
+        /// The bytes it must have.
         least: usize,
     },
-    /// A field is not what must be there.
+    /// A field has an invalid value.
     #[error("{got:?} at byte {at}, where {expected:?} must be")]
     Field {
         /// Where.
         at: usize,
-        /// What is there.
+        /// The value there.
         got: [u8; 2],
-        /// What must be.
+        /// The required value.
         expected: [u8; 2],
     },
     /// A sender that is a group, or version 0.
@@ -190,7 +190,7 @@ pub enum Malformed {
     Sender,
 }
 
-/// Whether a frame is one of the Slow Protocols.
+/// Whether a frame belongs to the Slow Protocols.
 #[inline]
 pub fn is_slow(frame: &[u8]) -> bool {
     frame.get(..6) == Some(&GROUP) && frame.get(12..14) == Some(&ETHER_TYPE)
@@ -305,7 +305,7 @@ mod tests {
         for (at, byte) in [(15, 0), (16, 2), (17, 19), (22, 1), (36, 1), (37, 255)] {
             let mut wrong = whole.clone();
             wrong[at] = byte;
-            // A system's first byte with the bit of groups.
+            // A system's first byte with the group bit.
             wrong[20] |= u8::from(at == 22);
             assert!(Slow::decode(&wrong, OWN).is_err(), "byte {at}");
         }

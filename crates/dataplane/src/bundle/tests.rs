@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const SYSTEM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// What comes by it has waited for this process, for so many bursts.
+/// For this many bursts, frames have waited for this process.
 struct Waited(Loopback, u32);
 
 impl Device for Waited {
@@ -67,7 +67,7 @@ impl Rig {
         Self { bundle, device, far, pool: Pool::new(512, 2048) }
     }
 
-    /// Sends a frame; the member that it leaves by.
+    /// Sends a frame, and returns the member that it leaves by.
     fn exit_of(&mut self, frame: &[u8]) -> Option<usize> {
         let mut packet = self.pool.take().unwrap();
         packet.fill(frame).unwrap();
@@ -85,7 +85,7 @@ impl Rig {
         exit
     }
 
-    /// A frame comes at a member; what the worker has of it.
+    /// Receives a frame at a member, and returns what the worker gets of it.
     fn enter(&mut self, place: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let mut packet = self.pool.take().unwrap();
         packet.fill(frame).unwrap();

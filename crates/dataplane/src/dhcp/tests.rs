@@ -25,7 +25,7 @@ fn frame(source: Mac, ports: [[u8; 2]; 2], operation: u8, client: Mac) -> Vec<u8
 
 const OTHER: Mac = [2, 0, 0, 0, 0, 7];
 
-/// What becomes of a frame, and its destination then.
+/// The fate of a frame, and its destination afterwards.
 fn sent(dhcp: &mut Dhcp, frame: &[u8], now: Instant) -> (Option<Result<(), DropReason>>, Mac) {
     let mut packet = Packet::from_frame(frame);
     let done = dhcp.direct(&mut packet, shim::AT, now);
@@ -144,7 +144,7 @@ fn what_is_sent_to_the_server_itself_is_checked_and_takes_from_the_same_rate() {
             assert_eq!(admit(&to_server(CLIENT_MAC, [CLIENT, SERVER], 2, CLIENT_MAC)), Err(DropReason::Dhcp));
             assert_eq!(admit(&to_server(CLIENT_MAC, [CLIENT, [0, 53]], 1, OTHER)), Ok(()), "something else");
         }
-        // In any of its fragments somebody else could be named.
+        // Another client could be named in any of its fragments.
         for (flags, refused) in [([0x20, 0], Err(DropReason::Dhcp)), ([0, 2], Ok(()))] {
             let mut fragment = request.clone();
             fragment[20..22].copy_from_slice(&flags);

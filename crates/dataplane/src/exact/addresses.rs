@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  table    slot:    | name and value: 0 no address, 1 IPv4, 2 IPv6 |
-//!  column   slot:    | the IPv4 address, or one more than the place of the IPv6 address in `wide`, 4 bytes; 0: none |
+//!  column   slot:    | the IPv4 address, or the place of the IPv6 address in `wide` plus one, 4 bytes; 0: none |
 //!           only those runs of 256 slots of which one had an address
 //!  index    hash of an address: | slot, 4 bytes |
 //! ```
 //! A slot is in the index only while its value and its column are
 //! those of its address: [`Addresses::clear`] comes before a change of either, and [`Addresses::set`] after it. So
-//! whoever finds a slot in the index may read the rest.
+//! the data of a slot that is found in the index may be read.
 //!
 //! The address of a name leads back to it, unless another name was given the same address later. Such slots, of which
 //! there are few or none, are listed. So the check of a source reads the line of its name and its place in the column,
@@ -52,7 +52,7 @@ impl Column {
         self.runs.get(slot / RUN).and_then(Option::as_ref).map_or(0, |run| run[slot % RUN])
     }
 
-    /// Of a table of `n_slots`.
+    /// Stores a value for a slot of a table with `n_slots` slots.
     fn set(&mut self, n_slots: usize, slot: usize, stored: u32) {
         if self.runs.is_empty() {
             self.runs.resize_with(n_slots.div_ceil(RUN), || None);
@@ -120,7 +120,7 @@ impl Addresses {
         }
     }
 
-    /// The address of a MAC address, if it leads back to it. Any thread may ask, also while the name changes.
+    /// The address of a MAC address, if it leads back to it. Any thread may ask, even while the name changes.
     pub(crate) fn of(&self, digest: Digest, mac: &[u8]) -> Option<IpAddr> {
         self.leading_to(self.table.slot_of(digest, mac)?)
     }
@@ -147,7 +147,7 @@ impl Addresses {
     #[inline]
     pub(crate) fn leading_to(&self, slot: usize) -> Option<IpAddr> {
         let is_loser = !self.losers.is_empty() && self.losers.contains(&(slot as u32));
-        // While the name changes, its value may be there, and its address not yet.
+        // While the name changes, its value may be there before its address.
         self.at(slot).filter(|ip| !is_loser && !ip.is_unspecified())
     }
 

@@ -94,7 +94,7 @@ impl<V: Slot> Entries<V> {
         Loading { exact: self.exact.like(n_names), others: Vec::new() }
     }
 
-    /// Adds entries to those on their way.
+    /// Adds entries to those that are to replace all others.
     pub(crate) fn load(&self, loading: &mut Loading<V>, entries: impl IntoIterator<Item = (Name, V)>) {
         for (name, value) in entries {
             // A change of the kind meanwhile is made up for at the end.

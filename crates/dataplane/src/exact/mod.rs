@@ -136,8 +136,8 @@ impl ExactTable {
         let n_slots = n_names.saturating_mul(100).div_ceil(Self::fill(stride).new);
         let n_slots = n_slots.max(MIN_SLOTS).next_multiple_of(2 * marked::WORDS);
         let n_words = n_slots * stride;
-        // As any allocation, it ends the process when there is no memory: a panic would end one thread, and the switch would
-        // go on without it. Started again, it serves its saved image.
+        // Like any allocation, it ends the process when there is no memory: a panic would end one thread, and the switch would
+        // go on without it. After a restart it serves its saved image.
         let slots = AtomicWords::zeroed(n_words).unwrap_or_else(|_| end_without_memory(n_words));
         let n_lines = if stride == 1 { n_slots / marked::WORDS } else { 0 };
         let overflow = (0..n_lines).map(|_| AtomicU8::new(0)).collect();
@@ -158,19 +158,19 @@ impl ExactTable {
         self.kind
     }
 
-    /// Another number whenever a name goes or gets another value, and in every table. So what was read under a version is
-    /// true as long as the version is the same.
+    /// A number that changes whenever a name goes or gets another value, and differs between tables. So what was read under a version is
+    /// true for as long as the version is the same.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// A name has gone, or has another value: what readers know of it is true no more.
+    /// Notes that a name has gone, or has another value, so that what readers know of it is out of date.
     fn changed(&self) {
         self.version.store(next_version(), Ordering::Release);
     }
 
-    /// Slots, of live, removed and no names.
+    /// The number of slots: of live, removed and no names.
     pub(crate) fn n_slots(&self) -> usize {
         self.n_slots
     }
@@ -345,7 +345,7 @@ impl ExactTable {
 
 fn end_without_memory(n_words: usize) -> ! {
     let layout = Layout::array::<u64>(n_words).unwrap_or(Layout::new::<u64>());
-    // Not by way of the log, which needs memory itself.
+    // The log is bypassed: it needs memory itself.
     let _ = writeln!(
         std::io::stderr(),
         "there is no memory for {} MiB of an exact table, so the switch ends; after a restart, it serves its saved image. Allow \

@@ -1,7 +1,7 @@
-//! Entries that no frame can use, for programs that ask for whole names, above all for texts.
+//! Entries that no frame can use, for programs that ask for whole names, especially texts.
 //!
-//! The entries are in several maps, each with a lock. A reader waits for one put into one map at most, or for one map
-//! to grow, and never for all entries. A name that is among the old and the new entries is found all through
+//! The entries are in several maps, each with a lock. A reader waits at most for one entry to be put into one map, or for one map
+//! to grow, but never for all entries. A name that is among both the old and the new entries is found throughout
 //! [`Others::replace`].
 
 use fib::name::Name;

@@ -17,7 +17,7 @@ pub struct ExactWriter {
     kind: NameKind,
     hasher: Hasher,
     n_live: usize,
-    /// Slots of live and of removed names: what a search walks over.
+    /// Slots of live and of removed names: those that a search passes over.
     n_used: usize,
     /// Counts changes of the kind or the hasher.
     n_rekeys: u64,
@@ -98,7 +98,7 @@ impl ExactWriter {
                 word.store(wanted, Ordering::Relaxed);
             }
             self.n_used += 1;
-            // Before the name is there, so that no reader that knows of the name misses it.
+            // This comes before the name, so that every reader that knows of the name sees it.
             self.table.note_overflow(index, digest);
         }
         self.n_live += usize::from(old < FIRST_VALUE);

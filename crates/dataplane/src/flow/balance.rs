@@ -1,7 +1,7 @@
 //! The load balancer: chooses the server of a virtual address for a new flow.
 //!
 //! Every virtual address has a Maglev table ([`maglev`]): a flow goes to the server in the slot that its digest gives. A
-//! flow keeps its server whatever happens to the table, because its entry names the server. Cost: a new flow reads one
+//! flow keeps its server regardless of changes to the table, because its entry names the server. Cost: a new flow reads one
 //! slot. When the servers change, the table is filled on a copy, in milliseconds.
 
 use super::packet::{Address, Endpoint};
@@ -29,9 +29,9 @@ pub struct Server {
 pub enum ServerState {
     /// It gets new flows.
     Active,
-    /// It gets no new flows, and keeps those it has.
+    /// It gets no new flows, but keeps its present ones.
     Drained,
-    /// As drained, and it is removed when its last flow ends.
+    /// It is drained, and removed when its last flow ends.
     Removed,
 }
 
@@ -53,11 +53,11 @@ pub struct Member {
     pub server: Server,
     /// Whether it gets new flows.
     pub state: ServerState,
-    /// Whether its health check says that it does not work: then it gets none either.
+    /// Whether its health check found it down: then it gets none either.
     pub is_down: bool,
-    /// Flows that it has.
+    /// The number of its present flows.
     pub flows: u64,
-    /// Flows that it has got so far.
+    /// The number of flows that it has had so far.
     pub total: u64,
 }
 
@@ -100,7 +100,7 @@ pub enum ServerError {
 /// The servers of one virtual address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balancer {
-    /// By index, which flows keep. The indices of removed servers are used again.
+    /// The servers by index, which flows keep. The indices of removed servers are used again.
     members: Vec<Option<Member>>,
     places: Box<[u16]>,
     address: Address,
@@ -118,7 +118,7 @@ impl Balancer {
         Ok(this)
     }
 
-    /// The servers, with those that are removed but still have flows.
+    /// The servers, including removed ones that still have flows.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().flatten()
     }
@@ -156,7 +156,7 @@ impl Balancer {
         }
     }
 
-    /// Adds a server, or changes it. One that was drained or removed takes new flows again.
+    /// Adds a server, or changes it. A server that was drained or removed takes new flows again.
     /// # Errors
     /// [`ServerError`]; nothing changes then.
     pub fn add(&mut self, server: Server) -> Result<(), ServerError> {
@@ -250,7 +250,7 @@ impl Balancer {
         true
     }
 
-    /// Fills the slots with the servers that take new flows. If all that might are down, they take them nevertheless: then
+    /// Fills the slots with the servers that take new flows. If all of them are down, they take flows nevertheless: then
     /// it is more likely that the checks are wrong.
     fn fill(&mut self) {
         let is_one_up = self.members().any(|member| member.takes_new_flows() && member.server.weight > 0);
@@ -361,7 +361,7 @@ mod tests {
         assert!((0..1000).all(|digest| balancer.choose(digest).unwrap().0 != 1));
         assert!(!balancer.takes_new_flows(1) && balancer.takes_new_flows(0) && !balancer.takes_new_flows(7));
         assert_eq!(balancer.members().map(Member::state_name).collect::<Vec<_>>(), ["active", "down", "active"]);
-        // Drained it is down, too: nobody who adds it again brings it up.
+        // A drained server is down too: adding it again does not bring it up.
         balancer.drain(server(2, 1).endpoint, false).unwrap();
         balancer.add(server(2, 1)).unwrap();
         assert!(!balancer.takes_new_flows(1));

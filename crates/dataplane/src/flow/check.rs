@@ -1,4 +1,4 @@
-//! Health checks of the servers of a virtual address: what is asked, and when a server is down.
+//! Health checks of the servers of a virtual address: what they ask, and when a server is down.
 //!
 //! ```text
 //!         fall failures in a row
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What a server is asked.
+/// What a check asks of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
     /// To accept a TCP connection.
@@ -32,9 +32,9 @@ pub enum Question {
 /// The health check of a virtual address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// What is asked.
+    /// What the check asks.
     pub question: Question,
-    /// The port that is asked, if it is not that of the server.
+    /// The port that the check uses, if it is not that of the server.
     pub port: Option<u16>,
     /// The time from one check to the next.
     pub interval: Duration,
@@ -44,13 +44,13 @@ pub struct Check {
     pub rise: u32,
     /// Failures in a row after which a server is down.
     pub fall: u32,
-    /// Whether the connections of a server that is down end, too.
+    /// Whether the connections of a server that is down also end.
     pub ends_connections: bool,
     /// The address of this machine that checks come from.
     pub source: Option<IpAddr>,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The server answered as it should.
@@ -61,22 +61,22 @@ pub enum Outcome {
     Unasked(String),
 }
 
-/// What is known of a server.
+/// The state of a server, according to its checks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Health {
     /// Whether it is down.
     pub is_down: bool,
-    /// Checks in a row that say otherwise.
+    /// Checks in a row that contradict that.
     against: u32,
 }
 
 impl Health {
-    /// Of a server of which no more is known.
+    /// The state of a server without any checks so far.
     pub fn of(is_down: bool) -> Self {
         Self { is_down, against: 0 }
     }
 
-    /// Takes a check into account. Returns whether the server went down or came up with it.
+    /// Takes a check into account. Returns whether it brought the server down or up.
     pub fn note(&mut self, check: &Check, outcome: &Outcome) -> bool {
         let is_against = match outcome {
             Outcome::Good => self.is_down,
@@ -92,7 +92,7 @@ impl Health {
     }
 }
 
-/// The status code of an answer's first line; none if it is no HTTP.
+/// The status code of an answer's first line; none if it is not HTTP.
 pub fn status_of(answer: &[u8]) -> Option<u16> {
     let line = answer.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
@@ -124,7 +124,7 @@ mod tests {
             (1, 1, "+-+-", "uduu".replace("uu", "ud")),
             (2, 3, "--+---+-++", "uuuuuddddu".to_owned()),
             (3, 2, "-+-+--", "uuuuud".to_owned()),
-            // What could not be asked changes nothing, and interrupts nothing.
+            // A check that could not be sent changes nothing, and interrupts nothing.
             (2, 3, "--?-?+?+", "uuuddddu".to_owned()),
         ] {
             let (check, mut health) = (check(rise, fall), Health::default());

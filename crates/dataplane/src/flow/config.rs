@@ -41,7 +41,7 @@ pub struct Section<A> {
     pick_up: bool,
     /// The file for ended flows; `-` is standard output.
     pub export: Option<PathBuf>,
-    /// The address on which `fibula flow` reaches the switch; without it, it cannot.
+    /// The address on which `fibula flow` reaches the switch; without it, the command cannot.
     pub control: Option<A>,
     /// Timeouts in seconds, by state.
     #[serde(default)]
@@ -294,7 +294,7 @@ impl<A> Section<A> {
             virtuals.push(service);
         }
         let nat = self.nat.as_ref().map(NatSection::read).transpose().map_err(|e| format!("[flow.nat]: {e}"))?;
-        // What is forwarded from an outside address is answered for as what leaves by it.
+        // A forwarded outside address is answered for like the addresses that packets leave with.
         let outside = |service: &Virtual| nat.as_ref().filter(|nat| nat.addresses.contains(&service.endpoint.address));
         for (service, section) in virtuals.iter_mut().zip(&self.virtuals) {
             let Some(nat) = outside(service) else { continue };

@@ -1,4 +1,4 @@
-//! Everything that is done with the stages beside the workers: keep time, show, count and flush flows, change servers.
+//! Control of the stages outside the workers: keeps time; shows, counts and flushes flows; changes servers.
 //!
 //! There is one stage for each worker if frames are steered to workers by their pair of MAC addresses, which brings
 //! both directions of a flow to the same worker. Translation gives the directions different addresses, so then all
@@ -47,7 +47,7 @@ impl fmt::Debug for Flows {
     }
 }
 
-/// The position of a walk over all flows. The walk sees every flow that lives from its beginning to its end once.
+/// The position of a walk over all flows. The walk sees every flow that lives from its beginning to its end exactly once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor {
     /// Index of the stage.
@@ -59,11 +59,11 @@ pub struct Cursor {
 /// How full a table is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Occupancy {
-    /// Flows, with those that ended a moment ago.
+    /// The number of flows, including those that ended a moment ago.
     pub flows: u64,
-    /// Entries: a translated flow has two.
+    /// The number of entries: a translated flow has two.
     pub entries: u64,
-    /// Slots for entries at present.
+    /// The present number of slots for entries.
     pub slots: u64,
     /// Outside ports in use.
     pub nat_ports: u64,
@@ -94,7 +94,7 @@ pub enum Change {
         server: Endpoint,
         /// Whether it is down. Then it gets no new flows, and its flows that are no TCP connections end.
         is_down: bool,
-        /// Whether its connections end, too.
+        /// Whether its connections also end.
         ends_connections: bool,
     },
     /// It gets no new flows, and is removed when its last flow ends. Its flows that are no TCP connections end at once,
@@ -129,7 +129,7 @@ impl Flows {
         self.stages[worker % self.stages.len()].clone()
     }
 
-    /// As configured.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -169,7 +169,7 @@ impl Flows {
         }
     }
 
-    /// Counts of all stages together.
+    /// The counts of all stages together.
     pub fn counts(&self) -> FlowCounts {
         let mut counts = FlowCounts::default();
         self.stages.iter().for_each(|stage| counts += lock(stage).counts());

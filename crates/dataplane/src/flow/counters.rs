@@ -38,9 +38,9 @@ counts! {
     expired,
     /// Flows that ended because their endpoints began a new one.
     reopened,
-    /// Flows that ended because an ICMP error said that nobody would answer.
+    /// Flows that ended because an ICMP error said that the destination would not answer.
     unreachable,
-    /// Flows that nobody had answered, or that were over, and made room for others.
+    /// Unanswered or finished flows that made room for others.
     evicted,
     /// Flows that were flushed.
     flushed,

@@ -1,4 +1,4 @@
-//! How packets change the state of a flow, whatever its protocol.
+//! State transitions of flows, for every protocol.
 
 use super::packet::{Body, TCP, UDP};
 use super::state::{Direction, State};
@@ -31,7 +31,7 @@ pub(super) fn advance(
         (Body::Tcp(segment), _) => return tcp.advance(state, direction, segment, last),
         (Body::Udp, Direction::Reply) => *state = State::UdpReplied,
         (Body::Other, Direction::Reply) => *state = State::OtherReplied,
-        // With the identifier 0 both ends have the same number, so the type of the message tells who asks.
+        // With the identifier 0 both ends have the same number, so the type of the message tells which side asks.
         (Body::Echo { reply }, _) if *reply != (direction == Direction::Reply) => return Judgement::Invalid,
         (Body::Echo { reply: true }, _) => tcp.bits = ANSWERED,
         _ => {}
@@ -42,7 +42,7 @@ pub(super) fn advance(
 /// The bit of an echo flow that has had a reply.
 const ANSWERED: u16 = 1;
 
-/// Whether nobody has answered the packets of a flow yet.
+/// Whether the packets of a flow are still unanswered.
 #[inline]
 pub(super) fn is_unanswered(tcp: Tcp, state: State) -> bool {
     match state {

@@ -26,7 +26,7 @@ pub enum Why {
     Expired,
     /// Its endpoints began a new flow.
     Reopened,
-    /// An ICMP error said that nobody would answer its packets.
+    /// An ICMP error said that the destination would not answer its packets.
     Unreachable,
     /// It was not answered or was over, and made room for another.
     Evicted,
@@ -105,7 +105,7 @@ struct Line {
 /// The most batches of ended flows that wait to be written.
 const QUEUE_BATCHES: usize = 16;
 
-/// Writes flows on its own thread, so that a full pipe or a slow disk delays nobody else.
+/// Writes flows on its own thread, so that a full pipe or a slow disk delays nothing else.
 pub struct Writer {
     queue: SyncSender<Vec<Ended>>,
     done: Receiver<io::Result<()>>,

@@ -6,7 +6,7 @@
 //!  IPv6   word 0:  digest of both ends, protocol and VLAN
 //!         word 1:  another digest of the same (63 bits) | 1
 //! ```
-//! An IPv4 key is the flow itself. An IPv6 key is 127 bits of a keyed hash, which nobody can predict without the
+//! An IPv4 key is the flow itself. An IPv6 key is 127 bits of a keyed hash, which cannot be predicted without the
 //! secret. Two flows among 2^24 have the same key with a probability of 2^-80, so equal keys are taken for the same
 //! flow.
 

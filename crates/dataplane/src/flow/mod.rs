@@ -5,10 +5,10 @@
 //!                     │ drops: no rule, invalid, fragment, no server, no port, table full
 //!                     └ changes addresses, ports and destination MACs before names are read
 //! ```
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`packet`] | from a frame to its flow |
-//! | `key` | from a flow to the table's key |
+//! | [`packet`] | finds the flow of a frame |
+//! | `key` | makes the table's key of a flow |
 //! | [`state`], [`tcp`] | states of a flow, and their timeouts |
 //! | [`rules`] | which flows may begin |
 //! | [`balance`] | virtual addresses and their servers |
@@ -18,7 +18,7 @@
 //! | [`stage`] | a burst, from the lookup to the last byte |
 //! | [`export`] | the export of ended flows |
 //! | [`config`] | the section `[flow]` of `switch.toml` |
-//! | [`control`] | everything that is done beside the workers |
+//! | [`control`] | all that happens outside the workers |
 //!
 //! A flow begins when a rule accepts its first packet. Packets of known flows pass. All other IP packets are dropped.
 //! `docs/how-to/filter-balance-translate.md` shows the use, `docs/decisions/0008-flow-stage.md` the reasons for the
@@ -93,7 +93,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether all packets of a flow have the same two MAC addresses, so that one worker sees them all.
+    /// Whether all packets of a flow have the same two MAC addresses, so that one worker sees all of them.
     pub fn is_plain(&self) -> bool {
         self.virtuals.is_empty() && self.nat.is_none()
     }

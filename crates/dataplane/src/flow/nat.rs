@@ -120,19 +120,19 @@ pub struct Nat {
     settings: NatSettings,
     /// An outside address and its ports, by protocol.
     addresses: Vec<(Address, [Ports; 3])>,
-    /// Ports that an inside host has, by protocol.
+    /// The number of ports that each inside host has, by protocol.
     held: HashMap<(Address, usize), u64>,
 }
 
 impl Nat {
-    /// All ports are free.
+    /// Makes source NAT in which all ports are free.
     pub fn new(settings: NatSettings) -> Self {
         let ports = |&address: &Address| (address, std::array::from_fn(|_| Ports::new()));
         let addresses = settings.addresses.iter().map(ports).collect();
         Self { settings, addresses, held: HashMap::new() }
     }
 
-    /// As configured.
+    /// The settings.
     pub fn settings(&self) -> &NatSettings {
         &self.settings
     }
@@ -244,7 +244,7 @@ mod tests {
     fn the_whole_range_of_numbers_can_be_used() {
         let one = Address::v4([192, 0, 2, 1]);
         let mut nat = Nat::new(NatSettings { addresses: vec![one], ..settings(0..=65_535) });
-        // Each by another host.
+        // Each is used by another host.
         let host = |i: u64| Endpoint { address: Address::v4([10, 1, (i >> 8) as u8, i as u8]), port: 7 };
         let mut port = |i: u64| nat.allocate(&Tuple { source: host(i), ..flow(1, 7, ICMP) }, i).unwrap().port;
         let given: HashSet<_> = (0..65_536).map(&mut port).collect();
@@ -258,7 +258,7 @@ mod tests {
         let mut nat = Nat::new(NatSettings { addresses: vec![one], ..settings(1000..=1089) });
         let n = (0..90).take_while(|&i| nat.allocate(&flow(1, 7, UDP), i).is_ok()).count();
         assert_eq!((n, nat.allocate(&flow(1, 7, UDP), 0)), (80, Err(NatError::Share(one))));
-        // Those of another protocol are others.
+        // The ports of another protocol are separate.
         let kept = nat.allocate(&flow(1, 7, TCP), 0).unwrap();
         assert!(nat.allocate(&flow(2, 7, UDP), 0).is_ok());
         nat.release(TCP, kept, flow(1, 7, TCP).source.address);

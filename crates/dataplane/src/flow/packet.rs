@@ -19,9 +19,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
-/// That of UDP.
+/// The protocol number of UDP.
 pub const UDP: u8 = 17;
-/// That of ICMP.
+/// The protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// The code of "unreachable" that says that a packet is too large.
 const FRAGMENTATION_NEEDED: u8 = 4;
@@ -118,7 +118,7 @@ pub enum Body {
     },
     /// An ICMP error. The tuple is that of the quoted packet, reversed: the direction in which the error goes.
     Error {
-        /// It says that nobody takes such packets: the destination is unreachable, for another reason than the size.
+        /// Whether it says that the destination does not take such packets: it is unreachable, for a reason other than the size.
         is_final: bool,
         /// The sequence number of the quoted TCP segment.
         sequence: u32,

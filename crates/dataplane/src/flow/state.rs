@@ -6,7 +6,7 @@ use super::packet::{ICMP, ICMPV6, TCP, UDP};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Direction {
-    /// That of the first packet.
+    /// The direction of the first packet.
     Original = 0,
     /// The opposite one.
     Reply = 1,

@@ -39,7 +39,7 @@ const ACK: u8 = 16;
 pub enum Judgement {
     /// It passes.
     Pass,
-    /// No TCP sends it, or none in this state.
+    /// No TCP sends it, or no TCP in this state.
     Invalid,
     /// It begins another connection between the same endpoints.
     Reopen,

@@ -1,4 +1,4 @@
-//! A flow, for people and programs who look.
+//! A flow, for people and programs that inspect it.
 
 use super::packet::Tuple;
 use super::state::State;

@@ -1,21 +1,21 @@
-//! The errors of ICMP that a gateway sends about packets that it does not send on.
+//! The ICMP errors that a gateway sends about packets that it does not send on.
 //!
 //! | the packet | IPv4: type, code | IPv6 |
 //! |---|---|---|
-//! | has passed as many routers as it may | 11, 0 | 3, 0 |
+//! | has passed as many routers as allowed | 11, 0 | 3, 0 |
 //! | has no route | 3, 0 | 1, 0 |
-//! | is for a host inside that there is not, or a next hop outside that says nothing | 3, 1 | 1, 3 |
+//! | is for a missing host inside, or a silent next hop outside | 3, 1 | 1, 3 |
 //! | is longer than the link outside takes | 3, 4, and the MTU | 2, 0, and the MTU |
-//! | is of UDP, to the gateway itself | 3, 3 | 1, 4 |
+//! | is UDP, to the gateway itself | 3, 3 | 1, 4 |
 //!
-//! There is none about an error of ICMP or a redirect, a frame or packet to many, a fragment that is not the first, or a packet whose
-//! source is not one host. An error quotes of the packet what fits 576 bytes (IPv4) or 1280 (IPv6), and comes from the gateway's address
+//! There is none about an ICMP error or a redirect, a frame or packet to many, a fragment other than the first, or a packet whose
+//! source is not one host. An error quotes what fits 576 bytes (IPv4) or 1280 (IPv6) of the packet, and comes from the gateway's address
 //! on the side where the packet came in. A route that discards is silent.
 //!
-//! Of its errors a worker sends [`PER_SECOND`] a second to a destination, and [`ALL_PER_SECOND`] in all: destinations share one of
+//! A worker sends [`PER_SECOND`] errors a second to a destination, and [`ALL_PER_SECOND`] in all: destinations share one of
 //! [`SHARES`] budgets by their hash.
 //!
-//! Sources: RFC 792, RFC 1191, RFC 1812 (4.3.2, 5.2.7), RFC 4443 (2.4, 3). Differs: a packet of IPv4 that may be fragmented is told to be
+//! Sources: RFC 792, RFC 1191, RFC 1812 (4.3.2, 5.2.7), RFC 4443 (2.4, 3). Differs: an IPv4 packet that may be fragmented is reported as
 //! too long like one that may not, because the gateway does not fragment.
 
 use super::Side;
@@ -30,10 +30,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Errors a second to a destination, and at once: those of some hops of a traceroute.
+/// Errors a second to a destination, and at once: enough for some hops of a traceroute.
 pub const PER_SECOND: u32 = 10;
 const AT_ONCE: u32 = 20;
-/// Errors a second to all.
+/// Errors a second to all destinations.
 pub const ALL_PER_SECOND: u32 = 1000;
 /// Budgets that destinations share.
 pub const SHARES: usize = 256;
@@ -76,7 +76,7 @@ impl Trouble {
     }
 }
 
-/// Whether there may be an error about a frame with a packet that a gateway would route, whose addresses are therefore of hosts.
+/// Whether there may be an error about a frame with a packet that a gateway would route, whose addresses are therefore those of hosts.
 pub(super) fn may_be_about(frame: &[u8]) -> bool {
     if frame[0] & 1 != 0 {
         return false;
@@ -93,7 +93,7 @@ pub(super) fn may_be_about(frame: &[u8]) -> bool {
     }
 }
 
-/// Writes the error about the packet in `frame`, from `own`, into another packet; without addresses of Ethernet. False if that does not
+/// Writes the error about the packet in `frame`, from `own`, into another packet; without Ethernet addresses. False if it does not
 /// fit.
 pub(super) fn write(frame: &[u8], trouble: Trouble, own: IpAddr, error: &mut Packet) -> bool {
     let ip = &frame[AT..];
@@ -133,7 +133,7 @@ pub(super) fn write(frame: &[u8], trouble: Trouble, own: IpAddr, error: &mut Pac
     error.fill(&bytes).is_ok()
 }
 
-/// How many errors may be sent yet.
+/// The budget of errors that may still be sent.
 pub(super) struct Limits {
     all: Budget,
     shares: Vec<Option<Budget>>,

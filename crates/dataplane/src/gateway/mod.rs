@@ -12,17 +12,17 @@
 //! RIB has for it, and goes on like a host's frame: the exact check of valid names drops packets for unknown names. A
 //! packet crosses one router, so its TTL is decremented once; inside, the hop limit of the shim bounds its way.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`config`] | `[gateway]` of `switch.toml` |
-//! | `settings` | what it says |
+//! | `settings` | the settings in it |
 //! | `routes` | the longest prefixes of a burst |
 //! | `packet` | headers, TTL, echoes |
 //! | [`errors`] | errors of ICMP about packets that are not sent on |
 //! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
 //!
-//! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses, and tells senders of
-//! packets that it does not send on. Limits: it does not fragment, does not know how long the packets of hosts inside may be, and knows
+//! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses, and sends errors to the senders of
+//! packets that it does not send on. Limits: it does not fragment, does not know how long the packets of hosts inside may be, and supports
 //! no VLAN tags outside. Its routes are replaced whole, between two bursts ([`Gateway::reroute`]). Cost: routes are looked up in a
 //! batch for each burst (see
 //! [`lookup::lpm::trie`]). Packets for hosts take one read lock a burst for the hosts' addresses.
@@ -92,7 +92,7 @@ struct Shared {
     links: HashMap<PortId, Link>,
     /// The addresses that the gateway answers for inside.
     own: Neighbours,
-    /// The same.
+    /// The same addresses.
     inside: Vec<IpAddr>,
     routes: ArcSwap<Routes>,
     neighbours: Neighbourhood,
@@ -127,9 +127,9 @@ impl Gateway {
         Ok(Self { shared: Arc::new(shared), port: settings.port })
     }
 
-    /// Replaces the routes: every burst that begins later is routed by them. Of `settings` nothing else is taken.
+    /// Replaces the routes: every burst that begins later is routed by them. Ignores the rest of `settings`.
     /// # Errors
-    /// As those of [`Gateway::new`]; the routes before stay.
+    /// As those of [`Gateway::new`]; the previous routes stay.
     pub(crate) fn reroute(&self, settings: &Settings) -> Result<(), InsertError> {
         self.shared.routes.store(Routes::new(settings)?);
         Ok(())
@@ -158,7 +158,7 @@ impl Gateway {
 /// The router of one worker.
 pub(crate) struct Router {
     shared: Arc<Shared>,
-    /// By which the burst is routed.
+    /// The routes for the burst.
     routes: Arc<Routes>,
     v4: Queue<u32>,
     v6: Queue<u128>,
@@ -166,7 +166,7 @@ pub(crate) struct Router {
     pub(crate) port: PortId,
     /// The fates of the packets that were routed last, by their index in the burst.
     pub(crate) outcomes: [Outcome; BURST],
-    /// Those of them whose senders may be told why, a bit each, and what.
+    /// Those of them whose senders may be told why, as a bit each, and what to tell.
     pub(crate) troubled: u32,
     troubles: [Trouble; BURST],
     limits: Limits,
@@ -216,7 +216,7 @@ impl Router {
         self.v4.resolve().chain(self.v6.resolve()).for_each(|(i, value)| values[i] = value);
         for i in 0..burst.len() {
             let Some((source, destination)) = destinations[i] else { continue };
-            // Of a super-frame the segments count.
+            // For a super-frame the segments count.
             let wire_len = burst[i].wire_len();
             let frame = burst[i].frame_mut();
             let hop = self.hop(values[i]);
@@ -233,7 +233,7 @@ impl Router {
         }
     }
 
-    /// Takes the routes that there are now, if they are others.
+    /// Takes the present routes, if they changed.
     fn take_routes(&mut self) {
         let now = self.shared.routes.load();
         if !Arc::ptr_eq(&now, &self.routes) {
@@ -367,7 +367,7 @@ impl Router {
         ip.zip(link).is_some_and(|(ip, link)| link.settings.is_of_many(ip))
     }
 
-    /// Writes the error about the `i`th packet, which came from a side, into another packet; if there may be one, and one is left.
+    /// Writes the error about the `i`th packet, which came from a side, into another packet; if one is allowed, and within budget.
     pub(crate) fn complain(&mut self, frame: &[u8], i: usize, from: Side, error: &mut Packet) -> bool {
         let Ok(Carried::Ip { source, .. }) = carried(frame) else { return false };
         let own = match from {
@@ -384,7 +384,7 @@ impl Router {
         self.tracking.get_or_insert_default()
     }
 
-    /// Routes the error about the `i`th packet. Whether it has a way.
+    /// Routes the error about the `i`th packet. Returns whether it has a way.
     pub(crate) fn send_own(&mut self, error: &mut Packet, i: usize, hosts: &Neighbours) -> bool {
         let Ok(Carried::Ip { destination, .. }) = carried(error.frame()) else { return false };
         self.queue(destination, 0);
@@ -418,7 +418,7 @@ impl Router {
 /// The smallest MTU that a link of IPv4 has in practice: shorter frames are not looked at.
 const SHORT: usize = 576 + AT;
 
-/// Whether a packet is no longer on the wire than the link that it leaves by takes. Its frame may have padding.
+/// Whether a packet is short enough on the wire for the link that it leaves by. Its frame may have padding.
 fn fits(wire_len: usize, hop: Option<Hop>, longest: &impl Fn(PortId) -> usize) -> Result<(), DropReason> {
     let Some(Hop::Outside { port, .. }) = hop.filter(|_| wire_len > SHORT) else { return Ok(()) };
     let longest = longest(port);

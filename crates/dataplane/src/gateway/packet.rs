@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 /// The offset of the IP header in a frame without tags and shim.
 pub(super) const AT: usize = 14;
-/// The TTL of packets that begin here.
+/// The TTL of packets that start here.
 const OWN_TTL: u8 = 64;
 
 const ICMP: u8 = 1;
@@ -122,7 +122,7 @@ pub(super) fn address(frame: &mut [u8], destination: Mac, source: Mac) {
     frame[6..12].copy_from_slice(&source);
 }
 
-/// Answers an echo request to an address of the switch itself, which a host sent to the MAC address that the switch says it has: a virtual
+/// Answers an echo request to an address of the switch itself that a host sent to the MAC address that the switch gives for it: a virtual
 /// address of the balancer, or an outside one of NAT. `at` is the offset of the IP header. Returns false for any other frame.
 pub(crate) fn answer_own_echo(frame: &mut [u8], at: usize, own: impl Fn(IpAddr) -> Option<Mac>) -> bool {
     let protocol = match frame.get(at - 2..at) {

@@ -29,7 +29,7 @@ impl<A: Address> Table<A> {
     }
 }
 
-/// The routes of a gateway. For fuzzing, which makes the same gateway again and again: those that this thread made last, if
+/// The routes of a gateway. For fuzzing, which makes the same gateway repeatedly: those that this thread made last, if
 /// the settings are the same.
 #[cfg(feature = "kit")]
 fn made_once(
@@ -60,7 +60,7 @@ fn made_once(
 }
 
 impl Routes {
-    /// Of several routes with one prefix the last counts.
+    /// Builds the routes. Of several with one prefix the last counts.
     pub(super) fn new(settings: &Settings) -> Result<Arc<Self>, InsertError> {
         let mut hops = Vec::new();
         let mut index_of = HashMap::new();
@@ -91,7 +91,7 @@ impl Routes {
         })
     }
 
-    /// What a worker looks them up by.
+    /// A worker's lookups of the routes.
     pub(super) fn queues(&self) -> (Queue<u32>, Queue<u128>) {
         (Queue::new(self.v4.0.reader()), Queue::new(self.v6.0.reader()))
     }

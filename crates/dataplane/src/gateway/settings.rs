@@ -1,4 +1,4 @@
-//! How a gateway is set up: its addresses, the ports outside, and the routes.
+//! The settings of a gateway: its addresses, the ports outside, and the routes.
 
 use crate::mac::Mac;
 use fib::action::PortId;

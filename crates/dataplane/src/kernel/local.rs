@@ -1,9 +1,9 @@
 //! The names of hosts at this switch, in an exact map that the program in the kernel reads.
 //!
-//! A value has the name besides the port: the kernel uses the memory of a name that is removed for another one at once, so
-//! that a program which had found it may read the value of the other. It compares.
+//! A value contains the name besides the port: the kernel reuses the memory of a removed name for another one at once, so
+//! a program that had found the name may read the value of the other. The program compares them.
 //!
-//! One writer, that of the workers' local names, which has them all. Cost: a system call a change; some 70 bytes a name, of
+//! One writer, that of the workers' local names, which has all of them. Cost: a system call a change; some 70 bytes a name, of
 //! the kernel's memory.
 
 use fib::name::{Name, NameKind};
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Names that the map has room for. Frames to others are the workers'.
+/// Names that the map has room for. Frames to further names go to the workers.
 const MOST: u32 = 1 << 20;
 
 /// See the module.
@@ -21,9 +21,9 @@ pub(super) struct Local {
     map: Map,
     /// The kind of the names: bytes of another kind may be the same.
     kind: Mutex<Option<NameKind>>,
-    /// Whether it was emptied for another kind, and names of that are missing.
+    /// Whether it was emptied for another kind, whose names are still missing.
     lacks: AtomicBool,
-    /// Whether it was said that not all fit.
+    /// Whether it was reported that not all names fit.
     is_said: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl Local {
 
     /// Empties the map, for names of another kind.
     /// # Errors
-    /// Names of before may still be there.
+    /// Names from before may still be there.
     pub(super) fn begin(&self, new: NameKind) -> io::Result<()> {
         let mut kind = self.kind();
         self.map.hashed_keys()?.into_iter().try_for_each(|key| self.map.remove_hashed(key))?;
@@ -57,7 +57,7 @@ impl Local {
         Ok(())
     }
 
-    /// A name may still be there with a port of before: the map is of no kind until it is emptied.
+    /// Notes that a name may still be there with a former port: the map has no kind until it is emptied.
     pub(super) fn failed(&self) {
         *self.kind() = None;
     }
@@ -67,9 +67,9 @@ impl Local {
         self.lacks.swap(false, Ordering::Relaxed)
     }
 
-    /// Puts the slot of a name's port; none to remove it. Names of other kinds are none of the program's.
+    /// Puts the slot of a name's port; none to remove it. Ignores names of other kinds.
     /// # Errors
-    /// The name may still be there with its slot of before.
+    /// The name may still be there with its former slot.
     pub(super) fn put(&self, name: &Name, slot: Option<u32>) -> io::Result<()> {
         let kind = self.kind();
         match key_of(name).filter(|_| *kind == Some(name.kind())) {
@@ -78,7 +78,7 @@ impl Local {
         }
     }
 
-    /// Gives every name that is there the slot that it has now, or removes it.
+    /// Gives every name in the map its present slot, or removes it.
     /// # Errors
     /// As for [`Local::put`].
     pub(super) fn put_again(&self, slot_of: impl Fn(&Name) -> Option<u32>) -> io::Result<()> {
@@ -102,7 +102,7 @@ impl Local {
         let Err(error) = self.map.set_hashed(key, &((key << 16) | (u64::from(slot) + 1)).to_ne_bytes()) else {
             return Ok(());
         };
-        // What is not there is for the workers.
+        // Names that are missing are for the workers.
         self.map.remove_hashed(key)?;
         if !self.is_said.swap(true, Ordering::Relaxed) {
             tracing::warn!(

@@ -1,5 +1,5 @@
 //! The kernel half of a switch: a program before the sockets of trunks that forwards frames to other trunks and to hosts by
-//! the switch's own table. What it does not decide comes to the workers, as with AF_XDP: `forward.bpf.c`.
+//! the switch's own table. Frames that it does not decide come to the workers, as with AF_XDP: `forward.bpf.c`.
 //!
 //! ```text
 //!  replica ─► table in an arena of BPF ◄─ workers
@@ -9,17 +9,17 @@
 //!              └─► AF_XDP ─► worker
 //! ```
 //! **Exact at hosts.** A frame leaves for a host only if the exact map of local names has its name at that very port: the check
-//! that the workers make. What comes from hosts is the workers' (`docs/decisions/0021-kernel-half.md` says why).
+//! that the workers make. Frames from hosts go to the workers (`docs/decisions/0021-kernel-half.md` says why).
 //!
-//! **Ports that take frames.** An interface may take no frames that a program sends there, and then loses them without a
-//! count, if the program is in a driver. The kernel says which do ([`netio::takers`]); to the others the workers send.
+//! **Ports that take frames.** An interface may not take frames that a program sends there, and then loses them without a
+//! count, if the program is in a driver. The kernel reports which do ([`netio::takers`]); the workers send to the others.
 //!
 //! **One table.** The arena of the table is memory that the kernel shares with this process: a BPF arena, or, before Linux
 //! 6.9, the one value of an array. The writer treats the program as every reader outside
 //! (`docs/formats/table-in-memory.md`): it waits for none, and the program notices that it was overtaken. After four
 //! attempts a frame goes to the workers.
 //!
-//! **When the table is another**, maps and programs are made anew, and each trunk's link takes the new program by one system
+//! **When the table is replaced**, maps and programs are made anew, and each trunk's link takes the new program by one system
 //! call. Until a table can be read in the kernel, trunks forward as with AF_XDP; [`Kernel::status`] says why.
 //!
 //! Names: MAC addresses and IPv4 addresses, hashed by muladd. Designs: those that other programs can read. Without connection
@@ -43,7 +43,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Words of what is counted of a port.
+/// Words of the counters of a port.
 const COUNTS: usize = 4;
 
 /// Why the kernel does not forward.
@@ -55,7 +55,7 @@ pub enum KernelError {
         "the kernel makes no maps for a program: {0}; run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, on Linux 5.9 or later"
     )]
     Maps(#[source] io::Error),
-    /// The table cannot be where programs read it.
+    /// The table cannot be moved to where programs read it.
     #[error("design {design}: {source}")]
     Table {
         /// Its design.
@@ -81,7 +81,7 @@ pub enum KernelError {
         /// Why.
         source: netio::bpf::LoadError,
     },
-    /// The map of local names may have a name that is at another port now, or at none.
+    /// The map of local names may have a name at a former port.
     #[error(
         "the map of local names was not changed: {source}; it is emptied with the next table, or when the switch is restarted"
     )]
@@ -104,13 +104,13 @@ pub enum KernelError {
 struct Exit {
     id: PortId,
     attached: Weak<Attached>,
-    /// What is attached there, unless everything is handed on.
+    /// The program attached there, unless everything is handed on.
     program: Option<Program>,
     /// Whether its device works.
     is_up: bool,
     /// Whether its link carries frames.
     is_linked: bool,
-    /// Whether its interface takes what a program in a driver sends there.
+    /// Whether its interface takes frames that a program in a driver sends there.
     takes: bool,
 }
 
@@ -127,14 +127,14 @@ impl Exit {
 
 #[derive(Debug)]
 struct State {
-    /// By slot.
+    /// The ports by slot.
     exits: Vec<Exit>,
     table: Option<InKernel>,
     actions: Vec<Action>,
     error: Option<String>,
 }
 
-/// Where a table may be.
+/// The kinds of memory for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// In an arena where the kernel has them, otherwise in an array.
@@ -147,7 +147,7 @@ pub enum Memory {
 #[derive(Debug)]
 pub struct Kernel {
     memory: Memory,
-    /// Instead of the program for the memory.
+    /// The program to use instead of the one for the memory.
     program: Option<Vec<u8>>,
     /// By slot: the trunks, and then the hosts.
     ports: Vec<PortId>,
@@ -155,19 +155,19 @@ pub struct Kernel {
     counts: Map,
     longest: Map,
     longest_words: Words,
-    /// For programs in a driver, which not every interface takes frames from, and for those in front of the stack.
+    /// Maps for programs in a driver, which cannot send to every interface, and for those in front of the stack.
     interfaces: [Map; 2],
     local: Local,
     takers: Mutex<Option<Takers>>,
     state: Mutex<State>,
 }
 
-/// How it goes.
+/// The status of the kernel half.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelStatus {
     /// Where the table is: `arena` or `array`. None if the kernel does not forward.
     pub memory: Option<&'static str>,
-    /// Why it does not, if there is a reason other than that there is no table yet.
+    /// Why it does not, if the reason is not just that there is no table yet.
     pub error: Option<String>,
     /// Frames that it sent, from trunks to other trunks and to hosts.
     pub forwarded: u64,
@@ -175,7 +175,7 @@ pub struct KernelStatus {
     pub not_taking: Vec<PortId>,
 }
 
-/// The place of a port in a [`Kernel`], which its device tells when its interface is there.
+/// The place of a port in a [`Kernel`], which its device reports to when its interface is there.
 #[derive(Debug)]
 pub struct Place {
     kernel: Arc<Kernel>,
@@ -189,7 +189,7 @@ impl Ahead for Place {
 }
 
 impl Kernel {
-    /// For these trunks, and ports of hosts; none of them is there yet.
+    /// A kernel half for these trunks and host ports; none of them is there yet.
     /// # Errors
     /// [`KernelError::Maps`].
     pub fn new(trunks: &[PortId], hosts: &[PortId], memory: Memory) -> Result<Arc<Self>, KernelError> {
@@ -230,7 +230,7 @@ impl Kernel {
         }))
     }
 
-    /// What a port's device is opened with. None for another port.
+    /// The setup for opening a port's device. None for another port.
     pub fn place(self: &Arc<Self>, id: PortId) -> Option<Arc<Place>> {
         let slot = self.slot(id)?;
         Some(Arc::new(Place { kernel: self.clone(), slot }))
@@ -261,7 +261,7 @@ impl Kernel {
         }
     }
 
-    /// Whether an interface takes what a program in a driver sends there. One that is gone has nothing to say.
+    /// Whether an interface takes frames that a program in a driver sends there. An interface that is gone takes none.
     fn takes(&self, to: &Attached) -> bool {
         let mut takers = self.takers.lock().unwrap_or_else(PoisonError::into_inner);
         let said = takers.as_mut().map(|takers| takers.takes(to.ifindex()));
@@ -282,8 +282,8 @@ impl Kernel {
         }
     }
 
-    /// Looks at a port again: whether its device works now, and whether its interface takes frames. If not, these go by
-    /// other ways, if there are, and to the workers, which take alternates and count.
+    /// Checks a port again: whether its device works now, and whether its interface takes frames. If not, these go by
+    /// other ways, if there are any, and to the workers, which take alternates and count.
     pub fn look_at(&self, id: PortId, is_up: bool) {
         let Some(slot) = self.slot(id) else { return };
         let attached = self.state().exits[slot as usize].attached.upgrade();
@@ -312,19 +312,19 @@ impl Kernel {
         }
     }
 
-    /// A name has its host at a port of this switch; at none, if there is no port.
+    /// Notes that a name has its host at a port of this switch, or at none, if there is no port.
     pub fn put_local(&self, name: &Name, port: Option<PortId>) {
         let put = self.local.put(name, port.and_then(|port| self.host_slot(port)));
         self.check_local(put);
     }
 
-    /// The local names are others than before, and `port_of` knows the port of each: before those are put that come anew.
+    /// Replaces the local names; `port_of` knows the port of each. To be called before new ones are put.
     pub fn put_local_again(&self, port_of: impl Fn(&Name) -> Option<PortId>) {
         let put = self.local.put_again(|name| port_of(name).and_then(|port| self.host_slot(port)));
         self.check_local(put);
     }
 
-    /// Whether all local names are to be put: names of frames are of another kind than before. Says so once.
+    /// Whether all local names are to be put, because frames have names of another kind than before. True only once.
     pub fn lacks_local(&self) -> bool {
         self.local.lacks_names()
     }
@@ -333,7 +333,7 @@ impl Kernel {
         self.slot(id).filter(|&slot| slot as usize >= self.n_trunks)
     }
 
-    /// No program goes on with an entry that is wrong.
+    /// Stops all programs from using a wrong entry.
     fn check_local(&self, put: io::Result<()>) {
         if let Err(source) = put {
             self.local.failed();
@@ -341,7 +341,7 @@ impl Kernel {
         }
     }
 
-    /// No trunk goes on by a table of before.
+    /// Stops all trunks from using a former table.
     fn detach(&self, state: &mut State) {
         for trunk in &mut state.exits[..self.n_trunks] {
             trunk.program = None;
@@ -357,8 +357,8 @@ impl Kernel {
         (state.table, state.error) = (None, Some(error.to_string()));
     }
 
-    /// Moves a table that has no reader yet to where the kernel reads it, and has it forward by it. What goes wrong is
-    /// logged, and said by the status; the workers forward then.
+    /// Moves a table that has no reader yet to where the kernel reads it, and has it forward by it. Errors are
+    /// logged, and shown by the status; the workers forward then.
     pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
         if !self.local.is_of(spec.kind) {
             // Programs leave everything to the workers until they read names of this kind.
@@ -379,13 +379,13 @@ impl Kernel {
             Ok(table)
         });
         match shown {
-            // The table of before is freed: no program reads it any more.
+            // The former table is freed: no program reads it any more.
             Ok(table) => (state.table, state.error) = (Some(table), None),
             Err(error) => self.failed(&mut state, &error),
         }
     }
 
-    /// The actions of the table changed.
+    /// Notes that the actions of the table changed.
     pub fn show_actions(&self, actions: &[Action]) {
         let mut state = self.state();
         state.actions = actions.to_vec();
@@ -412,7 +412,7 @@ impl Kernel {
         self.local.mistake(found, read)
     }
 
-    /// How it goes.
+    /// The status of the kernel half.
     pub fn status(&self) -> KernelStatus {
         let received = |id: &PortId| self.counters(*id).map_or(0, |counts| counts.rx_frames);
         let forwarded = self.ports.iter().map(received).sum();
@@ -425,7 +425,7 @@ impl Kernel {
         KernelStatus { memory, error: state.error.clone(), forwarded, not_taking }
     }
 
-    /// What it received from a port and sent to it. None for another port.
+    /// Counts of what it received from a port and sent to it. None for another port.
     pub fn counters(&self, id: PortId) -> Option<DeviceSnapshot> {
         let words = self.counts.words_of_cpus(self.slot(id)?).unwrap_or_default();
         let sum = |at: usize| words.iter().skip(at).step_by(COUNTS).sum();

@@ -1,4 +1,4 @@
-//! Where the kernel finds a table: it is moved to memory that programs read, and a program is loaded that reads it.
+//! Makes a table readable by the kernel: moves it to memory that programs read, and loads a program that reads it.
 
 use super::settings::{SETTINGS_BYTES, Settings};
 use super::{Exit, Kernel, KernelError, Memory, State};
@@ -23,10 +23,10 @@ const MOST_OF_ARENA: usize = (4 << 30) - (2 << 20);
 /// Bytes of an array, whose memory is taken at once: at least, and at most, which the verifier sets.
 const LEAST_OF_ARRAY: usize = 16 << 20;
 const MOST_OF_ARRAY: usize = 512 << 20;
-/// What the way of a value says of a host: TO_HOST of `forward.bpf.c`.
+/// The kind of lead to a host: TO_HOST of `forward.bpf.c`.
 const TO_HOST: u64 = 1 << 31;
 
-/// Where the kernel finds a table.
+/// The place where the kernel finds a table.
 #[derive(Debug)]
 pub(super) struct InKernel {
     memory: Map,
@@ -74,7 +74,7 @@ impl Kernel {
         Ok(InKernel { memory, is_arena, leads, leads_words, settings: settings.bytes() })
     }
 
-    /// Says where values lead.
+    /// Tells the program where values lead.
     pub(super) fn lead(&self, leads: &Words, actions: &[Action], exits: &[Exit]) {
         let is_trunk = |slot: u32| (slot as usize) < self.n_trunks;
         let to = |id: PortId| match self.slot(id) {
@@ -89,7 +89,7 @@ impl Kernel {
                 // The workers take the alternate: the frame's shim must say so.
                 if !is_open(*port) && is_open(*alternate) { 0 } else { to(*port) }
             }
-            // The program does not look at flows: all to a destination go one way, and others to others.
+            // The program does not look at flows: all frames to a destination go one way, and those to others another.
             Action::Spread { ways, alternate } => {
                 let turned = ways.iter().cycle().skip(ways.place_for(value as u64)).take(ways.len());
                 let open = turned.clone().find(|port| is_open(**port));
@@ -103,7 +103,7 @@ impl Kernel {
         leads.iter().zip(of_actions).for_each(|(word, lead)| word.store(lead, Ordering::Relaxed));
     }
 
-    /// Loads the program of a trunk, and attaches it in the place of the one before.
+    /// Loads the program of a trunk, and attaches it in place of the previous one.
     pub(super) fn load(&self, table: &InKernel, slot: u32, to: &Attached) -> Result<Program, KernelError> {
         let port = self.ports[slot as usize];
         let mut settings = table.settings;

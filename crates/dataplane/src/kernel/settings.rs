@@ -2,7 +2,7 @@
 
 use lookup::base::root::Form;
 
-/// What a program takes for constants: `struct settings` of `forward.bpf.c`.
+/// The program's constants: `struct settings` of `forward.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Settings {
@@ -38,12 +38,12 @@ impl Settings {
         bytes.try_into().expect("the fields leave no gap")
     }
 
-    /// For names of a kind (in the program's numbers), with the constants of their hash, in a table at a place.
+    /// The constants for names of a kind (in the program's numbers), with those of their hash, in a table at a place.
     pub(super) fn new(kind: u32, [low, high, addend]: [u64; 3], place: u64, form: Form) -> Self {
         Self { a: [low, high], addend, place, kind, ..Self::default() }.with_form(form)
     }
 
-    /// What follows from the form of a table, as in `fibula.h`.
+    /// The values that follow from the form of a table, as in `fibula.h`.
     fn with_form(mut self, form: Form) -> Self {
         let Form { structure, value_bits, fingerprint_bits, cells_of_name } = form;
         let cell_bits = u32::from(value_bits) + u32::from(fingerprint_bits);

@@ -1,4 +1,4 @@
-//! The frame by which a switch says at a trunk that it is there, and whom it hears.
+//! The frame with which a switch announces itself at a trunk, with the neighbour that it hears.
 //!
 //! ```text
 //!   0  destination 6       03:66:69:62:75:6c, a group that bridges forward: so one in between is noticed
@@ -10,7 +10,7 @@
 //!  20  interval 2          milliseconds between two hellos
 //!  22  port 2              of the sender
 //!  24  session 8           random, another one after each start; not 0
-//!  32  heard session 8     whom the sender hears at this port; 0: nobody
+//!  32  heard session 8     the neighbour that the sender hears at this port; 0: none
 //!  40  heard port 2
 //!  42  cluster 8           the network; 0: not known yet
 //!  50  length 1            of the name, 1 to 255
@@ -27,7 +27,7 @@ pub const GROUP: [u8; 6] = [0x03, b'f', b'i', b'b', b'u', b'l'];
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb6];
 const VERSION: u8 = 1;
 const NAME_AT: usize = 51;
-/// Bytes of a switch's name that a hello has.
+/// The most bytes of a switch's name in a hello.
 const MAX_NAME: usize = 255;
 /// Bytes of the shortest frame of Ethernet.
 const SHORTEST: usize = 60;
@@ -43,7 +43,7 @@ pub struct Hello {
     pub session: u64,
     /// The session and the port that the sender hears at this port.
     pub hears: Option<(u64, PortId)>,
-    /// The sender's network; 0 if it does not know.
+    /// The sender's network; 0 if the sender does not know it.
     pub cluster: u64,
     /// Milliseconds between two hellos.
     pub interval_ms: u16,
@@ -76,7 +76,7 @@ impl Hello {
         frame
     }
 
-    /// The hello in a frame; none in another frame, or one that no switch sends.
+    /// The hello in a frame; none in another frame, or in one that no switch sends.
     pub fn decode(frame: &[u8]) -> Option<Self> {
         let is_hello = frame.get(..6)? == GROUP && shim::is_present(frame) && frame.get(16..18)? == ETHER_TYPE;
         if !is_hello || *frame.get(18)? != VERSION {

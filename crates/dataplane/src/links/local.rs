@@ -1,4 +1,4 @@
-//! Frames that are for the other end of one cable alone, and what is done with them where no other switch is to be: at host ports.
+//! Frames that are only for the other end of one cable, and their handling where no other switch is expected: at host ports.
 //!
 //! | frame | sent by |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | a [hello](super::Hello) | a trunk of another switch |
 //! | from [`query::SOURCE`] | a switch that asks hosts for their groups, at a host port of its own |
 //!
-//! Whoever sends them, they go no further, no copy is made of them, and nobody is learnt from them: their source is the device at the
-//! other end, or nobody at all. LLDP is heard where it is listened to. Of hellos the last one of a port is kept: that a trunk leads to
-//! a host port is a mistake in a configuration or a cable, and is told.
+//! No matter who sends them, they go no further, are not copied, and no host is learnt from them: their source is the device at the
+//! other end, or no host at all. LLDP is read where the port listens for it. The last hello of a port is kept: a trunk that leads to
+//! a host port is a mistake in a configuration or a cable, and is reported.
 //!
-//! A host can send all of this. It changes what is shown of its port, and nothing else. Cost: none for other frames.
+//! A host can send all of this. It only changes what is shown of its port. Cost: none for other frames.
 
 use super::hello::{self, Hello};
 use super::lock;
@@ -23,17 +23,17 @@ use std::net::Ipv6Addr;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Hellos of a host port that are read in a second; of others it is known that they came.
+/// Hellos of a host port that are read in a second; the others are only noted.
 const READ_PER_SECOND: u32 = 2;
 
-/// Whether a frame to a group address is for the other end of its cable alone.
+/// Whether a frame to a group address is only for the other end of its cable.
 pub fn is_for_one_link(frame: &[u8]) -> bool {
     let is_reserved = frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && frame.get(5).is_some_and(|last| *last < 0x10);
     is_reserved || frame.starts_with(&hello::GROUP) || frame.get(6..12) == Some(&query::SOURCE)
 }
 
-/// Whether a frame without a shim is what a kernel says by itself wherever an interface is up, also at a trunk: that it looks for IPv6
-/// routers or for its own address, which groups it wants, and what its services say to all on a link.
+/// Whether a frame without a shim is one that a kernel sends on its own wherever an interface is up, even at a trunk: a search for IPv6
+/// routers or for a duplicate of its own address, reports of the groups that it wants, and announcements of its services on the link.
 /// ```text
 ///  IPv6: from :: or fe80::/10, to ff02::/16        IPv4: IGMP
 /// ```
@@ -52,7 +52,7 @@ pub(crate) fn is_chatter(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame says nothing of who is at a host port: its source is another switch, or a host behind that one.
+/// Whether a frame tells nothing of the hosts at a host port: its source is another switch, or a host behind that one.
 pub(crate) fn is_of_switch(frame: &[u8]) -> bool {
     is_for_one_link(frame) || shim::is_present(frame)
 }
@@ -68,7 +68,7 @@ struct Stray {
 }
 
 impl Strays {
-    /// A frame came at a host port. If it is a hello, it is kept for the keeper, which looks for it at its leisure.
+    /// Takes a frame at a host port. If it is a hello, it is kept for the keeper, which looks for it at its leisure.
     pub(super) fn hear(&self, index: u8, frame: &[u8], now: Instant) {
         if !frame.starts_with(&hello::GROUP) {
             return;
@@ -76,7 +76,7 @@ impl Strays {
         let mut strays = lock(&self.0);
         let new = || Stray { budget: Budget::full(READ_PER_SECOND, now), hello: None };
         let stray = strays.entry(index).or_insert_with(new);
-        // Before it is read: a flood costs no more than this.
+        // The frame is counted before it is read: a flood costs no more than this.
         if stray.budget.take(now) {
             stray.hello = Hello::decode(frame).or(stray.hello.take());
         }

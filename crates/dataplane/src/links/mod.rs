@@ -1,4 +1,4 @@
-//! Trunks that are watched: who is at their other end, and whether frames get there.
+//! Monitored trunks: the neighbour at the other end of each, and whether frames get there.
 //!
 //! ```text
 //!  worker ─► hellos that came ─► inbox ─► keeper ─► outbox ─► worker ─► hellos that leave
@@ -9,8 +9,8 @@
 //! the path of other frames: a worker meets a hello where it would drop a multicast, and it looks for hellos to send and for
 //! trunks that went down, or have other members, by one load each a burst.
 //!
-//! The keeper (`daemon::links`) owns the sessions, so they need no lock. It also keeps what is said and heard in LLDP ([`lldp`]), and
-//! which hellos came at host ports ([`local`]).
+//! The keeper (`daemon::links`) owns the sessions, so they need no lock. It also keeps what is sent and received in LLDP ([`lldp`]), and
+//! the hellos that came at host ports ([`local`]).
 
 pub mod hello;
 pub mod lldp;
@@ -34,43 +34,43 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Hellos of a trunk that are read in a second: what as many neighbours as are told apart send, each at its highest rate.
+/// Hellos of a trunk that are read in a second: as many as the most neighbours that are told apart send, each at its highest rate.
 const READ_PER_SECOND: u32 = 1600;
 /// Hellos of a trunk that are read at once.
 const READ_AT_ONCE: u32 = 64;
 
-/// What the keeper and the workers share.
+/// State shared by the keeper and the workers.
 #[derive(Debug)]
 pub struct Links {
     /// The trunks that are down, by their indices among the ports.
     down: [AtomicU64; 4],
     /// How many members of each trunk send; 0: it is no bundle, or none does.
     members: [AtomicU8; 256],
-    /// A number of the switch at the other end of each trunk; 0: it is not known.
+    /// A number of the switch at the other end of each trunk; 0 if it is unknown.
     neighbours: [AtomicU64; 256],
     /// Raised after any of these changed.
     version: AtomicU32,
-    /// The trunks at which frames of switches came, since the keeper looked.
+    /// The trunks at which frames of switches came since the keeper last looked.
     came: NotedPorts,
     inbox: Mutex<Inbox>,
     heard: Bell,
     outbox: Mutex<Vec<(u8, Vec<u8>)>>,
     is_sending: AtomicBool,
-    /// Of each trunk that is watched by hellos: the index of its port, and its hellos.
+    /// For each trunk that is watched by hellos: the index of its port, and its hellos.
     tallies: Mutex<Vec<(u8, Arc<Tally>)>>,
     lldp: Desk,
     strays: Strays,
     own: Box<[Own; 256]>,
 }
 
-/// Frames and bytes at a port that switches and devices say to each other: hellos and LLDP.
+/// Frames and bytes at a port that switches and devices send to each other: hellos and LLDP.
 #[derive(Debug, Default)]
 struct Own {
     came: [AtomicU64; 2],
     left: [AtomicU64; 2],
 }
 
-/// What of a port's frames and bytes is no traffic, for it was said between neighbours: hellos and LLDP.
+/// The frames and bytes of a port that are not traffic, because neighbours sent them to each other: hellos and LLDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OwnFrames {
     /// Frames and bytes that came.
@@ -83,7 +83,7 @@ pub struct OwnFrames {
 #[derive(Debug, Default)]
 struct Inbox {
     hellos: Vec<(u8, Hello)>,
-    /// Those that came in a flood and were not read.
+    /// Hellos that came in a flood and were not read.
     unread: BTreeMap<u8, u64>,
     budgets: HashMap<u8, Budget>,
 }
@@ -118,12 +118,12 @@ impl Links {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Whether the keeper says that a port leads nowhere.
+    /// Whether the keeper marked a port as leading nowhere.
     pub fn is_down(&self, index: u8) -> bool {
         self.down[usize::from(index >> 6)].load(Ordering::Relaxed) >> (index & 63) & 1 != 0
     }
 
-    /// Has the workers take alternates of a port, or not any more.
+    /// Has the workers take alternates of a port, or stop doing so.
     pub fn set_down(&self, index: u8, is_down: bool) {
         let (word, bit) = (&self.down[usize::from(index >> 6)], 1 << (index & 63));
         let before =
@@ -145,12 +145,12 @@ impl Links {
         }
     }
 
-    /// A number that trunks to one neighbour have in common; 0: it is not known.
+    /// A number that trunks to the same neighbour share; 0 if it is unknown.
     pub(crate) fn neighbour(&self, index: u8) -> u64 {
         self.neighbours[usize::from(index)].load(Ordering::Relaxed)
     }
 
-    /// Says which switch is at the other end of a trunk, so that the workers know those that are parallel.
+    /// Sets the switch at the other end of a trunk, so that the workers know parallel trunks.
     pub fn set_neighbour(&self, index: u8, neighbour: Option<&Neighbour>) {
         let number = neighbour.map_or(0, |neighbour| {
             let mut hasher = DefaultHasher::new();
@@ -162,7 +162,7 @@ impl Links {
         }
     }
 
-    /// Says which trunks are watched by hellos.
+    /// Sets the trunks that are watched by hellos.
     pub fn set_tallies(&self, tallies: Vec<(u8, Arc<Tally>)>) {
         *lock(&self.tallies) = tallies;
     }
@@ -172,20 +172,20 @@ impl Links {
         lock(&self.tallies).clone()
     }
 
-    /// What was said at a port between neighbours.
+    /// The frames of neighbours to each other at a port.
     pub fn own_frames(&self, index: u8) -> OwnFrames {
         let read = |counts: &[AtomicU64; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         let own = &self.own[usize::from(index)];
         OwnFrames { came: read(&own.came), left: read(&own.left) }
     }
 
-    /// A frame that the keeper made leaves by a port.
+    /// Notes that a frame from the keeper leaves by a port.
     pub(crate) fn left(&self, index: u8, frame: &[u8]) {
         count(&self.own[usize::from(index)].left, frame);
     }
 
-    /// A worker received a multicast from a trunk. Whether it was a hello; the keeper has it then, unless it waited for this process:
-    /// it says who was there, and not who is.
+    /// Takes a multicast that a worker received from a trunk. Returns whether it was a hello; the keeper has it then, unless it waited for
+    /// this process: then it tells who was there, not who is.
     #[cold]
     pub(crate) fn hear(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
         let is_hello = self.take_hello(index, frame, has_waited);
@@ -202,11 +202,11 @@ impl Links {
         if has_waited {
             return Hello::decode(frame).is_some();
         }
-        // That of a simulation, in which many hellos come at once.
+        // The clock of a simulation, in which many hellos come at once.
         let now = clock::now();
         let mut inbox = lock(&self.inbox);
         let new = || Budget::with_burst(READ_PER_SECOND, READ_AT_ONCE, now);
-        // Before it is read, and of each trunk alone: a flood at one costs the others nothing, and does not wake the keeper.
+        // Counted before it is read, and for each trunk separately: a flood at one costs the others nothing, and does not wake the keeper.
         if !inbox.budgets.entry(index).or_insert_with(new).take(now) {
             *inbox.unread.entry(index).or_default() += 1;
             drop(inbox);
@@ -222,23 +222,23 @@ impl Links {
         true
     }
 
-    /// A worker received frames that another switch sends on.
+    /// Notes that a worker received frames that another switch sends on.
     #[inline]
     pub(crate) fn come(&self, index: u8) {
         self.came.note(index);
     }
 
-    /// The trunks, by their indices, at which such frames came since this was asked last.
+    /// The trunks, by their indices, at which such frames came since the last call.
     pub fn take_came(&self) -> Vec<u8> {
         self.came.take().collect()
     }
 
-    /// What is said and heard in LLDP.
+    /// What is sent and received in LLDP.
     pub fn lldp(&self) -> &Desk {
         &self.lldp
     }
 
-    /// A worker received a frame of LLDP at a port. Whether the port listens; the keeper has it then, if it is to be read.
+    /// Takes an LLDP frame that a worker received at a port. Returns whether the port listens; the keeper has it then, if it is to be read.
     #[cold]
     pub(crate) fn hear_lldp(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
         let listens = self.lldp.listens(index);
@@ -251,8 +251,8 @@ impl Links {
         listens
     }
 
-    /// A worker received a frame to a group address at a port that is no trunk. Whether the keeper has it, if it is [for one link
-    /// alone](local::is_for_one_link); none: it is something else.
+    /// Takes a frame to a group address that a worker received at a port other than a trunk. Returns whether the keeper has it, if it is
+    /// [for one link alone](local::is_for_one_link); none if it is something else.
     #[cold]
     pub(crate) fn hear_at_host(&self, index: u8, frame: &[u8], has_waited: bool) -> Option<bool> {
         if !local::is_for_one_link(frame) {
@@ -264,7 +264,7 @@ impl Links {
         Some(lldp::is_lldp(frame) && self.hear_lldp(index, frame, has_waited))
     }
 
-    /// The last hello of each host port at which one came since, with the indices of the ports.
+    /// The last hello of each host port at which any came since the last call, with the indices of the ports.
     pub fn take_strays(&self) -> Vec<(u8, Hello)> {
         self.strays.take()
     }
@@ -274,13 +274,13 @@ impl Links {
         self.heard.rung().await;
     }
 
-    /// The hellos that came since, with the indices of their ports, and how many more there were at which.
+    /// The hellos that came since the last call, with the indices of their ports, and how many more there were at which port.
     pub fn take_heard(&self) -> (Vec<(u8, Hello)>, BTreeMap<u8, u64>) {
         let mut inbox = lock(&self.inbox);
         (std::mem::take(&mut inbox.hellos), std::mem::take(&mut inbox.unread))
     }
 
-    /// Has the first worker send frames out of ports. It has to be woken.
+    /// Has the first worker send frames out of ports. The caller must wake it.
     pub fn send(&self, frames: impl IntoIterator<Item = (u8, Vec<u8>)>) {
         let mut outbox = lock(&self.outbox);
         outbox.extend(frames);

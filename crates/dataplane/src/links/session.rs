@@ -1,18 +1,18 @@
-//! What one trunk knows of its other end. It decides from what it is told, with the time of that; it has no clock.
+//! The state of one trunk, with its other end. It decides from its inputs and their times; it has no clock.
 //!
 //! A trunk is **up** while exactly one other switch says hello, hears this one in turn, and the carrier is there: a link that
-//! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row as its
-//! neighbour says did not come. It comes up at once the first time; after it went down it must be good for a while first, twice as
-//! long each time that it goes down again soon. A neighbour that starts anew and is heard again in time is no fall: a restart
-//! says nothing about the cable. It is said hello at once, and has [two intervals](EXCUSED_INTERVALS) to hear us again; meanwhile the trunk
+//! fails in one direction is down at both ends. It goes down at once, by carrier, or when as many hellos in a row are missing as its
+//! neighbour announces. It comes up at once the first time; after it went down it must be good for a while first, twice as
+//! long each time that it goes down again soon. A neighbour that restarts and is heard again in time does not count as a fall: a restart
+//! says nothing about the cable. It gets a hello at once, and has [two intervals](EXCUSED_INTERVALS) to hear us again; meanwhile the trunk
 //! stays up. Each time that it has heard us it may do so again: both directions have carried something since.
 //!
 //! Where more frames come than a switch can take, hellos are lost among them. So a neighbour is not silent while **frames of switches come**:
 //! its link stays up for as long as ten silences. Frames count for one interval after they came, so a link that fails
 //! with frames on it is noticed no later: its last hello came before them.
 //!
-//! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that says none. Only its carrier
-//! counts then. A neighbour that says hello listens, too: if it does not hear us within the time in which a neighbour is taken for gone,
+//! A trunk that never was up is **not down** without hellos: its neighbour may be a switch that sends none. Only its carrier
+//! counts then. A neighbour that sends hellos listens too: if it does not hear us within the time in which a neighbour counts as gone,
 //! the way to it is broken from the start, and the trunk is down until it was up. Two neighbours at one port (a bridge in between), the
 //! switch itself, or a switch of another network are down at once: frames would come twice, come back, or go astray.
 
@@ -30,10 +30,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How often a switch says hello, and how many may be lost in a row.
+/// How often a switch sends hellos, and how many may be lost in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// Between two hellos; 0: none are said, and only the carrier is watched.
+    /// The time between two hellos; 0: none are sent, and only the carrier is watched.
     pub interval_ms: u16,
     /// Hellos in a row that may be lost.
     pub multiplier: u8,
@@ -54,13 +54,13 @@ const LONGEST_HOLD: Duration = Duration::from_secs(10);
 /// How long a link must be up until earlier falls are forgotten.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
-/// How long a neighbour that starts anew may not hear us, in intervals: so one hello, or the answer to it, may be lost.
+/// How long a neighbour that restarts may not hear us, in intervals: so one hello, or the answer to it, may be lost.
 const EXCUSED_INTERVALS: u8 = 2;
 
-/// Frames alone show that a neighbour is there for so many times as long as its hellos may be missing.
+/// Frames alone show that a neighbour is there for this many times as long as its hellos may be missing.
 const PATIENCE: u32 = 10;
 
-/// Others at one port that are told apart.
+/// The most other ends at one port that are told apart.
 const MAX_PEERS: usize = 8;
 
 /// The other end of a link.
@@ -78,12 +78,12 @@ impl fmt::Display for Neighbour {
     }
 }
 
-/// What is known of a trunk.
+/// The state of a trunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkState {
-    /// Nobody says hello.
+    /// No hellos come.
     Silent,
-    /// A neighbour says hello and does not hear us.
+    /// A neighbour sends hellos but does not hear us.
     OneWay,
     /// It is good again, and is watched for a while.
     Settling,
@@ -101,7 +101,7 @@ pub enum LinkState {
     Unwatched,
     /// No member of the bundle can be used, or fewer than it must have.
     Unbundled,
-    /// It is no trunk: a trunk of another switch leads to a host port.
+    /// It is not a trunk: a trunk of another switch leads to a host port.
     HostPort,
 }
 
@@ -124,12 +124,12 @@ impl LinkState {
     }
 }
 
-/// Something happened at a trunk.
+/// The result of an input at a trunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Another state, another neighbour, or both.
     Changed,
-    /// The neighbour started anew, and is to be said hello at once: it does not hear us before.
+    /// The neighbour restarted, and is to be sent a hello at once: it does not hear us before.
     Anew,
     /// Nothing that others need to know.
     Nothing,
@@ -137,9 +137,9 @@ pub enum Event {
 
 /// Hellos at a trunk since the start, for others to read.
 ///
-/// A hello is lost when it is expected and does not come: not before the next one, and not before its neighbour is taken for
-/// gone. Of a neighbour that is gone none is expected, and of one that is behind a cable without carrier neither. A restart of
-/// the neighbour that is over in time is no loss; one that takes longer, or a neighbour that stops, counts until it is taken for gone.
+/// A hello is lost when it is expected and does not come. It counts only once the next one comes, or its neighbour counts as
+/// gone. None is expected from a neighbour that is gone, nor from one behind a cable without carrier. A restart of
+/// the neighbour that is over in time is no loss; one that takes longer, or a neighbour that stops, counts until the neighbour is gone.
 #[derive(Debug, Default)]
 pub struct Tally {
     heard: AtomicU64,
@@ -154,7 +154,7 @@ impl Tally {
         self.heard.load(Relaxed)
     }
 
-    /// Hellos that were more than neighbours say, and were not read.
+    /// Hellos in excess of what neighbours send, which were not read.
     pub fn unread(&self) -> u64 {
         self.unread.load(Relaxed)
     }
@@ -174,11 +174,11 @@ impl Tally {
     }
 }
 
-/// Somebody who says hello.
+/// A neighbour that sends hellos.
 #[derive(Clone, Debug)]
 struct Peer {
     is: Neighbour,
-    /// Between two of its hellos, as it says.
+    /// The time between two of its hellos, as it announces.
     every: Duration,
     /// Hellos that did not come when they were due, and may come late.
     missing: u64,
@@ -186,17 +186,17 @@ struct Peer {
     hears_us: bool,
     is_foreign: bool,
     heard: Instant,
-    /// The neighbour is gone when it was not heard for this long, unless frames came.
+    /// The neighbour counts as gone when it was not heard for this long, unless frames came.
     within: Duration,
-    /// Until then, frames that came show that it is there.
+    /// Until when frames that came show that it is there.
     shown: Option<Instant>,
 }
 
-/// What is known of one trunk.
+/// The state of one trunk.
 #[derive(Debug)]
 pub struct Session {
     port: PortId,
-    /// This start of this switch.
+    /// Identifies this start of this switch.
     own: u64,
     timing: Timing,
     cluster: u64,
@@ -207,51 +207,51 @@ pub struct Session {
     was_up: bool,
     /// Until when its neighbour has to hear us, if it never was up.
     to_be_heard: Option<Instant>,
-    /// Its neighbour did not, and it has not been up since.
+    /// Whether its neighbour did not hear us in time, and it has not been up since.
     is_unheard: bool,
-    /// Times that it went down, and not so long ago.
+    /// How often it went down recently.
     falls: u32,
-    /// Since when it is good.
+    /// Since when it has been good.
     good_since: Option<Instant>,
-    /// The neighbour has started anew, and may not hear us until then.
+    /// Until when a neighbour that restarted may not hear us.
     excused: Option<Instant>,
-    /// When a neighbour that started anew was answered last. Two switches of one name, at either end of a bridge, look like one that
-    /// starts over and over: they do not answer each other for ever.
+    /// When a restarted neighbour was last answered. Two switches of one name, at either end of a bridge, look like one that
+    /// restarts over and over: they must not answer each other forever.
     answered: Option<Instant>,
     tally: Arc<Tally>,
 }
 
 impl Peer {
-    /// Hellos that were due since the last one, the present one included.
+    /// Hellos that were due since the last one, including the present one.
     fn due(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.heard) + self.every / 2;
         u64::try_from(since.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// When it is gone if nothing more comes.
+    /// When it counts as gone if nothing more comes.
     fn gone(&self) -> Instant {
         let patience = if holds(Rule::FramesForAWhile) { PATIENCE } else { u32::MAX };
         let shown = self.shown.map(|shown| shown.min(self.heard + self.within * patience));
         (self.heard + self.within).max(shown.unwrap_or(self.heard))
     }
 
-    /// Hellos that are missing for good once it is gone.
+    /// Hellos that are lost for good once it is gone.
     fn missed(&self) -> u64 {
         self.missing + u64::try_from(self.within.as_nanos() / self.every.as_nanos().max(1)).unwrap_or(0)
     }
 }
 
 impl Session {
-    /// Of a port of the switch that started as `own`.
+    /// A session for a port of the switch that started as `own`.
     pub fn new(port: PortId, own: u64, timing: Timing, now: Instant) -> Self {
         Self::counting(port, own, timing, now, Arc::default())
     }
 
-    /// Of a cable that is one of several of a port, which count together.
+    /// A session for one of several cables of a port, which count together.
     pub(crate) fn counting(port: PortId, own: u64, timing: Timing, now: Instant, tally: Arc<Tally>) -> Self {
         let state = if timing.interval_ms == 0 { LinkState::Unwatched } else { LinkState::Silent };
         let (cluster, peers) = (0, Vec::new());
-        // One that is not watched counts as good until its carrier goes.
+        // A cable that is not watched counts as good until its carrier goes.
         let (was_up, to_be_heard, is_unheard) = (timing.interval_ms == 0, None, false);
         let (falls, good_since, excused, answered) = (0, None, None, None);
         Self {
@@ -274,22 +274,22 @@ impl Session {
         }
     }
 
-    /// Hellos that came and those that did not.
+    /// Counts of hellos that came and that did not.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
-    /// What is known, and since when.
+    /// The state, and since when.
     pub fn state(&self) -> (LinkState, Instant) {
         (self.state, self.since)
     }
 
-    /// How often it went down in a row, each time soon after it had come up, and how long it must be good, therefore, before it is up.
+    /// How often it went down in a row, each time soon after it had come up, and therefore how long it must be good before it is up.
     pub fn falls(&self) -> (u32, Duration) {
         (self.falls, self.hold())
     }
 
-    /// Who is there; of several the one that was there first.
+    /// The neighbour; of several the one that was there first.
     pub fn neighbour(&self) -> Option<&Neighbour> {
         self.peers.first().map(|peer| &peer.is)
     }
@@ -309,7 +309,7 @@ impl Session {
         }
     }
 
-    /// What it says at this port.
+    /// The hello to send at this port.
     pub fn hello(&self, switch: &str) -> Hello {
         let hears = match &self.peers[..] {
             [peer] => Some((peer.session, peer.is.port)),
@@ -320,12 +320,12 @@ impl Session {
         Hello { switch, port, session, hears, cluster, interval_ms, multiplier }
     }
 
-    /// A hello came.
+    /// Takes a hello.
     pub fn hear(&mut self, hello: &Hello, now: Instant) -> Event {
         if self.timing.interval_ms == 0 {
             return Event::Nothing;
         }
-        // Whoever says hello seldom is not expected sooner; whoever says it often is heard as often as we look.
+        // A neighbour with rare hellos is not expected sooner; one with frequent hellos is heard as often as we look.
         let interval = hello.interval_ms.max(self.timing.interval_ms);
         self.tally.heard.fetch_add(1, Relaxed);
         let mut peer = Peer {
@@ -339,23 +339,23 @@ impl Session {
             within: Duration::from_millis(u64::from(interval) * u64::from(hello.multiplier)),
             shown: None,
         };
-        // The same port of the same switch, be it after a new start of that switch.
+        // The same port of the same switch, possibly after a restart of that switch.
         let known = self.peers.iter().position(|known| known.is == peer.is);
         let mut starts_anew = false;
         match known {
             Some(known) => {
                 let before = &self.peers[known];
                 starts_anew = before.session != peer.session;
-                // Once: one that starts over and over and never hears us is of no use.
+                // Only once: a neighbour that restarts over and over and never hears us is of no use.
                 let may_be_excused = before.hears_us || !holds(Rule::ExcusedOnce);
                 if starts_anew && may_be_excused && self.state == LinkState::Up && holds(Rule::RestartIsExcused) {
                     let n_intervals = hello.multiplier.min(EXCUSED_INTERVALS);
                     self.excused = Some(now + Duration::from_millis(u64::from(interval) * u64::from(n_intervals)));
                 }
                 match before.due(now) {
-                    // It said none while it was away.
+                    // It sent none while it was away.
                     _ if starts_anew => {}
-                    // One that is late, or one that is said between two because something changed.
+                    // A late hello, or an extra one between two because something changed.
                     0 => peer.missing = before.missing.saturating_sub(1),
                     due => {
                         self.tally.lost.fetch_add(before.missing, Relaxed);
@@ -377,7 +377,7 @@ impl Session {
         }
     }
 
-    /// Frames that switches send on came since this was last asked.
+    /// Notes that frames which switches send on came since the last call.
     pub fn came(&mut self, now: Instant) {
         if let [peer] = &mut self.peers[..]
             && holds(Rule::FramesCount)
@@ -386,29 +386,29 @@ impl Session {
         }
     }
 
-    /// The carrier came or went.
+    /// Notes that the carrier came or went.
     pub fn carrier(&mut self, has_carrier: bool, now: Instant) -> Event {
         self.has_carrier = has_carrier;
         if !has_carrier {
-            // Whoever is at the other end of the next cable says so.
+            // The neighbour at the other end of the next cable announces itself.
             self.peers.clear();
         }
         self.judge(now)
     }
 
-    /// The network that the switch belongs to.
+    /// Sets the network that the switch belongs to.
     pub fn joined(&mut self, cluster: u64) {
         self.cluster = cluster;
     }
 
-    /// This switch itself stood still for so long, so it cannot tell who was silent meanwhile.
+    /// Notes that this switch itself stood still for this long, so it cannot tell who was silent meanwhile.
     pub fn excuse(&mut self, stood_still: Duration) {
         self.peers.iter_mut().for_each(|peer| peer.heard += stood_still);
         self.excused = self.excused.map(|until| until + stood_still);
         self.to_be_heard = self.to_be_heard.map(|until| until + stood_still);
     }
 
-    /// When to [judge](Self::judge) at the latest, without another event.
+    /// The latest time to [judge](Self::judge), without another event.
     pub fn deadline(&self) -> Option<Instant> {
         let gone = self.peers.iter().map(Peer::gone).min();
         let settled = self.good_since.filter(|_| self.state == LinkState::Settling).map(|since| since + self.hold());
@@ -420,13 +420,13 @@ impl Session {
         let Some(doublings) = self.falls.checked_sub(1).filter(|_| holds(Rule::Held)) else { return Duration::ZERO };
         let doublings = if holds(Rule::HeldLonger) { doublings.min(16) } else { 0 };
         let longest = if holds(Rule::NotForEver) { LONGEST_HOLD } else { Duration::MAX };
-        // Where no hellos are said, a carrier that comes and goes is held down, too.
+        // Where no hellos are sent, a carrier that comes and goes is also held down.
         let interval_ms = if self.timing.interval_ms == 0 { DEFAULT_MS } else { self.timing.interval_ms };
         let first = Duration::from_millis(interval_ms.into()) * FIRST_HOLD;
         first.saturating_mul(1 << doublings).min(longest)
     }
 
-    /// Looks at the time, and says whether anything changed.
+    /// Takes the time into account. Returns whether anything changed.
     pub fn judge(&mut self, now: Instant) -> Event {
         let before = (self.state, self.is_down(), self.neighbour().cloned());
         self.peers.retain(|peer| {
@@ -453,7 +453,7 @@ impl Session {
         let was_good = matches!(self.state, LinkState::Up | LinkState::Unwatched);
         let state = if !is_good {
             if was_good && (self.was_up || found == LinkState::NoCarrier) {
-                // One that was good for long falls for the first time.
+                // A link that was good for long falls for the first time.
                 let is_old = now.saturating_duration_since(self.since) >= FORGIVEN;
                 self.falls = if is_old { 1 } else { self.falls.saturating_add(1) };
                 self.tally.falls.fetch_add(1, Relaxed);
@@ -474,8 +474,8 @@ impl Session {
         if before == (self.state, self.is_down(), self.neighbour().cloned()) { Event::Nothing } else { Event::Changed }
     }
 
-    /// Gives a neighbour that says hello, and has never heard us, as long to do so as it would be missed. It answers at once, so this is
-    /// much longer than the start of either takes. Another start of it gets no more time; one that falls silent is asked anew.
+    /// Gives a neighbour that sends hellos, but has never heard us, as long to do so as it may be silent. It answers at once, so this is
+    /// much longer than the start of either takes. A restart of it gets no more time; one that falls silent starts over.
     fn wait_to_be_heard(&mut self, now: Instant) {
         let waits = self.state == LinkState::OneWay && !self.was_up && !self.is_unheard && holds(Rule::UnheardIsDown);
         self.to_be_heard = match (&self.peers[..], self.to_be_heard) {

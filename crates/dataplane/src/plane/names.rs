@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// The names that hosts may send to, with the IP addresses of those that have one.
 ///
-/// Names that frames can carry are in an exact table, and their addresses are beside it, in what ARP and ND are
-/// answered from. Other names are in maps.
+/// Names that frames can carry are in an exact table, and their addresses are beside it, where the answers to ARP and ND
+/// come from. Other names are in maps.
 pub struct ValidNames<T> {
     shared: Arc<Shared<T>>,
     exact: ExactWriter,
@@ -66,7 +66,7 @@ impl<T> ValidNames<T> {
         self.len() == 0
     }
 
-    /// Bytes of heap memory: of the table and of the names that are in none, and of the addresses.
+    /// Bytes of heap memory: of the table, of the names outside it, and of the addresses.
     pub fn heap_bytes(&self) -> (usize, usize) {
         let names = self.exact.table().size_bytes() + self.others.heap_bytes();
         (names, self.shared.neighbours.hosts().heap_bytes())
@@ -92,7 +92,7 @@ impl<T> ValidNames<T> {
         self.take(loading)
     }
 
-    /// After the names have got other slots.
+    /// To be called after the names have got other slots.
     fn move_addresses(&self) {
         let moved = self.shared.neighbours.hosts().moved(&self.exact);
         self.shared.neighbours.replace_hosts(moved);
@@ -195,7 +195,7 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
 pub struct LocalNames<T> {
     shared: Arc<Shared<T>>,
     names: Entries<PortId>,
-    /// Who sends to them, too.
+    /// The kernel, which also sends to these names.
     kernel: Option<Arc<Kernel>>,
     /// Number of times that a name changed.
     version: u64,
@@ -203,7 +203,7 @@ pub struct LocalNames<T> {
     recent: VecDeque<Name>,
 }
 
-/// Changes of local names that are remembered, for those who look now and then.
+/// Changes of local names that are remembered, for readers that check now and then.
 const RECENT: usize = 1024;
 
 impl<T> LocalNames<T> {
@@ -216,7 +216,7 @@ impl<T> LocalNames<T> {
         self.version
     }
 
-    /// The names that changed since there was this version, some of them more than once. None if that was too long ago.
+    /// The names that changed since this version, some of them more than once. None if that was too long ago.
     pub fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &Name>> {
         let n = usize::try_from(self.version.checked_sub(version)?).ok()?;
         Some(self.recent.range(self.recent.len().checked_sub(n)?..))

@@ -1,25 +1,25 @@
-//! Which names at this switch want which multicast groups: what their hosts say of it, and the questions that make them repeat it.
+//! Which names at this switch want which multicast groups: the reports of their hosts, and the queries that make them repeat these.
 //!
 //! ```text
 //!  worker ─► reports and leaves ─► table ─► keeper (daemon::subscriptions) ─► controllers ─► switches: who gets copies
 //!                                    ▲          │
 //!  worker ◄── questions ◄────────────┼──────────┘
 //! ```
-//! A name wants a group until its host leaves it, or has not repeated it for two questions ([`Timing::holds`]). A leave ends it at once:
-//! a name is one host, whose network stack speaks for all its programs, so there is nobody else to ask. A host that gives up some
-//! sources of a group is asked whether it wants it still. Where several hosts are behind one port, those of old protocols keep silent
+//! A name wants a group until its host leaves it, or has not repeated it for two queries ([`Timing::holds`]). A leave ends it at once:
+//! a name is one host, whose network stack speaks for all its programs, so there are no others to ask. A host that gives up some
+//! sources of a group is asked whether it still wants it. Where several hosts are behind one port, those of old protocols keep silent
 //! when another one answers; so such an answer holds for all at the port that have the group.
 //!
-//! Bounds: groups of a name, subscriptions of a port, and what a port may say and change a second ([`Limits`]). What a switch keeps in
-//! all is divided evenly among its host ports. What is above is refused and counted, and takes nothing from other ports. A worker
+//! Bounds: groups of a name, subscriptions of a port, and what a port may report and change a second ([`Limits`]). What a switch keeps in
+//! all is divided evenly among its host ports. Any excess is refused and counted, and takes nothing from other ports. A worker
 //! refuses frames above their rate before it reads them, without the lock.
 //!
 //! Cost: the slow path, one lock a report; the keeper holds it for one pass over the table ten times a second. 40 bytes a
 //! subscription.
 //!
-//! Limits: hosts behind a VLAN tag are not asked, so what they say is not kept, and what they send is for the whole tenant
-//! ([`crate::groups::group_of`]). A host of an old protocol that keeps silent since another one answered is noted only if its name had
-//! the group before. One of IGMPv1 takes up to 10 s to answer, so it loses its groups now and then with an interval below 5 s.
+//! Limits: hosts behind a VLAN tag are not asked, so their reports are not kept, and their multicasts go to the whole tenant
+//! ([`crate::groups::group_of`]). A host of an old protocol that keeps silent because another one answered is noted only if its name had
+//! the group before. A host with IGMPv1 takes up to 10 s to answer, so it loses its groups now and then with an interval below 5 s.
 
 pub mod query;
 pub mod report;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What hosts may have noted: the section `[subscriptions]`.
+/// Limits on what hosts may have noted: the section `[subscriptions]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -45,7 +45,7 @@ pub struct Limits {
     pub groups_per_name: u32,
     /// Groups of all names at a port, counted by name.
     pub groups_per_port: u32,
-    /// Reports of a port a second, of a worker; and groups that its names may come to or leave a second. At once, as many as
+    /// Reports of a port a second, per worker; and groups that its names may join or leave a second. At once, as many as
     /// `groups_per_port`, if that is more: so all may answer a question.
     pub reports_per_second: u32,
 }
@@ -57,7 +57,7 @@ impl Default for Limits {
     }
 }
 
-/// The most that can be configured of each: a controller is told of all in one message.
+/// The most that can be configured of each: one message tells a controller of all of them.
 /// The most groups that the names of a switch can want, counted for each name.
 pub const MOST: usize = 8192;
 
@@ -81,7 +81,7 @@ impl Limits {
         }
     }
 
-    /// What each of so many ports may, so that none takes what is another's.
+    /// The limits for each of this many ports, so that none takes what belongs to another.
     fn shared_by(self, n_host_ports: usize) -> Self {
         let share = (MOST / n_host_ports.max(1)) as u32;
         Self { groups_per_port: self.groups_per_port.min(share), ..self }
@@ -92,21 +92,21 @@ impl Limits {
     }
 }
 
-/// Besides the time that a host has to answer: until the question left, and the answer came.
+/// The time besides that which a host has to answer: until the query left, and the answer came.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// A report is not taken, all or in part.
+/// The port's report is not taken, or only in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused;
 
 /// Why reports of a port are not taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Why {
-    /// A name, or the port, has as many groups as it may.
+    /// A name, or the port, has as many groups as it may have.
     Full,
-    /// The port says more, or changes more, than it may.
+    /// The port reports more, or changes more, than it may.
     Often,
-    /// They are in a wrong form.
+    /// They are malformed.
     Malformed,
 }
 
@@ -128,7 +128,7 @@ impl Why {
     }
 }
 
-/// Ports of which reports were not taken since that was asked last, for each reason.
+/// Ports whose reports were not taken since the last call, for each reason.
 #[derive(Debug, Default)]
 struct Refusals([NotedPorts; Why::ALL.len()]);
 
@@ -142,16 +142,16 @@ impl Refusals {
     }
 }
 
-/// What was heard, since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Reports and leaves that were taken.
     pub reports: u64,
-    /// Those that were not, all or in part: malformed, too many, or too many groups.
+    /// Reports and leaves that were not taken, or only in part: malformed, too many, or too many groups.
     pub refused: u64,
-    /// Questions to ports.
+    /// Queries to ports.
     pub questions: u64,
-    /// Subscriptions now.
+    /// The present number of subscriptions.
     pub subscriptions: u64,
 }
 
@@ -169,7 +169,7 @@ pub struct Subscriptions {
     refusals: Refusals,
 }
 
-/// What a port may say to a worker.
+/// The budget of a port's reports to a worker.
 #[derive(Debug)]
 pub(crate) struct Allowance(Budget);
 
@@ -189,9 +189,9 @@ struct Table {
     /// How many groups these are, in all and at each port.
     n: usize,
     n_at: BTreeMap<u8, usize>,
-    /// What the names at a port may change.
+    /// The budget of changes by the names at a port.
     budgets: HashMap<u8, Budget>,
-    /// Raised with each group of a name that comes or goes.
+    /// Raised with each group that a name joins or leaves.
     version: u64,
     /// Names whose port is to be asked for a group.
     asks: BTreeSet<(u8, IpAddr, Mac)>,
@@ -200,14 +200,14 @@ struct Table {
 }
 
 impl Subscriptions {
-    /// None yet, at a switch with so many host ports.
+    /// An empty table, for a switch with this many host ports.
     pub fn new(limits: Limits, n_host_ports: usize) -> Self {
         let (reports, refused, questions) = Default::default();
         let (limits, table, refusals) = (limits.shared_by(n_host_ports), Mutex::default(), Refusals::default());
         Self { limits, table, reports, refused, questions, refusals }
     }
 
-    /// What each port may.
+    /// The limits of each port.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -216,7 +216,7 @@ impl Subscriptions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A host spoke, as a name that is at the port. `keeps` says of which groups anything is kept.
+    /// Takes the report of a host whose name is at the port. `keeps` tells of which groups anything is kept.
     /// # Errors
     /// [`Refused`]: some of it is not taken.
     pub fn hear(
@@ -232,7 +232,7 @@ impl Subscriptions {
         let mut refused = None;
         for (group, says) in report.words().filter(|(group, _)| keeps(*group)) {
             let place = (port, name);
-            // What a host repeats changes nothing, and may be said whatever it changed before.
+            // A repeated report changes nothing, and may be made whatever the host changed before.
             let is_change = match says {
                 Says::Wants => !table.repeat(place, group, holds_until),
                 Says::Leaves | Says::MayLeave => table.has(place, group),
@@ -261,7 +261,7 @@ impl Subscriptions {
         Err(Refused)
     }
 
-    /// Whether a port may say anything now; if not, it is counted.
+    /// Whether a port may report anything now; if not, that is counted.
     pub(crate) fn admit(&self, port: u8, allowance: &mut Allowance) -> bool {
         let may = allowance.0.take(Instant::now());
         if !may {
@@ -270,23 +270,23 @@ impl Subscriptions {
         may
     }
 
-    /// A report of a port is not taken.
+    /// Counts a report of a port that is not taken.
     pub fn refuse(&self, port: u8, why: Why) {
         self.refused.fetch_add(1, Relaxed);
         self.refusals.note(port, why);
     }
 
-    /// The ports of which reports were not taken since this was called last, by their indices, and why.
+    /// The ports whose reports were not taken since the last call, by their indices, with the reasons.
     pub fn take_refusals(&self) -> Vec<(u8, Why)> {
         self.refusals.take()
     }
 
-    /// So many questions were sent.
+    /// Counts queries that were sent.
     pub fn count_questions(&self, n: u64) {
         self.questions.fetch_add(n, Relaxed);
     }
 
-    /// Forgets what does not hold any more, and what names said at ports, given by their indices, where they are not any more.
+    /// Forgets what no longer holds, and the reports of names at ports, given by their indices, where they no longer are.
     pub fn sweep(&self, now: Instant, is_there: impl Fn(&Mac, u8) -> bool) {
         let table = &mut *self.lock();
         table.names.retain(|(port, name), groups| {
@@ -311,7 +311,7 @@ impl Subscriptions {
         table.n = 0;
     }
 
-    /// Changes with what [`Subscriptions::all`] says.
+    /// A number that changes with the result of [`Subscriptions::all`].
     pub fn version(&self) -> u64 {
         self.lock().version
     }
@@ -329,7 +329,7 @@ impl Subscriptions {
         all
     }
 
-    /// The ports that are to be asked for a group now, since this was called last. What is not repeated ends when its host has had
+    /// The ports that are to be asked for a group now, since the last call. A subscription that is not repeated ends when its host has had
     /// the time to answer.
     pub fn take_asks(&self, (timing, now): (Timing, Instant)) -> Vec<(u8, IpAddr)> {
         let until = now + timing.last() * query::ROBUSTNESS + ON_THE_WAY;
@@ -345,17 +345,17 @@ impl Subscriptions {
         asks
     }
 
-    /// A cable was plugged in at a port: it is to be asked for all.
+    /// Notes that a cable was plugged in at a port: it is to be asked for all groups.
     pub fn came_up(&self, port: u8) {
         self.lock().came_up.insert(port);
     }
 
-    /// The ports of which this was said, since this was called last.
+    /// The ports for which that was noted since the last call.
     pub fn take_came_up(&self) -> BTreeSet<u8> {
         std::mem::take(&mut self.lock().came_up)
     }
 
-    /// What was heard since the start.
+    /// The counts since the start.
     pub fn counts(&self) -> Counts {
         let subscriptions = self.lock().n as u64;
         let read = |count: &AtomicU64| count.load(Relaxed);
@@ -374,11 +374,11 @@ impl Table {
         self.names.get(&place).is_some_and(|groups| groups.iter().any(|(known, _)| *known == group))
     }
 
-    /// Whether the name has the group already; then it holds until then.
+    /// Whether the name already has the group; then it holds until the given time.
     fn repeat(&mut self, (port, name): Place, group: IpAddr, until: Instant) -> bool {
         let Some(known) = self.find((port, name), group) else { return false };
         *known = until;
-        // What it was to be asked, it has answered.
+        // It has answered what it was to be asked.
         self.asks.remove(&(port, group, name));
         true
     }
@@ -397,7 +397,7 @@ impl Table {
                 (self.n, self.version) = (self.n + 1, self.version + 1);
             }
             Says::Leaves => self.forget((port, name), group),
-            // It is asked whether it wants it still.
+            // It is asked whether it still wants the group.
             Says::MayLeave => {
                 self.asks.insert((port, group, name));
             }

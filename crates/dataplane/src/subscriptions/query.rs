@@ -1,11 +1,11 @@
-//! The questions of a switch to the hosts at a port: who wants which groups (IGMPv3 and MLDv2; older hosts take them for theirs).
+//! The queries of a switch to the hosts at a port: which groups they want (IGMPv3 and MLDv2; older hosts take them for theirs).
 //!
-//! They are sent from addresses with which no router is outdone that asks as well: 0.0.0.0, which takes no part in elections (RFC 4541,
-//! 2.1.1), and a link-local address that is above each that is made of a MAC address, for with MLD the lowest one goes on asking (RFC
+//! They are sent from addresses that do not outdo a router that also asks: 0.0.0.0, which takes no part in elections (RFC 4541,
+//! 2.1.1), and a link-local address that is above each that is made of a MAC address, because with MLD the lowest one goes on asking (RFC
 //! 3810, 7.6.2). A router with a random address above it, one of 65536, falls silent behind its port. Only the hosts of one port hear
-//! a question, so all switches have the same.
+//! a query, so all switches send the same.
 //!
-//! Sources: RFC 3376 (4.1, 8), RFC 3810 (5.1, 9). Differs: the times are settable as one, the interval; the others keep the share that
+//! Sources: RFC 3376 (4.1, 8), RFC 3810 (5.1, 9). Differs: only the interval is configurable; the other times keep the share that
 //! they have of the 125 seconds there.
 
 use crate::mac::Mac;
@@ -14,7 +14,7 @@ use netio::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// The Ethernet source of questions: locally administered, and no host's.
+/// The Ethernet source of queries: locally administered, and not a host's.
 pub const SOURCE: Mac = [0x02, 0x66, 0x69, 0x62, 0x75, 0x6c];
 /// No address made of a MAC address has an odd first byte behind the prefix, as this one (RFC 4291, appendix A).
 const SOURCE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xffff, 0x69ff, 0xfe62, 0x756c);
@@ -25,7 +25,7 @@ const ALL_IPV6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// The shortest frame of Ethernet, without its checksum.
 const SHORTEST: usize = 60;
 
-/// How many questions without an answer end a subscription.
+/// How many unanswered queries end a subscription.
 pub const ROBUSTNESS: u32 = 2;
 
 /// The shortest time that IGMP can ask for.
@@ -36,15 +36,15 @@ const USUAL_S: u32 = 125;
 /// The longest one here: longer ones have another form in a question.
 pub const LONGEST_S: u32 = 127;
 
-/// When is asked, and how long an answer holds.
+/// When to ask, and how long an answer holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// Between two questions.
+    /// The time between two queries.
     pub interval: Duration,
 }
 
 impl Timing {
-    /// With so many seconds between two questions, at least 1 and at most [`LONGEST_S`].
+    /// The timing with this many seconds between two queries, at least 1 and at most [`LONGEST_S`].
     pub fn new(interval_s: u32) -> Self {
         Self { interval: Duration::from_secs(interval_s.clamp(1, LONGEST_S).into()) }
     }
@@ -54,7 +54,7 @@ impl Timing {
         (self.interval * 10 / USUAL_S).max(SHORTEST_RESPONSE)
     }
 
-    /// Between the first questions at a port, [`ROBUSTNESS`] of them.
+    /// The time between the first queries at a port, of which there are [`ROBUSTNESS`].
     pub fn startup(self) -> Duration {
         self.interval / 4
     }
@@ -64,19 +64,19 @@ impl Timing {
         self.interval * ROBUSTNESS + self.response()
     }
 
-    /// How long the last host of a group may take to say that it wants it still.
+    /// How long the last host of a group may take to say that it still wants it.
     pub fn last(self) -> Duration {
         (self.interval / USUAL_S).max(SHORTEST_RESPONSE)
     }
 }
 
-/// The questions for all groups, of both protocols.
+/// The queries for all groups, of both protocols.
 pub fn general(timing: Timing) -> [Vec<u8>; 2] {
     let response = timing.response();
     [igmp(ALL_IPV4, Ipv4Addr::UNSPECIFIED, response, timing), mld(ALL_IPV6, Ipv6Addr::UNSPECIFIED, response, timing)]
 }
 
-/// The question for one group.
+/// The query for one group.
 pub fn of_group(group: IpAddr, timing: Timing) -> Vec<u8> {
     match group {
         IpAddr::V4(group) => igmp(group, group, timing.last(), timing),
@@ -153,7 +153,7 @@ mod tests {
         }
         assert_eq!(general(Timing::new(30))[0][39..48], [24, 0xec, 0xc9, 0, 0, 0, 0, 2, 30]);
         assert_eq!(general(usual)[1][..6], [0x33, 0x33, 0, 0, 0, 1]);
-        // The lowest address would be elected: no router's is above, made of the last MAC address of a station.
+        // The lowest address would be elected: no router's is above it that is made of the last MAC address of a station.
         let source = Ipv6Addr::from(*general(usual)[1][22..].first_chunk::<16>().unwrap());
         assert!(source.is_unicast_link_local() && source > "fe80::feff:ffff:feff:ffff".parse::<Ipv6Addr>().unwrap());
         assert_eq!(of_group("239.255.1.2".parse().unwrap(), usual)[..6], [1, 0, 0x5e, 0x7f, 1, 2]);

@@ -1,11 +1,11 @@
-//! What a host says of multicast groups: reports and leaves of IGMP (versions 1 to 3) and MLD (1 and 2).
+//! A host's reports on multicast groups: reports and leaves of IGMP (versions 1 to 3) and MLD (1 and 2).
 //!
-//! Whoever poses as a host elsewhere gains nothing by them, for the source of each frame is checked. What is not as a host writes it is
-//! refused whole: a wrong checksum, a part of a packet, a packet that came through a router, an MLD message without the router
+//! A host gains nothing by posing as one elsewhere, because the source of each frame is checked. A message that no host would write is
+//! refused as a whole: a wrong checksum, a part of a packet, a packet that came through a router, an MLD message without the router
 //! alert, a record that ends outside the message.
 //!
 //! Sources are not told apart: a host that wants a group from some of them gets it from all, and passes on to its programs what
-//! they asked for. So each record comes to one [`Says`]:
+//! they asked for. So each record becomes one [`Says`]:
 //!
 //! | record of IGMPv3 and MLDv2 | with sources | without |
 //! |---|---|---|
@@ -25,14 +25,14 @@ const IGMP: u8 = 2;
 const HOP_BY_HOP: u8 = 0;
 const IPV6_HEADER: usize = 40;
 
-/// What a host says of one group.
+/// The wish of a host for one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Says {
-    /// It is to have what is sent there.
+    /// It wants what is sent there.
     Wants,
-    /// It wants nothing of it any more.
+    /// It no longer wants anything of it.
     Leaves,
-    /// It wants less of it than before, maybe nothing.
+    /// It wants less of it than before, possibly nothing.
     MayLeave,
 }
 
@@ -41,7 +41,7 @@ pub enum Says {
 pub enum Message<'a> {
     /// A report or a leave.
     Report(Report<'a>),
-    /// A question who wants what, as routers and switches ask.
+    /// A query for the groups that hosts want, as routers and switches ask.
     Query,
 }
 
@@ -51,25 +51,25 @@ pub struct Report<'a>(Form<'a>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form<'a> {
-    /// Of IGMPv1, IGMPv2 or MLDv1.
+    /// A message of IGMPv1, IGMPv2 or MLDv1.
     One(IpAddr, Says),
     /// Records of IGMPv3, or of MLDv2.
     V3(&'a [u8]),
     V2(&'a [u8]),
 }
 
-/// It is of IGMP or MLD, and not as a host writes it.
+/// The message is IGMP or MLD, but not as a host writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
-/// Reads a frame of a host, if it is of IGMP or MLD. `type_at` as in [`crate::parse::NameField::extract`].
+/// Reads a frame of a host, if it is IGMP or MLD. `type_at` as in [`crate::parse::NameField::extract`].
 /// # Errors
 /// [`Malformed`].
 pub fn read(frame: &[u8], type_at: usize) -> Option<Result<Message<'_>, Malformed>> {
     find(frame, type_at).map(Found::read)
 }
 
-/// A message of IGMP or MLD, of which nothing but its type was looked at.
+/// A message of IGMP or MLD, of which nothing but its type was examined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     Igmp { header: &'a [u8], message: &'a [u8] },
@@ -205,10 +205,10 @@ where
     Ok(&records[..records.len() - rest.len()])
 }
 
-/// What a host says, and of which group.
+/// A group, and a host's wish for it.
 type Word = (IpAddr, Says);
 
-/// What the next record says, and those after it. One of a kind that is not known says nothing.
+/// The content of the next record, and of those after it. A record of an unknown kind has none.
 fn next<const N: usize>(records: &[u8]) -> Option<(Option<Word>, &[u8])>
 where
     [u8; N]: Into<IpAddr>,
@@ -225,7 +225,7 @@ where
 }
 
 impl<'a> Report<'a> {
-    /// What it says of each group, in its order.
+    /// The wish for each group, in the order of the message.
     pub fn words(&self) -> impl Iterator<Item = Word> + use<'a> {
         let (one, mut v3, mut v2): (_, &'a [u8], &'a [u8]) = match self.0 {
             Form::One(group, says) => (Some((group, says)), &[], &[]),
@@ -244,7 +244,7 @@ impl<'a> Report<'a> {
         one.into_iter().chain(records.flatten())
     }
 
-    /// Whether the others who hear it behind the same port keep silent because of it, as hosts of IGMPv1, IGMPv2 and MLDv1 do.
+    /// Whether other hosts behind the same port that hear it keep silent because of it, as hosts of IGMPv1, IGMPv2 and MLDv1 do.
     pub fn speaks_for_others(&self) -> bool {
         matches!(self.0, Form::One(_, Says::Wants))
     }

@@ -1,4 +1,4 @@
-//! What hosts say is read right or not at all, and what is kept of it is bounded.
+//! Hosts' reports are read correctly or not at all, and what is kept of them is bounded.
 
 use super::query::ROBUSTNESS;
 use super::report::{Malformed, Message, read};
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// A table, and what hosts say to it at a time.
+/// A table, and reports of hosts to it at a time.
 struct Bench {
     subscriptions: Subscriptions,
     start: Instant,
@@ -258,7 +258,7 @@ fn a_subscription_holds_until_it_is_left_or_not_repeated() {
     bench.sweep(460, 3);
     assert_eq!((bench.groups_of(HOST).len(), version()), (0, 4), "two questions and the time for an answer");
 
-    // A name that moves leaves what it said behind.
+    // A name that moves leaves its reports behind.
     bench.says(3, HOST, &v2(0x16, 1), 500).unwrap();
     bench.says(4, HOST, &v2(0x16, 2), 501).unwrap();
     bench.sweep(502, 4);
@@ -276,7 +276,7 @@ fn a_host_of_an_old_protocol_speaks_for_those_behind_the_same_port() {
     bench.says(3, HOST, &v2(0x16, 1), 200).unwrap();
     bench.subscriptions.sweep(bench.at(261), |name, at| at == if name[5] == 3 { 4 } else { 3 });
     assert_eq!(bench.subscriptions.all().into_keys().collect::<Vec<_>>(), [HOST, OTHER]);
-    // One that leaves speaks for itself, and so do hosts that say which records they have.
+    // A host that leaves speaks for itself, and so do hosts that name the kinds of their records.
     bench.says(3, HOST, &v2(0x17, 1), 262).unwrap();
     bench.says(3, HOST, &igmp(&records(0x22, &[record(2, group("239.1.2.1"), 0)])), 459).unwrap();
     bench.sweep(461, 3);
@@ -298,7 +298,7 @@ fn a_host_that_gives_up_sources_is_asked_and_forgotten_if_it_says_nothing() {
     assert_eq!(bench.groups_of(HOST).len(), 2, "it has the time to answer from when it was asked");
     bench.sweep(asked + u64::from(ROBUSTNESS) + 1, 3);
     assert_eq!(bench.groups_of(HOST), [group("239.2.0.1")]);
-    // What it says before it is asked, it need not be asked.
+    // A host that reports before it is asked need not be asked.
     bench.says(3, HOST, &v3(6, 1..2, 1), 30).unwrap();
     bench.says(3, HOST, &v3(5, 1..2, 1), 30).unwrap();
     assert!(asks(30).is_empty());
@@ -314,7 +314,7 @@ fn a_flood_fills_what_its_name_and_its_port_may_have_and_harms_nobody_else() {
         let _ = bench.says(3, name, &v3(4, 0..10, 0), second);
     }
     assert_eq!(bench.subscriptions.counts().subscriptions, 25);
-    // Changes above the rate are refused; what is repeated, and another port, are heard.
+    // Changes above the rate are refused; repeated reports, and another port, are heard.
     let before = bench.subscriptions.version();
     for _ in 0..1000 {
         for kind in [0x17, 0x16] {
@@ -333,7 +333,7 @@ fn a_flood_fills_what_its_name_and_its_port_may_have_and_harms_nobody_else() {
     assert!(bench.subscriptions.all().is_empty() && bench.subscriptions.counts().subscriptions == 0);
 }
 
-/// Names at a port, each of which says at a time that it wants as many groups as it may by default.
+/// Names at a port, each of which reports at a time that it wants as many groups as it may by default.
 fn fill(bench: &Bench, port: u8, n_names: u8, seconds: u64) -> Vec<Result<(), Refused>> {
     let says = |name| bench.says(port, [2, 0, 0, 0, port, name], &v3(2, 0..64, 0), seconds);
     (0..n_names).map(says).collect()

@@ -1,4 +1,4 @@
-//! Who a frame is from and to, by the names of the network where it carries them, else by its MAC addresses.
+//! The sender and receiver of a frame, by the names of the network where the frame carries them, else by its MAC addresses.
 
 use crate::parse::{MAX_NAME, NameField, Names, Network, envelope, network};
 use crate::shim;
@@ -7,14 +7,14 @@ use fib::name::{Name, NameKind};
 /// The two ends of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// Who sent it: a MAC or IP address. None where frames do not say the name of their sender.
+    /// The sender: a MAC or IP address. None where frames do not contain the name of their sender.
     pub source: Option<Name>,
-    /// Who it is to.
+    /// The receiver.
     pub destination: Option<Name>,
 }
 
 impl Ends {
-    /// Those of a frame as it was seen at a port. `field` says where names are; it is none while there is no table.
+    /// The ends of a frame as it was seen at a port. `field` says where names are; it is none while there is no table.
     pub fn of(frame: &[u8], field: Option<NameField>) -> Self {
         let has_shim = shim::is_present(frame);
         let kind = field.map_or(NameKind::Mac, NameField::kind);

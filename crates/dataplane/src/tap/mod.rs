@@ -1,19 +1,19 @@
-//! Taps: copies of frames at the ports of the workers, with what became of each, for people who look.
+//! Taps: copies of frames at the ports of the workers, with the fate of each, for people who look.
 //!
 //! ```text
 //!  worker ─► frames as they came (Seen) ─► verdicts ─► chunk of records ─► ring of 64 ─► Reader (daemon::capture)
 //!                                                           ▲                                │
 //!                                                           └──────── empty chunks ◄─────────┘
 //! ```
-//! Off, which is the rule, a worker reads one word a poll, relaxed, and asks once a burst whether it has a tap.
-//! On, a frame is copied when it comes, because answers, translations and the gateway change it in place, and once more with
-//! its verdict. What leaves is copied before it is sent. Where only drops are wanted, nothing is copied of other frames; a frame
+//! When off, which is the norm, a worker reads one word a poll, relaxed, and asks once a burst whether it has a tap.
+//! When on, a frame is copied when it comes, because answers, translations and the gateway change it in place, and once more with
+//! its verdict. Outgoing frames are copied before they are sent. Where only drops are wanted, other frames are not copied; a frame
 //! that was changed before it was dropped is shown as it was then.
 //!
 //! Nothing waits for a reader: there are [`CHUNKS`] chunks of a worker, and when none is empty, frames are counted as
 //! [lost](Reader::lost) and not copied. One set of rings serves all captures; each picks from the records what it wants.
 //!
-//! Limits: what the kernel forwards by itself ([`crate::kernel`]) is not seen. A frame that a port cannot send for its length is
+//! Limits: frames that the kernel forwards on its own ([`crate::kernel`]) are not seen. A frame that a port cannot send for its length is
 //! told from its neighbours by that length. Frames that are under way when the tap is opened have a record only if they are
 //! dropped or leave afterwards.
 
@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A chunk goes to the reader when it has so many bytes. With [`CHUNKS`] of them, a worker holds 4 MiB: 3 ms of a port of
+/// The size at which a chunk goes to the reader. With [`CHUNKS`] of them, a worker holds 4 MiB: 3 ms of a port of
 /// 10 Gbit/s, and a reader looks every 2 ms.
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks of a worker.
 pub const CHUNKS: usize = 64;
-/// A chunk that is not full goes to the reader after so many polls: a busy worker is never idle, and what it dropped may be
+/// The number of polls after which a chunk that is not full goes to the reader: a busy worker is never idle, and its drops may be
 /// rare.
 const MOST_POLLS: u32 = 64;
 /// Ports of a worker, by their indices.
@@ -54,7 +54,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Also frames of the port with this index, or those alone that are dropped there; at most so many bytes of each.
+    /// Selects frames of the port with this index, or only those that are dropped there; and how many bytes of each.
     pub fn add(&mut self, index: u8, drops_only: bool, snap_bytes: usize) {
         if drops_only { &mut self.drops } else { &mut self.all }.insert(index);
         self.snap_bytes = self.snap_bytes.max(snap_bytes);
@@ -81,7 +81,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes a chunk of records, if one is there, and gives it back after `read`. Whether there was one.
+    /// Takes a chunk of records, if one is there, and gives it back after `read`. Returns whether there was one.
     pub fn read(&self, read: impl FnOnce(&[u8])) -> bool {
         let Ok(mut chunk) = self.full.try_recv() else { return false };
         read(&chunk);
@@ -97,7 +97,7 @@ impl Reader {
     }
 }
 
-/// What workers and readers share.
+/// State shared by workers and readers.
 #[derive(Debug, Default)]
 pub struct Taps {
     /// Raised with every change of `state`.
@@ -131,7 +131,7 @@ impl Taps {
             let (full, is_full) = sync_channel(CHUNKS);
             let (empty, is_empty) = sync_channel(CHUNKS);
             for _ in 0..CHUNKS {
-                // Memory that is never used is never touched.
+                // Unused memory is never touched.
                 let _ = empty.try_send(Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 3)));
             }
             let lost: Arc<Lost> = Arc::new(std::array::from_fn(|_| Default::default()));
@@ -189,7 +189,7 @@ impl Taps {
 enum Frame {
     /// It is not copied unless it is dropped.
     Passed,
-    /// It is to be copied, and no chunk was empty.
+    /// It is to be copied, but no chunk was empty.
     Lost {
         original_len: usize,
     },
@@ -221,7 +221,7 @@ impl Seen {
         self.frames.push(Frame::Copied { at, len, original_len: frame.len() });
     }
 
-    /// Nothing more is said of the `i`th frame.
+    /// Notes that nothing more is recorded of the `i`th frame.
     pub(crate) fn forget(&mut self, i: usize) {
         if let Some(frame) = self.frames.get_mut(i) {
             *frame = Frame::Passed;
@@ -244,15 +244,15 @@ pub(crate) struct Tap {
     ring: Ring,
     wanted: Wanted,
     chunk: Option<Vec<u8>>,
-    /// Polls since a chunk was handed over.
+    /// The number of polls since a chunk was handed over.
     polls: u32,
-    /// The time of this poll, once it was asked for: frames of a poll leave by many ports, a few by each.
+    /// The time of this poll, once it was needed: frames of a poll leave by many ports, a few by each.
     time_ns: Option<u64>,
     /// Frames that are about to leave by one port. Boxed, since it is taken out while verdicts are recorded.
     exits: Option<Box<Seen>>,
 }
 
-/// Where a frame is: the index and the number of its port, and whether it comes or goes.
+/// The position of a frame: the index and the number of its port, and whether it comes or goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     index: u8,
@@ -283,7 +283,7 @@ impl Tap {
         }
     }
 
-    /// What becomes of the `i`th frame of a burst, which looks like `now`.
+    /// Records the fate of the `i`th frame of a burst, which looks like `now`.
     #[inline(never)]
     pub(crate) fn tell(&mut self, seen: &Seen, i: usize, at: At, now: &[u8], verdict: Verdict) {
         let is_drop = matches!(verdict, Verdict::Dropped(_));
@@ -301,7 +301,7 @@ impl Tap {
         }
     }
 
-    /// The staged frames of a port are about to be sent.
+    /// Copies the staged frames of a port, which are about to be sent.
     #[inline(never)]
     pub(crate) fn leave(&mut self, index: usize, port: &Port) {
         let Some(mut exits) = self.exits.take() else { return };
@@ -317,7 +317,7 @@ impl Tap {
         }
         let (longest, has_room) = (port.device.max_frame(), self.has_room());
         for packet in &port.staged {
-            // A frame that is too long is gone before it is known that it was refused.
+            // A frame that is too long is gone before its refusal is known.
             match wants_all || packet.wire_len() > longest {
                 true if has_room => exits.copy(packet.frame(), self.wanted.snap_bytes),
                 true => exits.frames.push(Frame::Lost { original_len: packet.len() }),
@@ -326,7 +326,7 @@ impl Tap {
         }
     }
 
-    /// Of these frames the port sent some, refused `n_refused` for good, and left those that it has still, for a reason.
+    /// Records that of these frames the port sent some, refused `n_refused` for good, and left the rest, for a reason.
     #[inline(never)]
     pub(crate) fn left(&mut self, index: usize, port: &Port, n_refused: usize, reason: DropReason) {
         let at = At { index: index as u8, port: port.id, direction: Direction::Out };
@@ -356,7 +356,7 @@ impl Tap {
         })
     }
 
-    /// After each poll.
+    /// To be called after each poll.
     #[inline]
     pub(crate) fn polled(&mut self) {
         self.polls += 1;
@@ -402,7 +402,7 @@ impl Tap {
     }
 }
 
-/// The `n` longest of the frames that were copied or were to be, a bit each.
+/// The `n` longest of the frames that were copied or were to be, as a bit each.
 fn longest(frames: &[Frame], n: usize) -> u32 {
     let mut lens: ArrayVec<(usize, usize), BURST> = ArrayVec::new();
     if n > 0 {

@@ -1,4 +1,4 @@
-//! What a tap says of a frame, and its bytes between a worker and a reader of the same process.
+//! A tap's record of a frame, and its bytes between a worker and a reader of the same process.
 //!
 //! ```text
 //!  0        8           12     16    18    20     21         22       23       24
@@ -19,7 +19,7 @@ pub enum Direction {
     Out,
 }
 
-/// What became of a frame at a port.
+/// The fate of a frame at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It goes on to this port.
@@ -30,7 +30,7 @@ pub enum Verdict {
     Answered,
     /// It was a hello of a neighbour, which goes no further.
     Heard,
-    /// It is for everybody: copies of it are made.
+    /// It is a broadcast or multicast: copies of it are made.
     Copied,
     /// It was dropped.
     Dropped(DropReason),
@@ -47,11 +47,11 @@ pub struct Record<'a> {
     pub port: PortId,
     /// Whether it comes or goes.
     pub direction: Direction,
-    /// What became of it.
+    /// Its fate.
     pub verdict: Verdict,
-    /// Bytes that it had.
+    /// Its length in bytes.
     pub original_len: u32,
-    /// The first of them.
+    /// The first of its bytes.
     pub bytes: &'a [u8],
 }
 
@@ -65,7 +65,7 @@ impl<'a> Record<'a> {
             Verdict::Dropped(reason) => (4, 0, reason as u8),
             Verdict::Copied => (5, 0, 0),
         };
-        // One write of the whole header: a chunk is asked for room twice a record.
+        // The whole header is written at once, so that a chunk is asked for room twice a record.
         let mut header = [0; HEADER];
         header[0..8].copy_from_slice(&self.time_ns.to_le_bytes());
         header[8..12].copy_from_slice(&self.original_len.to_le_bytes());

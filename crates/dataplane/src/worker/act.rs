@@ -1,4 +1,4 @@
-//! How frames leave a worker: staged at their ports of exit, with shims as these take them, and sent.
+//! How frames leave a worker: staged at their ports of exit, with the shims that these need, and sent.
 
 use super::context::{Context, Flight};
 use super::pipeline::Rest;
@@ -98,7 +98,7 @@ impl<T> Context<T> {
         }
     }
 
-    /// Sends the staged packets. It drops what a port does not take.
+    /// Sends the staged packets. Drops those that a port does not take.
     fn flush(&mut self) {
         let mut sent = 0;
         while let Some(exit) = self.ports.next_staging() {
@@ -155,10 +155,10 @@ impl<T> Context<T> {
         }
     }
 
-    /// Sends what the keeper of trunks says. A trunk that is down sends nothing.
+    /// Sends the frames of the keeper of trunks. A trunk that is down sends nothing.
     #[cold]
     pub(super) fn send_hellos(&mut self) {
-        // What is in flight was staged for none of these ports yet, and has its turn after this.
+        // Frames in flight are not staged for any of these ports yet, and have their turn after this.
         for (exit, frame) in self.shared.links.take_frames() {
             let Some(mut packet) = self.pool.take() else { break };
             let port = self.ports.get_mut(exit).filter(|port| port.health.is_up() && !port.staged.is_full());

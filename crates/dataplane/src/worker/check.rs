@@ -5,12 +5,12 @@ use lookup::base::marked::Searches;
 use lookup::hash::{Digest, Hasher};
 use netio::BURST;
 
-/// The check of a burst, from its begin to its end.
+/// The check of a burst, from its beginning to its end.
 pub(super) struct Sources {
     pub(super) checked: Checked,
     /// Frames that have a source.
     pub(super) whole: u32,
-    /// Frames of which more must be looked at.
+    /// Frames of which more must be examined.
     pub(super) more: u32,
     /// The version of the local names before any was looked up, and the first frame whose source was not known under it.
     pub(super) version: u64,

@@ -1,4 +1,4 @@
-//! What all steps on the path of a frame work with.
+//! Data that all steps on the path of a frame work with.
 
 use super::copies::Copies;
 use super::ports::Ports;
@@ -27,7 +27,7 @@ pub(super) struct Context<T> {
     pub(super) table: Option<T>,
     /// The gateway to networks outside, if there is one.
     pub(super) router: Option<Router>,
-    /// Frames to everybody.
+    /// Broadcasts and multicasts.
     pub(super) copies: Copies,
     /// Copies frames for people who look, while there are any.
     pub(super) tap: Option<Box<Tap>>,
@@ -59,7 +59,7 @@ impl<T> Context<T> {
         }
     }
 
-    /// Says to the tap, if there is one, what becomes of the `i`th frame of a burst that came in at `entry`, which looks like `now`.
+    /// Tells the tap, if there is one, the fate of the `i`th frame of a burst that came in at `entry`, which looks like `now`.
     #[inline]
     pub(super) fn tell(&mut self, seen: &Seen, i: usize, entry: usize, now: &[u8], verdict: Verdict) {
         if let Some(tap) = &mut self.tap {

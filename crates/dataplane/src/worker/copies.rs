@@ -1,4 +1,4 @@
-//! Copies of frames to everybody: see [`crate::groups`].
+//! Copies of broadcasts and multicasts: see [`crate::groups`].
 //!
 //! ```text
 //!  distribute: Fate::Copy ─► waiting ─► after a poll: a burst of copies ─► access list, names, exits, like frames that came in
@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Frames that wait until all their copies are made, in all and of one port: so many packets of the pool are lent at most.
+/// Frames that wait until all their copies are made, in total and of one port: at most so many packets of the pool are lent.
 const MOST_WAITING: usize = 64;
 const MOST_OF_A_PORT: usize = 16;
 
@@ -26,16 +26,16 @@ struct Waiting {
     frame: Packet,
     sender: Mac,
     tenant: u32,
-    /// The names that have one.
+    /// The names that have a copy.
     names: Arc<[Mac]>,
     /// The next name to have a copy.
     next: usize,
 }
 
-/// The frames to everybody of a worker.
+/// The broadcasts and multicasts of a worker.
 pub(super) struct Copies {
     waiting: VecDeque<Waiting>,
-    /// What may be copied for each tenant, and for all.
+    /// The budget of copies for each tenant, and in total.
     budgets: HashMap<u32, Budget>,
     of_all: Budget,
 }
@@ -53,7 +53,7 @@ impl Copies {
 
     /// Keeps a frame that came in at a port, until its copies are made, and lends it.
     /// # Errors
-    /// The frame, if too many wait already, its sender is no member any more, or nobody wants it any more.
+    /// The frame, if too many wait already, its sender is no longer a member, or it has no receivers any more.
     #[cold]
     pub(super) fn keep(&mut self, groups: &Groups, entry: usize, frame: Packet) -> Result<&Packet, Packet> {
         let heard_by = |sender: Mac| {
@@ -69,7 +69,7 @@ impl Copies {
         Ok(&self.waiting[self.waiting.len() - 1].frame)
     }
 
-    /// All copies of a frame, or none: otherwise those at the end of a list would hear nothing in a storm.
+    /// All copies of a frame are made, or none: otherwise the end of a list would receive nothing in a storm.
     fn may_copy(&mut self, tenant: u32, n: usize, now: Instant) -> bool {
         let of_tenant = self.budgets.entry(tenant).or_insert_with(|| Budget::full(COPIES_PER_SECOND, now));
         let may = of_tenant.has(n, now) && self.of_all.has(n, now);

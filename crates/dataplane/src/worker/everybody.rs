@@ -1,9 +1,9 @@
-//! What a worker does with what hosts say to everybody, and to the DHCP server that is configured for them.
+//! A worker's handling of hosts' broadcasts and multicasts, and of frames to the configured DHCP server.
 //!
 //! ```text
 //!  to a group ─► of another switch? ─► DHCP: to the one that it is for ─► answered here? ─► a report of groups? ─► a copy for each
 //! ```
-//! This is the slow path: frames to one host meet a comparison with the server's address, if that.
+//! This is the slow path: frames to one host only meet a comparison with the server's address, if that.
 
 use super::reports;
 use super::work::Parsed;
@@ -24,7 +24,7 @@ use std::time::Instant;
 pub(super) struct Entry<'a, T> {
     pub(super) shared: &'a Shared<T>,
     pub(super) plane: &'a Plane<T>,
-    /// Of the FIB, if names are MAC addresses.
+    /// The hasher of the FIB, if names are MAC addresses.
     pub(super) hasher: Option<&'a Hasher>,
     pub(super) port: &'a mut Port,
     pub(super) index: u8,
@@ -33,7 +33,7 @@ pub(super) struct Entry<'a, T> {
 }
 
 impl<T> Entry<'_, T> {
-    /// Decides on a frame to a group. None: it was given the destination that it is for, whose name is to be looked up.
+    /// Decides on a frame to a group. None: it was given its actual destination, whose name is to be looked up.
     #[cold]
     pub(super) fn hear(mut self, packet: &mut Packet, type_at: usize) -> Result<Option<Parsed>, DropReason> {
         if let Some(heard) = self.shared.links.hear_at_host(self.index, packet.frame(), self.has_waited) {
@@ -90,7 +90,7 @@ impl<T> Entry<'_, T> {
         admitted
     }
 
-    /// Notes the address that a client of DHCP says it is going to have, if nobody knows it. Its source is true: it was checked.
+    /// Notes the address that a DHCP client says it will have, if no name has it. Its source is true: it was checked.
     fn note_lease(&mut self, frame: &[u8], type_at: usize, now: Instant) {
         if !self.port.learns || self.port.check_source == CheckSource::Off || self.has_waited {
             return;

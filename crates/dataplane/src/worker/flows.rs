@@ -1,4 +1,4 @@
-//! What a worker does with connections: see [`crate::flow`].
+//! A worker's handling of connections: see [`crate::flow`].
 
 use super::context::{Context, Flight};
 use super::pipeline::Stage;
@@ -17,7 +17,7 @@ impl<T> Stage<Context<T>, Flight<T>> for Flows {
             stage.advance(&mut before.work.tracking);
         }
         let Work { tracking, burst, from_trunk, epoch, is_copied, .. } = &mut *burst.work;
-        // The frame that they are copies of passed as one to everybody.
+        // The original frame passed as a broadcast or multicast.
         match is_copied {
             true => tracking.pass(*epoch),
             false => stage.begin(tracking, burst, *from_trunk, *epoch),
@@ -31,7 +31,7 @@ impl<T> Stage<Context<T>, Flight<T>> for Flows {
         let now = stage.clock();
         stage.finish(tracking, burst, context.ports[*entry].id, now, &context.shared.neighbours);
         drop(stage);
-        // It corrects checksums. Of those that are left to hardware only the sum of the addresses is there.
+        // It corrects checksums. Those that are left to hardware contain only the sum of the addresses.
         burst.iter_mut().filter(|packet| !packet.offload().is_none()).for_each(offload::renew);
     }
 }

@@ -17,7 +17,7 @@
 //! does. Its reader is offline meanwhile, so that old versions of the FIB can be freed.
 //!
 //! The checks of the frame path:
-//! - From a host, the frame must say truly who sent it ([`crate::source`]), and the name must be in the exact table of
+//! - From a host, the frame must state its true sender ([`crate::source`]), and the name must be in the exact table of
 //!   valid names.
 //! - To a host, the exact table of local names must have the name at this very port. So a wrong answer of the FIB may
 //!   lead a frame astray until it is dropped, but never to a host that it is not for.
@@ -72,13 +72,13 @@ const POOL_PACKETS: usize = 512;
 /// Packets for super-frames, beside those. While all are in use no more are received; those in flight are finished then.
 const LARGE_PACKETS: usize = 64;
 
-/// The path of a burst: what is done with it, in this order.
+/// The path of a burst: the stages, in order.
 type Path<T, R> = Then<T, SourceCheck, Then<T, Option<Flows>, Then<T, Names<R>, Act<R>>>>;
 
 /// A stage of the path, and what follows it.
 type Then<T, Stage, Rest> = Step<Stage, Flight<T>, Rest>;
 
-/// Bursts on their way at one time: one that waits in each stage, and the one that comes.
+/// The most bursts on their way at one time: one that waits in each stage, and the one that comes.
 const BURSTS: usize = 4;
 
 /// See the module. It decides by the rules `R`.
@@ -86,9 +86,9 @@ pub struct Worker<T, R = Correct> {
     index: usize,
     context: Context<T>,
     path: Path<T, R>,
-    /// Of the table that the context has.
+    /// The generation of the context's table.
     generation: u64,
-    /// Of what the tap is to copy.
+    /// The version of the tap's settings.
     tap_version: u32,
     waiter: Waiter,
 }
@@ -131,7 +131,7 @@ impl<T: Table, R: Rules> Worker<T, R> {
         self.waiter.waker()
     }
 
-    /// Receives at most one burst of every port, and makes at most a burst of copies of what is for everybody; returns how many
+    /// Receives at most one burst of every port, and makes at most a burst of copies of broadcasts and multicasts; returns how many
     /// frames that were. Full bursts may stay in flight, one in each stage of the path. A call that receives nothing finishes them.
     /// Never sleeps.
     pub fn poll_once(&mut self) -> usize {
@@ -174,7 +174,7 @@ impl<T: Table, R: Rules> Worker<T, R> {
                 self.sleep(None)?;
             }
         }
-        // What is in flight may be for everybody, and copies may stay in flight.
+        // Frames in flight may need copies, and copies may stay in flight.
         self.finish();
         self.finish_copies();
         self.finish();
@@ -254,13 +254,13 @@ impl<T: Table, R: Rules> Worker<T, R> {
             context.idle.push(burst.work);
             return;
         }
-        // Now: the flow stage translates addresses, and with them the MAC address of whom a frame is for.
+        // This comes now: the flow stage translates addresses, and with them the destination MAC address of a frame.
         let outside = context.router.as_ref().filter(|_| context.ports[work.entry].role == Role::Outside);
         work.to_us = outside.map(|router| router.addressed(&work.burst));
         self.path.pass(context, burst, may_wait);
     }
 
-    /// The published plane, and the epoch before it was loaded. Takes this worker's reader of the FIB, if that is another than before.
+    /// The published plane, and the epoch before it was loaded. Takes this worker's reader of the FIB, if that was replaced.
     fn load_plane(&mut self) -> (u32, Guard<Arc<Plane<T>>>) {
         let epoch = self.context.shared.epoch();
         let plane = self.context.shared.plane.load();
@@ -274,7 +274,7 @@ impl<T: Table, R: Rules> Worker<T, R> {
         (epoch, plane)
     }
 
-    /// Opens or closes the tap of this worker, or has it copy other frames.
+    /// Opens or closes the tap of this worker, or changes which frames it copies.
     #[cold]
     fn refresh_tap(&mut self) {
         self.finish();

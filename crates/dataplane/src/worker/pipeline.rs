@@ -13,7 +13,7 @@
 //! The stages and their order are a type, a [`Step`] before a [`Step`], and every call is direct. A stage that is not configured is
 //! `None`: it does nothing, and no burst waits there.
 
-/// A step on the way of bursts `B`. `C` is what all steps work with.
+/// A step on the way of bursts `B`. All steps work with `C`.
 pub(super) trait Stage<C, B> {
     /// Starts what takes time. `before` is the burst that waits here, if there is one, to go on with meanwhile. Returns whether there
     /// is anything to wait for.

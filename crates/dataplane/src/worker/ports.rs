@@ -21,7 +21,7 @@ pub(super) struct Ports {
     staging: PortSet,
     n_down: usize,
     next_revival: Option<Instant>,
-    /// Counts how often one failed or was revived.
+    /// Counts failures and revivals of ports.
     n_changes: u32,
 }
 
@@ -91,7 +91,7 @@ impl Ports {
         self.staging.pop().map(usize::from)
     }
 
-    /// Changes with each failure and each revival.
+    /// A number that changes with each failure and each revival.
     #[inline]
     pub(super) fn n_changes(&self) -> u32 {
         self.n_changes

@@ -1,4 +1,4 @@
-//! What a worker does with reports of multicast groups: see [`crate::subscriptions`]. They end here: nobody else is to hear them, or
+//! A worker's handling of multicast reports: see [`crate::subscriptions`]. They end here: other hosts must not hear them, or
 //! hosts of old protocols would keep silent.
 
 use crate::counters::DropReason;
@@ -9,7 +9,7 @@ use crate::subscriptions::report::{Message, find};
 use crate::subscriptions::{Allowance, Why};
 use std::time::Instant;
 
-/// Keeps what a frame to a group says of groups; the reason why the frame goes no further, if it is about that. `is_here` says
+/// Keeps a frame's report on groups; returns why the frame goes no further, if it is one. `is_here` tells
 /// whether a name is at this port: sources may not have been checked.
 #[cold]
 pub(super) fn hear(
@@ -21,7 +21,7 @@ pub(super) fn hear(
 ) -> Option<DropReason> {
     let (snooping, subscriptions) = groups.snooping().zip(groups.subscriptions()).filter(|_| role == Role::Host)?;
     let found = find(frame, type_at)?;
-    // One of no tenant here is heard by nobody, and wants nothing that it could have.
+    // A name without a tenant here has no receivers, and can want nothing that it could get.
     let name = sender(frame).filter(|name| groups.of(*name).is_some())?;
     if !is_here(&name) {
         return Some(DropReason::SourceMac);

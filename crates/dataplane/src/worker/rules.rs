@@ -1,7 +1,7 @@
-//! What a worker decides where tables leave a choice, one function a decision.
+//! A worker's decisions where tables leave a choice, one function each.
 //!
-//! The product has one set of rules, [`Correct`]. A simulation runs workers by others, which break one of them, and must notice that.
-//! So nothing of that is in the code of the product: `R` is a type, and what a worker of `Correct` calls is inlined.
+//! The product has one set of rules, [`Correct`]. A simulation runs workers with rules that break one of these, and must notice that.
+//! So none of that is in the code of the product: `R` is a type, and what a worker of `Correct` calls is inlined.
 
 use crate::shim;
 
@@ -39,7 +39,7 @@ pub trait Rules: Send + 'static {
     }
 }
 
-/// The rules as they are meant.
+/// The intended rules.
 pub struct Correct;
 
 impl Rules for Correct {}

@@ -1,4 +1,4 @@
-//! What a worker does with the sources of frames from host ports: see [`crate::source`].
+//! A worker's handling of the sources of frames from host ports: see [`crate::source`].
 //!
 //! ```text
 //!  begin                                        finish
@@ -6,7 +6,7 @@
 //!                              └► lines ─ ─ ─ ► address of the name ─┴─ other frames: what they say, one by one
 //! ```
 //! If all sources of a burst were [known](crate::known) to be true before, it needs no check.
-//! The check comes before all else that is done with a burst. So a full burst whose check has begun waits for the next
+//! The check comes before everything else that is done with a burst. So a full burst whose check has begun waits for the next
 //! burst, and its lines come meanwhile.
 
 use super::check::Sources;
@@ -24,10 +24,10 @@ use arrayvec::ArrayVec;
 use netio::BURST;
 use std::time::Instant;
 
-/// Where the period is in a version: local names change less often than that.
+/// The position of the period in a version: local names change less often than that.
 const PERIOD_SHIFT: u32 = 40;
 
-/// The stage that drops frames of hosts that do not say truly who sent them.
+/// The stage that drops frames of hosts that do not state their true sender.
 pub(super) struct SourceCheck;
 
 impl<T: Table> Stage<Context<T>, Flight<T>> for SourceCheck {
@@ -38,7 +38,7 @@ impl<T: Table> Stage<Context<T>, Flight<T>> for SourceCheck {
         !work.is_copied && context.begin_sources(plane, work)
     }
 
-    /// This comes before all that is done with frames, so that those without a true source begin no flow, end none, and get no answer.
+    /// This comes before everything else, so that frames without a true source begin no flow, end none, and get no answer.
     #[inline]
     fn finish(&mut self, context: &mut Context<T>, burst: &mut Flight<T>) {
         let checked = std::mem::replace(&mut burst.work.sources.checked, Checked::Nothing);
@@ -105,25 +105,25 @@ impl<T: Table> Context<T> {
         true
     }
 
-    /// Drops the frames of a burst that do not say truly who sent them.
+    /// Drops the frames of a burst that do not state their true sender.
     #[inline]
     fn finish_sources(&mut self, plane: &Plane<T>, work: &mut Work, checked: Checked) {
         let (here, mut wrong, mut reasons) = self.judge(plane, work, checked);
         let mut strangers = wrong;
         if wrong != 0 {
-            // Of switches: whoever they are, nobody is to learn them, or hosts behind them, as hosts here.
+            // These frames come from switches: neither they nor hosts behind them are to be learnt as hosts here.
             let (heard, of_switches) = self.hear_switches(work, wrong);
             (wrong, strangers) = (wrong & !heard, wrong & !of_switches);
             work.sources.more &= !of_switches;
             ones(of_switches).for_each(|i| reasons[i] = DropReason::LinkLocal);
         }
         let Sources { version, unknown, names, .. } = &work.sources;
-        // True ones from the first that was not known on. Whoever makes up sources hides none of them.
+        // True sources from the first unknown one on. Invented sources hide none of them.
         let trues = here & u32::MAX.checked_shl(*unknown as u32).unwrap_or(0);
         if checked == Checked::Mac && trues != 0 {
             let port = &mut self.ports[work.entry];
             let mut trues = ones(trues).map(|i| names[i]);
-            // One that could not be noted comes again with its next frame. One that waited says who was here.
+            // A source that could not be noted comes again with its next frame. A frame that waited tells who was here.
             let source = match &mut port.notes {
                 None => trues.next(),
                 Some(_) if work.has_waited => None,
@@ -148,8 +148,8 @@ impl<T: Table> Context<T> {
         }
     }
 
-    /// Those of the frames that are read as LLDP and go no further, and all that are of switches. Of others than LLDP it is kept here
-    /// what they say: no flow, nor anything else, is to begin with a frame whose source is not known.
+    /// Those of the frames that are read as LLDP and go no further, and all that are from switches. The contents of all but LLDP are kept
+    /// here: no flow, nor anything else, is to begin with a frame whose source is unknown.
     #[cold]
     fn hear_switches(&self, work: &Work, frames: u32) -> (u32, u32) {
         let Work { burst, entry, has_waited, .. } = work;
@@ -167,13 +167,13 @@ impl<T: Table> Context<T> {
         (heard, all)
     }
 
-    /// Notes who is not known here, and who says that he has an address that is not his: the frames `wrong` of hosts, and those that
+    /// Notes unknown sources, and hosts that claim an address that is not theirs: the frames `wrong` of hosts, and those that
     /// say more than a source.
     #[cold]
     fn note_sources(&self, plane: &Plane<T>, work: &Work, wrong: u32) {
         let Ok(field) = &plane.field else { return };
         let Work { sources, burst, entry, .. } = work;
-        // Most frames of IPv6, and with `mac+ip` all of IPv4, say no more than was checked.
+        // Most IPv6 frames, and with `mac+ip` all IPv4 frames, claim no more than was checked.
         let may_claim = |i: &usize| wrong >> i & 1 != 0 || may_claim_address(burst[*i].frame());
         let mut candidates = ones(wrong | sources.more).filter(may_claim).peekable();
         if candidates.peek().is_none() {
@@ -193,7 +193,7 @@ impl<T: Table> Context<T> {
         }
     }
 
-    /// The frames from names that are local at this port; those that do not say truly who sent them, and why.
+    /// The frames from names that are local at this port; those that do not state their true sender, with the reasons.
     #[inline]
     fn judge(&self, plane: &Plane<T>, work: &Work, checked: Checked) -> (u32, u32, [DropReason; BURST]) {
         let mut reasons = [DropReason::SourceMac; BURST];
@@ -211,7 +211,7 @@ impl<T: Table> Context<T> {
         let mut searches = sources.searches;
         let here = plane.local.hold(&mut searches, &sources.names[..n], &sources.digests[..n], port.0);
         let (mut wrong, more) = match checked {
-            // A packet from a name that is here says nothing else.
+            // A packet from a name that is here claims nothing else.
             Checked::Ip => (0, sources.more & !(sources.whole & here)),
             _ => (sources.whole & !here, sources.more & here),
         };

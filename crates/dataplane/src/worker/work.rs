@@ -10,7 +10,7 @@ use lookup::base::marked::Searches;
 use lookup::hash::Digest;
 use netio::{BURST, Burst};
 
-/// What the worker does with a frame.
+/// The worker's decision on a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Sends it out of the port with this index.
@@ -21,14 +21,14 @@ pub(super) enum Fate {
     Alien(u8),
     /// Sends it back out of the port it came from, as an answer.
     Answer,
-    /// The keeper of trunks has what it says, or nobody is to have it.
+    /// The keeper of trunks has its contents, or it has no receivers.
     Hello,
-    /// It is for everybody: copies of it are made.
+    /// It is a broadcast or multicast: copies of it are made.
     Copy,
     Drop(DropReason),
 }
 
-/// What a frame is found to be before anything is looked up.
+/// The kind of a frame before anything is looked up.
 pub(super) enum Parsed {
     /// It has a name.
     Name,
@@ -46,13 +46,13 @@ pub(super) struct Work {
     /// The port that it came from.
     pub(super) entry: usize,
     pub(super) from_trunk: bool,
-    /// Whether its frames waited for this process: they are forwarded, and what they say was so when they came.
+    /// Whether its frames waited for this process: they are forwarded, and what they say held when they came.
     pub(super) has_waited: bool,
-    /// Whether its frames are copies of one to everybody.
+    /// Whether its frames are copies of a broadcast or multicast.
     pub(super) is_copied: bool,
     /// See [`Shared::epoch`](crate::plane::Shared::epoch), before the plane was loaded.
     pub(super) epoch: u32,
-    /// Of a burst from outside, the frames that are addressed to the gateway, a bit each.
+    /// For a burst from outside, the frames that are addressed to the gateway, as a bit each.
     pub(super) to_us: Option<u32>,
     /// Frames from which the gateway took the shim, a bit each.
     pub(super) bare: u32,

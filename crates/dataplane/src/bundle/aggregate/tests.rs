@@ -27,7 +27,7 @@ fn states(bundle: &Aggregate) -> Vec<&'static str> {
 fn members_of_a_trunk_are_watched_by_hellos_each_for_itself() {
     let now = Instant::now();
     let mut bundle = trunk(1, now);
-    // A neighbour may be a switch that says no hellos.
+    // A neighbour may be a switch without hellos.
     assert_eq!((states(&bundle), bundle.distributes()), (vec!["up"; 3], 0b111));
     bundle.hear_hello(0, &hello("b", 7), now);
     assert!(bundle.judge(now));
@@ -77,11 +77,11 @@ fn a_member_that_its_partner_does_not_bundle_is_used_alone() {
         states(&bundle)
     };
     assert_eq!((0..3).map(|place| hear(0, place, true)).last().unwrap(), ["up"; 3]);
-    // The bundle at the other end has one member left: what the others have said is older.
+    // The bundle at the other end has one member left: the others' information is older.
     assert_eq!(hear(4, 1, false), ["other_partner", "up", "other_partner"]);
     assert_eq!(hear(4, 0, false), ["individual", "up", "other_partner"]);
     assert_eq!(hear(5, 1, false), ["individual", "up", "other_partner"]);
-    // They speak again, so it is this one that has left.
+    // They speak again, so this member is the one that has left.
     assert_eq!(hear(6, 2, true), ["individual", "individual", "up"]);
     assert_eq!(hear(6, 1, false), ["individual", "individual", "up"]);
     assert_eq!((hear(6, 1, true), hear(6, 0, true)), (vec!["individual", "up", "up"], vec!["up"; 3]));
@@ -99,11 +99,11 @@ fn the_partner_of_most_is_chosen_whoever_spoke_first_and_stays_while_it_is_in_us
         bundle.judge(now);
         states(&bundle)
     };
-    // A cable in the wrong place speaks first; whoever is there takes it, or not.
+    // A cable in the wrong place speaks first; its partner takes it, or not.
     assert_eq!(hear(0, 0, 9, true), ["up", "no_partner", "no_partner"]);
     hear(0, 1, 2, true);
     assert_eq!(hear(0, 2, 2, true), ["other_partner", "up", "up"]);
-    // Later on those in use stay, until they are in use no more.
+    // Later on those in use stay for as long as they are in use.
     hear(2, 2, 9, true);
     assert_eq!(hear(2, 0, 9, true), ["other_partner", "up", "other_partner"]);
     hear(3, 1, 2, false);

@@ -1,13 +1,13 @@
-//! Who makes room, so that no port takes the table from the others.
+//! Chooses the flow that makes room, so that no port takes the table from the others.
 //!
 //! A flow counts for the port by which its first packet came in: a host can forge addresses, but not its port. A port
 //! may have eight times as many flows as there are places left (Choudhury and Hahne, "Dynamic Queue Length Thresholds
 //! for Shared-Memory Packet Switches"). So one port alone may fill 8/9 of the table, two may fill 8/17 each, and there
 //! is always room for another one.
 //!
-//! A flow is *loose* while its handshake is not finished, nobody has answered it, or it is over. Loose flows of a port
+//! A flow is *loose* while its handshake is not finished, it is not answered, or it is over. Loose flows of a port
 //! are in a list, the oldest first. A flow that finds no room takes the place of the oldest loose flow of its own port
-//! if that has its share, otherwise of the port with most flows. A flood of SYNs so pushes out itself.
+//! if that has its share, otherwise of the port with most flows. So a flood of SYNs pushes out itself.
 //!
 //! Cost: a flow that begins, is answered, or ends changes two neighbours in the list. The links are in the cold parts.
 

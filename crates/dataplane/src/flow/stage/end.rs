@@ -14,9 +14,9 @@ const MAX_ENDED: usize = 1 << 16;
 /// The addresses of a flow's packets as they come in, in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// Of its first packet.
+    /// The addresses of its first packet.
     pub original: Tuple,
-    /// Of answers.
+    /// The addresses of answers.
     pub reply: Tuple,
 }
 
@@ -28,7 +28,7 @@ impl Stage {
         }
     }
 
-    /// Ends the flow of an entry whose packets nobody answers, if that is still so.
+    /// Ends the flow of an entry whose packets are unanswered, if that is still so.
     pub(super) fn end_unanswered(&mut self, slot: Slot) {
         let hot = *self.table.value(slot);
         if self.state_of(&hot).is_some_and(|state| is_unanswered(&state)) {

@@ -1,4 +1,4 @@
-//! The links of the list in which a [crowd](super::crowd) has the loose flows of a port.
+//! The links of the list in which a [crowd](super::crowd) keeps the loose flows of a port.
 
 use fib::action::PortId;
 
@@ -15,7 +15,7 @@ pub(super) struct Loose {
 }
 
 impl Loose {
-    /// Of a flow that came in by a port, and is in no list yet.
+    /// The links of a flow that came in by a port, and is in no list yet.
     pub(super) fn new(port: PortId) -> Self {
         Self { port, is_in: false, before: NONE, after: NONE }
     }

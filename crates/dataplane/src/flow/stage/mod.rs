@@ -5,7 +5,7 @@
 //!  burst ─► parse ─► keys ─► digests ─► tags ─► entries ─┬─ there: state, counters, timer, translation
 //!                                                        └─ not there: state machine, rules, server or port, insert
 //! ```
-//! The next burst may begin before this one is finished, so that the memory of flows comes meanwhile. Only the last
+//! The next burst may begin before this one is finished, so that the memory of its flows arrives meanwhile. Only the last
 //! phase changes flows, and its lookups see all that earlier bursts changed. So the result is that of bursts one by one.
 //!
 //! A flow is one entry of a [`FlowTable`]: 16 bytes of key and 48 bytes of state and counters, in one cache line. A
@@ -14,7 +14,7 @@
 //!
 //! The table keeps the timers. A packet renews the entry that it found, with the timeout of its state. For a translated
 //! flow it also renews the other entry, once a second and when the state changes. So both entries stay when all packets
-//! go in one direction. Packets that may begin a flow do not renew it while nobody has answered, and a SYN never does:
+//! go in one direction. Packets that may begin a flow do not renew it while it is unanswered, and a SYN never does:
 //! they would keep the flow at a server that is gone. (Source NAT is excepted: RFC 4787, REQ-6, wants that packets from
 //! inside keep their outside port.)
 //!
@@ -72,7 +72,7 @@ pub enum StageError {
 enum Fate {
     Pass,
     Drop(DropReason),
-    /// It passes, and its flow ends: an ICMP error says that nobody will answer.
+    /// It passes, and its flow ends: an ICMP error says that the destination will not answer.
     End,
     /// Handle it after the packets that change no entry but their own.
     Later,
@@ -154,13 +154,13 @@ impl Stage {
         self.len() == 0
     }
 
-    /// As configured.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Takes the rules, the timeouts and `pick_up` of other settings. Flows that are there go on; a timeout is that of their next
-    /// packet.
+    /// Takes the rules, the timeouts and `pick_up` of other settings. Present flows go on, with the new timeouts from their next
+    /// packet on.
     pub(crate) fn retune(&mut self, settings: &Settings) {
         self.settings.rules.clone_from(&settings.rules);
         (self.settings.timeouts, self.settings.pick_up) = (settings.timeouts, settings.pick_up);
@@ -362,7 +362,7 @@ impl Stage {
         let (direction, out) = match headers.tuple {
             tuple if tuple == *original => (Direction::Original, translation.reply.reversed()),
             tuple if tuple == translation.reply => (Direction::Reply, original.reversed()),
-            // The packet has the addresses that packets have after the translation. No host sends it here.
+            // The packet has the addresses that packets have only after translation. No host sends it here.
             _ => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
         };
         let mac = translation.macs[direction as usize];
@@ -421,7 +421,7 @@ impl Stage {
     }
 }
 
-/// Whether an error about a packet with this sequence number ends a flow: nobody has answered it, and the packet is the
+/// Whether an error about a packet with this sequence number ends a flow: the flow is unanswered, and the packet is the
 /// SYN that was sent last. Others guess the addresses, but not the number (RFC 5927).
 fn is_about(hot: &Hot, sequence: u32) -> bool {
     is_unanswered(hot) && (state_of(hot) != State::SynSent || sequence.wrapping_add(1) == after_syn(hot))

@@ -79,7 +79,7 @@ impl Stage {
         n
     }
 
-    /// Whether a packet is an echo request to a virtual or an outside address, which is of no flow.
+    /// Whether a packet is an echo request to a virtual or an outside address, which belongs to no flow.
     fn is_own_echo(&self, headers: &Headers) -> bool {
         let to = headers.tuple.destination.address;
         headers.body == Body::Echo { reply: false }

@@ -120,7 +120,7 @@ pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) 
     is_usual
 }
 
-/// Whether nobody has answered the packets of a flow yet.
+/// Whether the packets of a flow are still unanswered.
 #[inline]
 pub(super) fn is_unanswered(hot: &Hot) -> bool {
     course::is_unanswered(tcp_of(hot), state_of(hot))
@@ -209,6 +209,6 @@ pub(super) struct Translation {
     pub(super) server: Option<(VirtualId, u16)>,
     /// The flow has a port of source NAT, which is released at its end.
     pub(super) outside: Option<Endpoint>,
-    /// The time when both entries were renewed last.
+    /// When both entries were last renewed.
     pub(super) renewed: u64,
 }

@@ -7,7 +7,7 @@ use lookup::flow::{InFlight, Slot};
 use lookup::hash::Digest;
 use netio::BURST;
 
-/// By which port the packets of a flow's direction leave, and under which name: `| name 48 | exit 8 | 0 (6) | host |
+/// The port by which the packets of a flow's direction leave, and their name: `| name 48 | exit 8 | 0 (6) | host |
 /// there |`.
 ///
 /// A route is valid in the epoch in which it was found. It saves a packet three checks: the lookup of its name, that

@@ -1,6 +1,6 @@
 //! Two lives of one pair of ports: every state that an old connection leaves behind, and every packet of a new one.
 //!
-//! The model is a table, written from RFC 9293 (3.5.1, half-open connections; 3.10.7, what a host in each state makes of
+//! The model is a table, written from RFC 9293 (3.5.1, half-open connections; 3.10.7, the reaction of a host in each state to
 //! a segment) and from what Linux's connection tracking does: a SYN in an open connection changes nothing, the SYN-ACK or
 //! the reset that acknowledges it does, and a connection that has ended begins anew at once. The numbers of the new life
 //! are behind those of the old one, ahead of them, equal, far away, and around the wrap.
@@ -38,7 +38,7 @@ enum Packet {
     LastAck,
 }
 
-/// What a tracker must make of a packet.
+/// The required result of a tracker for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     /// It passes, and the state is this.
@@ -159,7 +159,7 @@ fn left_behind(old: &Life) -> Vec<(Left, Tracked)> {
     all
 }
 
-/// The model: what becomes of a packet of the new life, if those before it (`seen`) have passed.
+/// The model: the fate of a packet of the new life, if those before it (`seen`) have passed.
 fn model(left: Left, opener: Direction, seen: &[Packet], packet: Packet) -> Then {
     use State::{Closed, Established, FinWait, LastAck, SynReceived, SynSent, TimeWait};
     let is_over = left.state == TimeWait || left.state == Closed && !left.is_doubted;
@@ -325,7 +325,7 @@ fn nothing_but_the_answer_to_a_new_syn_begins_a_new_life() {
         let mut with_syn = tracked.clone();
         assert_eq!(with_syn.judge(new.segments(Packet::Syn)[0]), Then::Stays);
         assert_eq!(with_syn.0, tracked.0, "{left:?}, {new:?}: a SYN changed the connection");
-        // An answer that acknowledges something else, or comes from the side that asks, or that nobody asked for.
+        // An answer that acknowledges something else, or comes from the side that asks, or was not asked for.
         let (from, segment) = new.segments(Packet::SynAck)[0];
         for (wrong, direction, after_syn) in
             [(1, from, true), (u32::MAX, from, true), (0, other(from), true), (0, from, false)]

@@ -67,7 +67,7 @@ fn connections_that_are_open_take_no_more_than_a_share_of_the_table() {
     assert_eq!((third, counts.refused_share), (10, 3));
     let (fourth, counts) = fill(4, 3000);
     assert_eq!((fourth, counts.refused_limit), (1, 1));
-    // Who ends flows may begin others.
+    // A port whose flows end may begin others.
     rig.port = PortId(1);
     assert_eq!(rig.stage.flush(0, 1000, |ends| ends.original.source == end(&host(5))), None);
     rig.port = PortId(5);
@@ -113,7 +113,7 @@ fn a_host_takes_no_more_than_a_share_of_the_outside_ports() {
     }
     assert_eq!(begin(&mut rig, 12, 100), Err(DropReason::FlowNoPort));
     assert_eq!((rig.stage.nat_ports(), rig.stage.counts().refused_nat_exhausted), (90, 1));
-    // Of what nobody answers, the oldest makes room.
+    // Of the unanswered flows, the oldest makes room.
     let mut rig = translated(2000..=2089);
     for i in 0..1000 {
         rig.send(&udp(&format!("10.0.0.1:{}", 100 + i), "198.51.100.1:53", b"x")).unwrap();

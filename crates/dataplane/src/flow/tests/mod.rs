@@ -1,4 +1,4 @@
-//! Packets in, packets out of one stage, at times that the test says.
+//! Packets in and packets out of one stage, at times that the test sets.
 
 mod crowd;
 mod filter;
@@ -204,7 +204,7 @@ impl Rig {
     }
 }
 
-/// What became of the frames of a burst.
+/// The fates of the frames of a burst.
 fn fates(burst: &Burst, tracking: &Tracking) -> Vec<Result<Vec<u8>, DropReason>> {
     let fate = |(i, packet): (usize, &Packet)| match tracking.refused >> i & 1 {
         0 => Ok(packet.frame().to_vec()),

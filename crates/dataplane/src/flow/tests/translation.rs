@@ -49,7 +49,7 @@ fn a_connection_to_a_virtual_address_is_one_to_a_server_and_its_answers_come_fro
     }
     // Weights 1 and 3; binomial, 27 is one sigma.
     assert!(given[&end("10.0.0.11:80")].abs_diff(1000) < 5 * 27, "{given:?}");
-    // As it looks behind the translation nobody sends it.
+    // No host sends it as it looks after the translation.
     rig.refuse(&tcp(VIRTUAL, "10.1.0.1:1000", ACK, (8, 5), b""), DropReason::FlowInvalid);
 }
 
@@ -132,7 +132,7 @@ fn a_flow_from_inside_gets_an_outside_address_and_its_answers_come_back() {
         assert!(is_whole(&echoed));
         let ours = ours.replace("1030", &ends(&echoed).1.port.to_string());
         rig.expect(&echo(&pong, &ours, b"ping"), &echo(&pong, &ping, b"ping"));
-        // Nobody's.
+        // It belongs to no flow.
         assert!(rig.send(&tcp(server, &outside.replace("5000", "5001"), SYN_ACK, (1, 2), b"")).is_err());
         // Between inside hosts nothing changes.
         rig.pass(&udp(client, &client.replace(".1:", ".9:").replace("::1]", "::9]"), b"x"));
@@ -243,16 +243,16 @@ fn an_outside_address_is_for_what_inside_hosts_begin_and_for_a_port_that_is_forw
     rig.expect(&tcp(outside, ours, SYN, (1, 0), b""), &tcp(outside, inside, SYN, (1, 0), b""));
     rig.expect(&tcp(inside, outside, SYN_ACK, (7, 2), b""), &tcp(ours, outside, SYN_ACK, (7, 2), b""));
     rig.expect(&tcp(outside, ours, ACK, (2, 8), b"GET"), &tcp(outside, inside, ACK, (2, 8), b"GET"));
-    // What the same host begins leaves by the same address.
+    // Other flows of the same host leave by the same address.
     let (asks, there, as_ours) = ("10.0.0.11:6000", "198.51.100.1:80", "192.0.2.1:6000");
     rig.expect(&tcp(asks, there, SYN, (1, 0), b""), &tcp(as_ours, there, SYN, (1, 0), b""));
     rig.expect(&tcp(there, as_ours, SYN_ACK, (7, 2), b""), &tcp(there, asks, SYN_ACK, (7, 2), b""));
-    // A port that is not forwarded is nobody's.
+    // A port that is not forwarded belongs to no flow.
     let rest = tcp(outside, "192.0.2.1:8444", SYN, (1, 0), b"");
     rig.pass(&rest);
 }
 
-/// Random traffic against what a switch must keep true whatever comes: everything that was taken is given back.
+/// Random traffic against invariants of a switch: everything that was taken is given back.
 #[test]
 fn servers_ports_and_places_are_conserved_under_random_traffic() {
     let seed = seed();

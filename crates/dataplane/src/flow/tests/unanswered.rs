@@ -1,4 +1,4 @@
-//! Flows that nobody answers, and flows of servers that are gone.
+//! Unanswered flows, and flows of servers that are gone.
 
 use super::translation::{VIRTUAL, balanced, ends, translated};
 use super::*;
@@ -76,7 +76,7 @@ fn an_unreachable_ends_a_flow_that_nobody_has_answered_and_no_other() {
             assert!(rig.stage.is_empty());
             assert_eq!((rig.stage.counts().unreachable, rig.stage.take_ended(9)[0].why), (1, Why::Unreachable));
             rig.refuse(&error, DropReason::FlowInvalid);
-            // All in one burst: the answer was first, or nobody answered.
+            // All in one burst: the answer was first, or there was none.
             for (frames, n) in
                 [(vec![sent.clone(), answer.clone(), error.clone()], 1), (vec![sent.clone(), error.clone()], 0)]
             {

@@ -1,4 +1,4 @@
-//! What passes between the workers, which send and receive frames of LLDP, the keeper, which owns the stations, and those who look.
+//! State that passes between the workers, which send and receive LLDP frames, the keeper, which owns the stations, and observers.
 
 use super::pdu::Said;
 use super::station::Neighbour;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Frames of one cable that are read in a second: a neighbour says one.
+/// Frames of one cable that are read in a second: a neighbour sends one.
 const READ_PER_SECOND: u32 = 8;
-/// What waits for the keeper, of each cable.
+/// Frames of each cable that wait for the keeper.
 const MOST_WAITING: usize = 8;
 
 /// Frames of LLDP at one cable since the start.
@@ -22,7 +22,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One was sent.
+    /// Notes that a frame was sent.
     pub fn say(&self) {
         self.said.fetch_add(1, Relaxed);
     }
@@ -35,7 +35,7 @@ impl Tally {
     }
 }
 
-/// What hears at one cable. It reads so many frames a second, and of others counts that they came.
+/// Receives LLDP at one cable. Reads a limited number of frames a second, and only counts the others.
 #[derive(Debug)]
 pub struct Ear {
     budget: Budget,
@@ -44,19 +44,19 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// One that has heard nothing.
+    /// An ear that has heard nothing.
     pub fn new(tally: Arc<Tally>, now: Instant) -> Self {
         Self { budget: Budget::full(READ_PER_SECOND, now), waiting: Vec::new(), tally }
     }
 
-    /// A frame of LLDP came. Whether the keeper has something to hear. What waited for this process says who was there, and not who
-    /// is.
+    /// Takes an LLDP frame. Returns whether the keeper has something to hear. A frame that waited for this process tells who was there, not
+    /// who is.
     pub(crate) fn hear(&mut self, frame: &[u8], has_waited: bool, now: Instant) -> bool {
         self.tally.heard.fetch_add(1, Relaxed);
         if has_waited {
             return false;
         }
-        // Before it is read: a flood costs no more than this.
+        // The frame is counted before it is read: a flood costs no more than this.
         if self.waiting.len() >= MOST_WAITING || !self.budget.take(now) {
             self.tally.flooded.fetch_add(1, Relaxed);
             return false;
@@ -68,38 +68,38 @@ impl Ear {
         !self.waiting.is_empty()
     }
 
-    /// What came since.
+    /// The input since the last call.
     pub(crate) fn take(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.waiting)
     }
 }
 
-/// One cable, for those who look.
+/// One cable, for observers.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The index of its port.
     pub index: u8,
-    /// Which member of a bundle it is, if it is one.
+    /// The member of a bundle that it is, if it is one.
     pub place: Option<u8>,
-    /// What is done there: `off`, `send`, `listen`, `both`.
+    /// The mode there: `off`, `send`, `listen`, `both`.
     pub manner: &'static str,
-    /// Frames there.
+    /// Counts of frames there.
     pub tally: Arc<Tally>,
-    /// Who is at its other end.
+    /// The neighbours at its other end.
     pub neighbours: Vec<Arc<Neighbour>>,
 }
 
-/// A frame that says that a switch goes: of a port, or of a member of it.
+/// A frame that announces that a switch leaves: for a port, or for a member of it.
 pub(crate) type Farewell = (u8, Option<u8>, Vec<u8>);
 
-/// Where all of them meet.
+/// Connects workers, keeper and observers.
 #[derive(Debug, Default)]
 pub struct Desk {
     /// Ports of one device that listen, by their indices.
     listens: [AtomicU64; 4],
     ears: Mutex<Vec<(u8, Ear)>>,
     shown: Mutex<Vec<Shown>>,
-    /// What is said at the end; none: nothing is said any more, or not yet.
+    /// The frames to send at the end; none: nothing is sent any more, or not yet.
     farewells: Mutex<Option<Vec<Farewell>>>,
 }
 
@@ -118,14 +118,14 @@ impl Desk {
         self.listens[usize::from(index >> 6)].load(Relaxed) >> (index & 63) & 1 != 0
     }
 
-    /// A frame of LLDP came at a port of one device. Whether the keeper has something to hear.
+    /// Takes an LLDP frame at a port of one device. Returns whether the keeper has something to hear.
     pub(crate) fn hear(&self, index: u8, frame: &[u8], has_waited: bool) -> bool {
         let mut ears = lock(&self.ears);
         let ear = ears.iter_mut().find(|(at, _)| *at == index);
         ear.is_some_and(|(_, ear)| ear.hear(frame, has_waited, Instant::now()))
     }
 
-    /// What came at ports of one device since.
+    /// The input at ports of one device since the last call.
     pub fn take_heard(&self) -> Vec<(u8, Said)> {
         let mut ears = lock(&self.ears);
         ears.iter_mut().flat_map(|(index, ear)| ear.take().into_iter().map(|said| (*index, said))).collect()
@@ -136,24 +136,24 @@ impl Desk {
         *lock(&self.shown) = shown;
     }
 
-    /// Shows who is at the other end of one of them now.
+    /// Shows the present neighbours at the other end of one of the cables.
     pub fn show_neighbours(&self, cable: usize, neighbours: Vec<Arc<Neighbour>>) {
         if let Some(shown) = lock(&self.shown).get_mut(cable) {
             shown.neighbours = neighbours;
         }
     }
 
-    /// The cables, as they were shown last.
+    /// The cables, as they were last shown.
     pub fn shown(&self) -> Vec<Shown> {
         lock(&self.shown).clone()
     }
 
-    /// Sets what is said at the end. Before it nothing is said.
+    /// Sets the frames to send at the end. Before that nothing is sent.
     pub fn set_farewells(&self, farewells: Vec<Farewell>) {
         *lock(&self.farewells) = Some(farewells);
     }
 
-    /// Says something, unless the end was said.
+    /// Sends something, unless the end was announced.
     pub fn say(&self, say: impl FnOnce()) {
         let farewells = lock(&self.farewells);
         if farewells.is_some() {
@@ -161,7 +161,7 @@ impl Desk {
         }
     }
 
-    /// What is said now, at the end; nothing is said after it.
+    /// The frames to send now, at the end; nothing is sent after them.
     pub(crate) fn leave(&self) -> Vec<Farewell> {
         lock(&self.farewells).take().unwrap_or_default()
     }

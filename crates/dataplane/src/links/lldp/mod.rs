@@ -1,16 +1,16 @@
-//! LLDP (IEEE 802.1AB-2016): what a switch says of itself at a port for others to read, and what others say there.
+//! LLDP (IEEE 802.1AB-2016): what a switch announces about itself at a port, and what its neighbours announce there.
 //!
 //! ```text
 //!  worker, member ─► Ear: budget, then Said ─► keeper (Station) ─► neighbours ─► /status, the controller
 //!                                                  └─► Own ─► outbox ─► worker, member
 //! ```
-//! Nothing is decided by it: between switches of fibula [hellos](super::Hello) are, and a frame that somebody made up changes only what
-//! is shown of that port. A frame to one of its groups goes no further and tells nobody's place, whatever is in it.
+//! LLDP decides nothing: between switches of fibula [hellos](super::Hello) do, and a forged frame changes only what
+//! is shown of that port. A frame to one of its groups goes no further and reveals no host's place, whatever is in it.
 //!
-//! Bounds: an [`Ear`] reads so many frames a second and counts the others; a [`Station`] keeps [`MOST_NEIGHBOURS`], each of less than 8 KiB.
+//! Bounds: an [`Ear`] reads few frames a second and counts the others; a [`Station`] keeps [`MOST_NEIGHBOURS`], each of less than 8 KiB.
 //! Cost: none for other frames. A worker meets LLDP where it would drop a multicast, or the frame of a stranger.
 //!
-//! Limits: all three groups are heard, and only the nearest bridge is spoken to. Of organisations' fields none is read.
+//! Limits: all three groups are received, and only that of the nearest bridge is sent to. Organisations' own fields are not read.
 
 mod ear;
 pub mod pdu;
@@ -28,7 +28,7 @@ const GROUPS: [u8; 3] = [0x0e, 0x03, 0x00];
 /// The EtherType.
 pub const ETHER_TYPE: [u8; 2] = [0x88, 0xcc];
 
-/// Whether a frame is one of LLDP, of whomever.
+/// Whether a frame is LLDP, from any sender.
 pub fn is_lldp(frame: &[u8]) -> bool {
     frame.starts_with(&GROUP[..5])
         && frame.get(12..14) == Some(&ETHER_TYPE)

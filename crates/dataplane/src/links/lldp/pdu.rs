@@ -1,4 +1,4 @@
-//! The frame of LLDP, written and read.
+//! The LLDP frame: writing and reading it.
 //!
 //! ```text
 //!   0  destination 6   a group
@@ -15,14 +15,14 @@
 //!  127  of an organisation   its number 3 | subtype 1 | value
 //!  0  end                no value; or the end of the frame
 //! ```
-//! Numbers are big-endian. What is read is bounded: a frame that is not as above is refused whole, and of addresses [`MOST_ADDRESSES`] are
-//! kept. Texts are kept as people may see them: what is no letter is escaped.
+//! Numbers are big-endian. Reading is bounded: a frame that differs from the above is refused as a whole, and [`MOST_ADDRESSES`] addresses
+//! are kept. Texts are kept so that they are safe to show: other characters are escaped.
 
 use super::{ETHER_TYPE, GROUP};
 use fib::action::PortId;
 use std::net::IpAddr;
 
-/// Addresses of a neighbour that are kept.
+/// The most addresses of a neighbour that are kept.
 pub const MOST_ADDRESSES: usize = 4;
 
 const END: u16 = 0;
@@ -36,7 +36,7 @@ const CAPABILITIES: u16 = 7;
 const ADDRESS: u16 = 8;
 const ORGANISATION: u16 = 127;
 
-/// What identifies a chassis, by subtype from 1 on, and a port.
+/// The kinds of identifiers of a chassis, by subtype from 1 on, and of a port.
 const CHASSIS_KINDS: [&str; 7] =
     ["component", "interface_alias", "port_component", "mac", "address", "interface", "local"];
 const PORT_KINDS: [&str; 7] = ["interface_alias", "port_component", "mac", "address", "interface", "circuit", "local"];
@@ -46,7 +46,7 @@ const INTERFACE_NAME: u8 = 5;
 const IPV4: u8 = 1;
 const IPV6: u8 = 2;
 
-/// How what we say of ourselves begins.
+/// The beginning of the description that a switch sends.
 pub(super) const OURS: &str = "fibula ";
 
 const BRIDGE: u16 = 1 << 2;
@@ -54,7 +54,7 @@ const BRIDGE: u16 = 1 << 2;
 const CAPABILITY_NAMES: [&str; 11] =
     ["other", "repeater", "bridge", "wlan", "router", "telephone", "docsis", "station", "cvlan", "svlan", "relay"];
 
-/// The Link Aggregation field, as IEEE 802.1AX has it, and as IEEE 802.3 had it, which many read.
+/// The Link Aggregation field, as IEEE 802.1AX has it, and as IEEE 802.3 had it, which many receivers read.
 const AGGREGATION_FIELDS: [[u8; 4]; 2] = [[0x00, 0x80, 0xc2, 7], [0x00, 0x12, 0x0f, 3]];
 
 /// Bytes of the longest text, or identifier.
@@ -62,16 +62,16 @@ const MAX_TEXT: usize = 255;
 const SHORTEST: usize = 60;
 const HEADER: usize = 14;
 
-/// That a port is a member of a bundle.
+/// The membership of a port in a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aggregation {
     /// Whether frames leave by it.
     pub is_used: bool,
-    /// The port that the bundle is.
+    /// The port that the bundle forms.
     pub port: PortId,
 }
 
-/// What a switch says of itself at a port.
+/// What a switch announces about itself at a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Own {
     /// Its name.
@@ -80,16 +80,16 @@ pub struct Own {
     pub source: [u8; 6],
     /// The port.
     pub port: PortId,
-    /// What is at its other end, as the configuration calls it.
+    /// The role of the other end, as the configuration calls it.
     pub role: &'static str,
     /// Its interface.
     pub device: String,
-    /// Where the switch answers others, if it does.
+    /// The address at which the switch can be managed, if there is one.
     pub address: Option<IpAddr>,
 }
 
 impl Own {
-    /// The frame; what it says holds for `ttl_s`.
+    /// The frame; its contents hold for `ttl_s`.
     pub fn encode(&self, ttl_s: u16, aggregation: Option<Aggregation>) -> Vec<u8> {
         let Self { switch, port, role, .. } = self;
         let mut frame = self.begin(ttl_s);
@@ -114,7 +114,7 @@ impl Own {
         end(frame)
     }
 
-    /// The frame that says that it goes.
+    /// The frame that announces that the switch leaves.
     pub fn farewell(&self) -> Vec<u8> {
         end(self.begin(0))
     }
@@ -131,7 +131,7 @@ impl Own {
     }
 }
 
-/// The bytes of a text, or of one that identifies something.
+/// The bytes of a text or identifier.
 fn text(text: &str, subtype: Option<u8>) -> Vec<u8> {
     let end = text.floor_char_boundary(MAX_TEXT);
     subtype.into_iter().chain(text[..end].bytes()).collect()
@@ -148,12 +148,12 @@ fn end(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// What a chassis or a port is known by.
+/// The identifier of a chassis or port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Id {
-    /// What kind of thing it is.
+    /// The kind of identifier.
     pub kind: &'static str,
-    /// That, for people.
+    /// The identifier, for people.
     pub text: String,
 }
 
@@ -166,40 +166,40 @@ pub struct Capability {
     pub is_on: bool,
 }
 
-/// What somebody says.
+/// What a neighbour announces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
     /// The sender of the frame.
     pub source: [u8; 6],
-    /// Who says it.
+    /// Its chassis.
     pub chassis: Id,
-    /// At which of its ports.
+    /// The port that it sends from.
     pub port: Id,
-    /// For how many seconds it holds; 0: the sender goes.
+    /// The seconds for which it holds; 0: the sender leaves.
     pub ttl_s: u16,
-    /// What it says of the port.
+    /// Its description of the port.
     pub port_text: Option<String>,
     /// Its name.
     pub name: Option<String>,
-    /// What it is.
+    /// Its description.
     pub description: Option<String>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Vec<Capability>,
-    /// Where it is managed.
+    /// Its management addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Why a frame of LLDP is none.
+/// Why a frame of LLDP is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It ends inside a field, or before what it must have.
+    /// It ends inside a field, or before a required field.
     #[error("it ends at byte {at}, inside a field, or before the three required fields")]
     Short {
         /// Where.
         at: usize,
     },
-    /// A field where another must be, or one that was there before.
+    /// A field where another is required, or one that is repeated.
     #[error("field {kind} at byte {at}, where it is not allowed")]
     Order {
         /// Its kind.
@@ -217,7 +217,7 @@ pub enum Malformed {
         /// Bytes of the value.
         len: usize,
     },
-    /// The sender is a group, or nobody.
+    /// The sender is a group, or zero.
     #[error("an impossible sender")]
     Sender,
 }
@@ -272,14 +272,14 @@ impl Said {
                     said.addresses.extend(address);
                 }
                 ORGANISATION if field.value.len() < 4 => return Err(field.wrong()),
-                // Of organisations, or of later versions.
+                // A field of an organisation, or of a later version.
                 _ => {}
             }
         }
         Ok(said)
     }
 
-    /// Whether both are of one port of one chassis.
+    /// Whether both are the same port of the same chassis.
     pub fn is_from_same(&self, other: &Self) -> bool {
         self.chassis == other.chassis && self.port == other.port
     }
@@ -359,7 +359,7 @@ impl Field<'_> {
         Ok(CAPABILITY_NAMES.iter().enumerate().filter_map(of).collect())
     }
 
-    /// None of another family than IP.
+    /// The address; none of a family other than IP.
     fn address(&self) -> Result<Option<IpAddr>, Malformed> {
         let (len, rest) = self.value.split_first().ok_or(self.wrong())?;
         let len = usize::from(*len);
@@ -383,7 +383,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// The text of a stranger, as people may see it: no control characters, and nothing that turns lines round or hides letters.
+/// A foreign text, made safe to show: no control characters, and nothing that reverses lines or hides letters.
 fn plain(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let mut text = String::new();

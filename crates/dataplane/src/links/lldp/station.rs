@@ -1,9 +1,9 @@
-//! One end of a cable in LLDP: when it speaks, and who was heard there. It decides from what it is told, with the time of that; it has no
+//! One end of a cable in LLDP: when it speaks, and the neighbours heard there. It decides from its inputs and their times; it has no
 //! clock.
 //!
 //! It speaks at once when it starts, when its carrier comes and when a new neighbour is heard, [`QUICK`] times a second apart, then once in an
-//! interval, and never more often than each second. A neighbour is known until what it said has run out, until it says that it goes, or
-//! until the carrier does: whoever is at the other end of the next cable says so.
+//! interval, and never more often than each second. A neighbour is known until its information has expired, until it announces that it
+//! leaves, or until the carrier goes: the neighbour at the other end of the next cable announces itself.
 
 use super::pdu::{OURS, Said};
 use fib::name::clip;
@@ -11,21 +11,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Neighbours of a port that are kept; of more, those that were heard last.
+/// The most neighbours of a port that are kept: those that were heard last.
 pub const MOST_NEIGHBOURS: usize = 4;
 
 /// Frames that follow each other quickly (IEEE 802.1AB, txFastInit), and the time between two of them.
 pub(super) const QUICK: u8 = 4;
 pub(super) const QUICKLY: Duration = Duration::from_secs(1);
 
-/// Somebody at the other end.
+/// A neighbour at the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Neighbour {
-    /// What it said last.
+    /// Its latest information.
     pub said: Said,
-    /// When it was heard first.
+    /// When it was first heard.
     pub since: Instant,
-    /// When it was heard last.
+    /// When it was last heard.
     pub heard: Instant,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Neighbour {
 }
 
 impl Neighbour {
-    /// Whether it says that it is a switch of ours, which is known better by its hellos, and for longer by what it said here.
+    /// Whether it claims to be a fibula switch, which is known better by its hellos, and for longer than this information holds.
     pub fn is_ours(&self) -> bool {
         self.said.description.as_ref().is_some_and(|description| description.starts_with(OURS))
     }
@@ -50,11 +50,11 @@ impl Neighbour {
 /// See the module.
 #[derive(Debug)]
 pub struct Station {
-    /// Between two frames; none: it never speaks.
+    /// The time between two frames; none: it never speaks.
     interval: Option<Duration>,
-    /// None: nobody has said anything of it.
+    /// None: the carrier is not known yet.
     has_carrier: Option<bool>,
-    /// Frames that are left of the quick ones.
+    /// The number of quick frames left.
     quick: u8,
     /// When it spoke last.
     spoke: Option<Instant>,
@@ -64,7 +64,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// One that speaks once in an interval, or only hears. There is a carrier until the contrary is said.
+    /// A station that speaks once in an interval, or only listens. A carrier is assumed until the contrary is reported.
     pub fn new(interval: Option<Duration>, now: Instant) -> Self {
         let mut station =
             Self { interval, has_carrier: None, quick: 0, spoke: None, next: None, neighbours: Vec::new() };
@@ -72,12 +72,12 @@ impl Station {
         station
     }
 
-    /// Who is there, in the order in which they were heard first.
+    /// The neighbours, in the order in which they were first heard.
     pub fn neighbours(&self) -> &[Arc<Neighbour>] {
         &self.neighbours
     }
 
-    /// The carrier came or went. Whether neighbours are others than before.
+    /// Notes that the carrier came or went. Returns whether the neighbours changed.
     pub fn carrier(&mut self, has_carrier: bool, now: Instant) -> bool {
         let before = self.has_carrier.replace(has_carrier);
         if has_carrier {
@@ -96,7 +96,7 @@ impl Station {
         had_any
     }
 
-    /// Somebody said something. Whether neighbours are others than before, or say other things.
+    /// Takes the announcement of a neighbour. Returns whether the neighbours or their information changed.
     pub fn hear(&mut self, said: Said, now: Instant) -> bool {
         if self.has_carrier == Some(false) {
             // It was on its way.
@@ -120,14 +120,14 @@ impl Station {
         true
     }
 
-    /// Looks at the time. Whether neighbours are others than before.
+    /// Takes the time into account. Returns whether the neighbours changed.
     pub fn judge(&mut self, now: Instant) -> bool {
         let before = self.neighbours.len();
         self.neighbours.retain(|neighbour| now < neighbour.until() || !holds(Rule::Expires));
         self.neighbours.len() != before
     }
 
-    /// Whether it is to speak now; it has, then.
+    /// Whether it is to speak now; if so, it counts as having spoken.
     pub fn speaks(&mut self, now: Instant) -> bool {
         let Some(interval) = self.interval.filter(|_| self.next.is_some_and(|next| next <= now)) else { return false };
         self.quick = self.quick.saturating_sub(1);
@@ -137,12 +137,12 @@ impl Station {
         true
     }
 
-    /// When to [judge](Self::judge) and to ask whether it [speaks](Self::speaks), at the latest.
+    /// The latest time to [judge](Self::judge) and to ask whether it [speaks](Self::speaks).
     pub fn deadline(&self) -> Option<Instant> {
         self.neighbours.iter().map(|neighbour| neighbour.until()).chain(self.next).min()
     }
 
-    /// Speaks as soon as it may, and some times soon after.
+    /// Speaks as soon as it may, and a few times soon after.
     fn hurry(&mut self, now: Instant) {
         if self.interval.is_none() || self.has_carrier == Some(false) {
             return;
@@ -154,7 +154,7 @@ impl Station {
     }
 }
 
-/// What a station keeps to. A test leaves each out in turn, and must notice.
+/// The rules of a station. A test leaves out each in turn, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     /// At first it speaks a few times in quick succession.
@@ -165,7 +165,7 @@ enum Rule {
     SilentWithoutCarrier,
     /// A neighbour that is no longer heard is gone.
     Expires,
-    /// A neighbour that says that it leaves is gone.
+    /// A neighbour that announces that it leaves is gone.
     FarewellCounts,
     /// A neighbour that was behind another cable is gone.
     CableIsAll,

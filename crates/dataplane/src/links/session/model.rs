@@ -4,14 +4,14 @@ use super::*;
 use lookup::testkit::{Rng, seed};
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one. It is no longer for a neighbour
-/// that starts anew: it forgets what it missed, within three, and is excused for two.
+/// Rounds of one interval after which a fault in one direction is known at both ends: three each way, and one. It is not longer for a
+/// neighbour that restarts: it forgets what it missed, within three, and is excused for two.
 const KNOWN_AFTER: u32 = 7;
-/// Rounds for which an end that never was up may be unheard, and is not down: its neighbour may have said the next hello before it heard it.
+/// Rounds for which an end that never was up may be unheard but not down: its neighbour may have sent the next hello before it heard it.
 const NOT_UNHEARD: u32 = 1;
-/// Rounds after which a link that is good again is up: the longest hold, and what is known late.
+/// Rounds after which a link that is good again is up: the longest hold, and the delay of knowledge.
 const UP_AFTER: u32 = 115;
-/// Times that an end comes up within [`WINDOW`] rounds at most: it is held for 3, 6, 12, 24, ... rounds.
+/// The most times that an end comes up within [`WINDOW`] rounds: it is held for 3, 6, 12, 24, ... rounds.
 const MOST_RISES: usize = 6;
 const WINDOW: u32 = 100;
 /// Rounds with frames but without hellos for which a link stays up: the last hello may have come some rounds before them.
@@ -19,18 +19,18 @@ const FLOODED_UP: u32 = 3 * PATIENCE - 4;
 /// Rounds with frames but without hellos after which a link is down.
 const FLOODED_DOWN: u32 = 3 * PATIENCE + 1;
 
-/// What is wrong at the moment.
+/// The present faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Faults {
     /// Each direction.
     cut: [bool; 2],
     /// The carrier is gone at an end.
     unplugged: [bool; 2],
-    /// A third switch says hello to an end.
+    /// A third switch sends hellos to an end.
     third: [bool; 2],
-    /// An end hears what it says itself, and not the other.
+    /// An end hears its own hellos, and not those of the other.
     looped: [bool; 2],
-    /// An end starts anew.
+    /// An end restarts.
     restarts: [bool; 2],
     /// More frames come to an end of a link that is up than it can take, and its hellos are lost among them.
     flooded: [bool; 2],
@@ -41,23 +41,23 @@ struct World {
     ends: [Session; 2],
     faults: Faults,
     round: u32,
-    /// Since which round something is as it is.
+    /// Since which round each part has been as it is.
     since: [u32; 4],
     n_starts: u64,
-    /// In which round each end started.
+    /// The round in which each end started.
     started: [u32; 2],
     /// Rounds in a row in which an end could hear the other, and not be heard.
     unheard: [u32; 2],
-    /// Rounds with faults since an end may have been unheard, until it must have been told that it is heard; the most since it started.
+    /// Rounds with faults since an end may have been unheard, until it must have learnt that it is heard; the most since it started.
     maybe_unheard: [u32; 2],
     most_unheard: [u32; 2],
     /// Since when nothing else was wrong.
     clean_since: u32,
     /// Rounds in a row in which frames came to an end and no hellos.
     flooded_for: [u32; 2],
-    /// An end has been unheard for long enough, and was not up since.
+    /// Whether an end has been unheard for long enough, and was not up since.
     must_be_down: [bool; 2],
-    /// Rounds in which an end came up.
+    /// The rounds in which an end came up.
     rises: [Vec<u32>; 2],
 }
 
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// One interval with these faults; what does not hold then.
+    /// Runs one interval with these faults; returns what does not hold then.
     fn round(&mut self, faults: Faults) -> Result<(), String> {
         let before = std::mem::replace(&mut self.faults, faults);
         // In turn: a direction that carries nothing, all is well, a third switch, a loop.
@@ -108,7 +108,7 @@ impl World {
             (self.unheard[i], self.maybe_unheard[i], self.most_unheard[i], self.must_be_down[i]) = (0, 0, 0, false);
             let (port, own) = (PortId(10 + i as u16), 1000 + self.n_starts);
             self.ends[i] = Session::new(port, own, Timing::default(), self.now);
-            // What comes up within a time was counted by the one that ended.
+            // Rises within the window were counted by the session that ended.
             self.rises[i].clear();
         }
         let were_down = self.ends.each_ref().map(Session::is_down);
@@ -144,12 +144,12 @@ impl World {
         for i in 0..2 {
             let is_unheard = faults.cut[i] && !faults.cut[1 - i] && faults.unplugged == [false; 2];
             self.unheard[i] = if is_unheard { self.unheard[i] + 1 } else { 0 };
-            // One that has just started has heard nobody, either, and nobody has heard it.
+            // An end that has just started has heard no hellos either, and is not heard.
             let may_be = is_unheard || faults.restarts != [false; 2];
             let (n, is_well) = (self.maybe_unheard[i], faults == Faults::default());
             self.maybe_unheard[i] = match (may_be || n > 0) && !is_well {
                 true => n + 1,
-                // What it says of the one round is heard in the next.
+                // The hello of one round is heard in the next.
                 false if is_well && before == Faults::default() => 0,
                 false => n,
             };
@@ -187,7 +187,7 @@ impl World {
         let are_well = self.faults == Faults::default();
         for (i, end) in self.ends.iter().enumerate() {
             let is_alone = third == [false; 2] && looped == [false; 2];
-            // It knows nothing of what was before it started.
+            // It knows nothing from before it started.
             let broken_for = lasts(0, is_broken).min(self.round - self.started[i]);
             if broken_for > KNOWN_AFTER && is_alone && end.was_up && !end.is_down() {
                 return Err(format!("end {i} is up, and one direction has carried nothing for {broken_for}"));
@@ -245,7 +245,7 @@ fn run(rng: &mut Rng) -> Result<(), String> {
             3 => faults.third[end] = true,
             4 => faults.looped[end] = true,
             5 => faults.restarts[end] = true,
-            // It starts over and over, and hears nothing.
+            // It restarts over and over, and hears nothing.
             6 => (faults.restarts[end], faults.cut[1 - end]) = (true, true),
             7 => faults.flooded[end] = true,
             _ => {}

@@ -1,6 +1,6 @@
 //! The rules of a session.
 
-/// What a trunk's state follows from. Tests and simulations leave some out, and must notice.
+/// The rules that a trunk's state follows from. Tests and simulations leave some out, and must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// A link that carries frames one way only is down.
@@ -13,7 +13,7 @@ pub enum Rule {
     GoneIsDown,
     /// A link that was never up is not down when its neighbour is gone.
     NeverUpIsNotDown,
-    /// A link whose neighbour says hello but never heard us is down, too.
+    /// A link whose neighbour sends hellos but never heard us is also down.
     UnheardIsDown,
     /// The neighbour first has the time to hear us.
     UnheardWaits,
@@ -63,7 +63,7 @@ pub(super) use kit::holds;
 #[cfg(any(test, feature = "kit"))]
 pub use kit::leave_out;
 
-/// Whether sessions follow a rule: all.
+/// Whether sessions follow a rule: they follow all.
 #[cfg(not(any(test, feature = "kit")))]
 #[inline(always)]
 pub(super) const fn holds(_: Rule) -> bool {

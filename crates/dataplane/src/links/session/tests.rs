@@ -1,4 +1,4 @@
-//! Schedules of hellos, carriers and time, and what follows.
+//! Schedules of hellos, carriers and time, and their results.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl Cable {
         Self { now, ends: [end(0), end(1)], cut: [false; 2] }
     }
 
-    /// Each end says hello, and the time of one interval passes.
+    /// Each end sends a hello, and the time of one interval passes.
     fn round(&mut self) {
         for from in 0..2 {
             let hello = self.ends[from].hello(["a", "b"][from]);
@@ -101,7 +101,7 @@ fn a_neighbour_whose_frames_come_is_there_for_ten_silences_and_one_whose_frames_
 fn a_link_that_never_carried_one_direction_is_down_where_hellos_come_and_not_before_they_could_be_answered() {
     let mut cable = Cable::new();
     cable.cut = [true, false];
-    // The other end hears nobody: it may be joined to a switch that says no hellos.
+    // The other end hears no hellos: it may be joined to a switch without them.
     assert_eq!(cable.rounds(2), [LinkState::OneWay, LinkState::Silent]);
     assert_eq!(cable.are_down(), [false; 2]);
     let due = cable.now + INTERVAL;
@@ -118,7 +118,7 @@ fn a_link_that_never_carried_one_direction_is_down_where_hellos_come_and_not_bef
 
 #[test]
 fn a_neighbour_that_starts_later_or_over_and_over_gets_the_time_to_hear_us_once() {
-    // Nobody is there for long; then one starts, and is heard.
+    // No neighbour is there for long; then one starts, and is heard.
     let mut cable = Cable::new();
     cable.cut = [true; 2];
     cable.rounds(100);
@@ -128,7 +128,7 @@ fn a_neighbour_that_starts_later_or_over_and_over_gets_the_time_to_hear_us_once(
         cable.rounds(1);
         assert_eq!(cable.are_down(), [false; 2]);
     }
-    // One that starts over and over, and never hears us.
+    // A neighbour that restarts over and over, and never hears us.
     let mut cable = Cable::new();
     cable.cut = [true, false];
     for start in 0..3 {
@@ -137,7 +137,7 @@ fn a_neighbour_that_starts_later_or_over_and_over_gets_the_time_to_hear_us_once(
         cable.rounds(1);
     }
     assert!(cable.ends[0].is_down());
-    // A switch that stood still blames nobody.
+    // A switch that stood still does not blame its neighbours.
     let mut cable = Cable::new();
     cable.cut = [true, false];
     cable.rounds(1);
@@ -209,7 +209,7 @@ fn a_neighbour_that_starts_again_in_time_is_not_held_down() {
         // The first round may begin with the end that does not know of it.
         assert_eq!(cable.rounds(2), [LinkState::Up; 2], "start {start}");
     }
-    // One that was silent for long has fallen.
+    // A neighbour that was silent for long has fallen.
     cable.cut = [true; 2];
     cable.rounds(3);
     cable.cut = [false; 2];
@@ -231,14 +231,14 @@ fn a_neighbour_that_starts_again_has_two_intervals_to_hear_us() {
     let began = cable.now;
     assert_eq!((end.hear(&hello, began), end.state), (Event::Anew, LinkState::Up));
     assert_eq!(end.deadline(), Some(began + 2 * INTERVAL));
-    // Another start is no other excuse.
+    // Another restart is no new excuse.
     hello.session += 1;
     assert_eq!((end.hear(&hello, began + INTERVAL), end.is_down()), (Event::Anew, false));
     assert_eq!(end.judge(began + 2 * INTERVAL - Duration::from_millis(1)), Event::Nothing);
     assert_eq!(end.judge(began + 2 * INTERVAL), Event::Changed);
     assert_eq!((end.state, end.is_down()), (LinkState::OneWay, true), "the way there may be cut");
 
-    // One that hears us in time was never gone.
+    // A neighbour that hears us in time was never gone.
     let mut cable = Cable::new();
     cable.rounds(2);
     let end = &mut cable.ends[0];
@@ -261,7 +261,7 @@ fn a_neighbour_that_starts_again_is_answered_at_once_and_not_more_often_than_hel
     assert_eq!(heard(0, false), Event::Nothing);
     assert_eq!(heard(10, true), Event::Anew);
     assert_eq!(heard(11, false), Event::Nothing);
-    // As of two switches of one name.
+    // As with two switches of one name.
     assert_eq!([heard(20, true), heard(109, true), heard(110, true)], [Event::Nothing, Event::Nothing, Event::Anew]);
 }
 
@@ -365,14 +365,14 @@ fn hellos_that_do_not_come_are_counted_and_those_that_come_late_are_not() {
         cable.rounds(2);
     }
     assert_eq!(of(&cable), (20, 5));
-    // One that comes nine tenths of an interval late, and the next one in time.
+    // A hello that comes nine tenths of an interval late, and the next one in time.
     cable.now += INTERVAL * 9 / 10;
     let hello = cable.ends[0].hello("a");
     cable.ends[1].hear(&hello, cable.now);
     cable.now += INTERVAL / 10;
     cable.rounds(10);
     assert_eq!(of(&cable), (31, 5));
-    // Three until the neighbour is taken for gone, and none after that.
+    // Three until the neighbour counts as gone, and none after that.
     cable.cut = [true, false];
     cable.rounds(100);
     assert_eq!(cable.states()[1], LinkState::Silent);
@@ -382,7 +382,7 @@ fn hellos_that_do_not_come_are_counted_and_those_that_come_late_are_not() {
     cable.ends[0] = Session::new(PortId(10), 7, Timing::default(), cable.now);
     cable.rounds(20);
     assert_eq!(of(&cable), (51, 8));
-    // Without carrier nobody is expected.
+    // Without carrier no neighbour is expected.
     cable.ends[1].carrier(false, cable.now);
     cable.cut = [true; 2];
     cable.rounds(10);

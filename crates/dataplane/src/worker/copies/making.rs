@@ -1,4 +1,4 @@
-//! How copies of a frame to everybody are made.
+//! Makes the copies of broadcasts and multicasts.
 
 use super::Waiting;
 use crate::counters::DropReason;
@@ -30,7 +30,7 @@ impl<T: Table, R: Rules> Worker<T, R> {
         let refusal = match &hasher {
             None => Some(DropReason::NoFib),
             Some(_) if !is_here(&waiting.sender) => Some(DropReason::SourceMac),
-            // Only now is it known that its tenant is to pay for it.
+            // Only now is it known that its tenant pays for it.
             Some(_)
                 if waiting.next == 0
                     && !context.copies.may_copy(waiting.tenant, waiting.names.len(), Instant::now()) =>
@@ -46,10 +46,10 @@ impl<T: Table, R: Rules> Worker<T, R> {
         let first = waiting.next;
         let mut work = context.take_idle();
         while let Some(&name) = waiting.names.get(waiting.next).filter(|_| !work.burst.is_full()) {
-            // Hosts behind the same port heard the frame itself.
+            // Hosts behind the same port received the frame itself.
             if name != waiting.sender && !is_here(&name) {
                 let copy = context.pool.take_for(waiting.frame.len());
-                // Super-frames that wait may have all the packets that there are for them, and then none would go on.
+                // Waiting super-frames may hold all the packets that there are for them, and then none would go on.
                 if copy.is_none() && waiting.frame.offload().kind().is_some() {
                     context.drop_for_all(entry, &waiting.frame, DropReason::NoHeadroom);
                     waiting.next += 1;
@@ -93,7 +93,7 @@ impl<T: Table, R: Rules> Worker<T, R> {
 }
 
 impl<T> Context<T> {
-    /// A frame has all its copies, or gets no more of them, for a reason.
+    /// Ends a frame that has all its copies, or gets no more of them, for a reason.
     fn end_copies(&mut self, Waiting { entry, frame, next, .. }: Waiting, reason: Option<DropReason>) {
         match reason.filter(|_| next == 0) {
             None => self.counters.groups.add(1),
@@ -102,7 +102,7 @@ impl<T> Context<T> {
         self.pool.put(frame);
     }
 
-    /// Drops a frame to everybody, or one of its copies, which a tap shows as the frame came.
+    /// Drops a broadcast or multicast, or one of its copies, which a tap shows as the frame came.
     fn drop_for_all(&mut self, entry: usize, frame: &Packet, reason: DropReason) {
         self.counters.drop_frame(reason);
         self.tell(&Seen::default(), 0, entry, frame.frame(), Verdict::Dropped(reason));

@@ -1,6 +1,6 @@
-//! How a gateway tells senders of packets that it does not send on: by an [error](crate::gateway::errors) in the place of each.
+//! How a gateway tells senders about packets that it does not send on: by an [error](crate::gateway::errors) in the place of each.
 //!
-//! An error goes back the way on which its packet came: through the flow stage, which translates what the error quotes as it translated
+//! An error goes back the way its packet came: through the flow stage, which translates what the error quotes as it translated
 //! the packet, then by the route to its destination. If the stage knows no such flow, there is no error.
 
 use super::Names;
@@ -15,7 +15,7 @@ use netio::Burst;
 
 impl<R: Rules> Names<R> {
     /// Puts errors into the places of packets that the router did not send on, of those whose bits are set in `which`; they have no
-    /// shim. Each has an outcome of its own then. The packets are counted as dropped.
+    /// shim. Each error has a fate of its own then. The packets are counted as dropped.
     #[cold]
     pub(super) fn complain<T>(&self, context: &mut Context<T>, work: &mut Work, which: u32, from: Side) {
         let Context { router: Some(router), pool, ports, shared, counters, tap, .. } = context else { return };

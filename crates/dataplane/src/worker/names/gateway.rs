@@ -1,5 +1,5 @@
-//! What becomes of packets that the gateway routes: those from outside before names are parsed, those to its own name after all names
-//! were looked up.
+//! The fate of packets that the gateway routes: those from outside before names are parsed, those to its own name after all names
+//! are looked up.
 
 use super::{Names, begin_lookups};
 use crate::bits::{first, ones};
@@ -32,7 +32,7 @@ impl<R: Rules> Names<R> {
         let is_heard = |frame: &[u8]| lldp::is_lldp(frame) && shared.links.lldp().listens(work.entry as u8);
         for i in ones(which) {
             let fate = fate_of(router.outcomes[i], ports);
-            // For no gateway, and read all the same.
+            // It is for no gateway, but read nevertheless.
             let fate = fate.filter(|fate| !matches!(fate, Fate::Drop(_)) || !is_heard(work.burst[i].frame()));
             if let Some(fate) = fate {
                 work.fates[i] = fate;

@@ -1,4 +1,4 @@
-//! Where values lead: the action table, with what does not depend on the frame found before frames come.
+//! Where values lead: the action table, with everything that does not depend on the frame resolved before frames come.
 
 use crate::counters::DropReason;
 use crate::links::Links;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 pub(super) enum Lead {
     /// To the trunk with this index.
     Trunk(u8),
-    /// To the trunk with this index while those of the shortest paths are down. What has been on such a detour goes to the other one,
-    /// if it is a trunk: it may still do.
+    /// To the trunk with this index while those of the shortest paths are down. A frame that has been on such a detour goes to the other,
+    /// if it is a trunk: that may still work.
     Alternate(u8, Option<u8>),
-    /// To one of several trunks, which the slots of this number give by flow.
+    /// To one of several trunks, which the slots with this number choose by flow.
     Spread(u16),
     /// To another port, which the exact table of local names must confirm.
     Port(PortId),
@@ -30,13 +30,13 @@ pub(super) enum Lead {
 /// The leads of one action table.
 pub(super) struct Leads {
     of: Option<Arc<[Action]>>,
-    /// Of the trunks and ports that were down when the leads were found.
+    /// The version of the trunks and ports that were down when the leads were found.
     version: u32,
     leads: Box<[Lead]>,
-    /// The trunk that each value has as its alternate, if that is up: also while its own ways are.
+    /// The trunk of each value's alternate, if that is up: even while its own ways are.
     alternates: Box<[Option<u8>]>,
     spreads: Vec<Slots>,
-    /// Of each port the first one that leads to the same switch; where that is not known, itself.
+    /// For each port the first one that leads to the same switch; where that is unknown, itself.
     twins: [u8; 256],
 }
 
@@ -48,13 +48,13 @@ impl Default for Leads {
 }
 
 impl Leads {
-    /// Finds the leads of a table, unless it is the table of before, no trunk or port went down or came up, and bundles have as many
+    /// Finds the leads of a table, unless it is the previous table, no trunk or port went down or came up, and bundles have as many
     /// members that send.
     #[inline]
     pub(super) fn follow<R: Rules>(&mut self, actions: &Arc<[Action]>, links: &Links, ports: &Ports) {
         // Both only grow.
         let version = links.version().wrapping_add(ports.n_changes());
-        // The table of before is kept, so no other table is where it is.
+        // The previous table is kept, so no other table has its address.
         if version != self.version || self.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, actions)) {
             let mut finder =
                 Finder { links, ports, spreads: BTreeMap::new(), slots: Vec::new(), times: Times::default() };
@@ -82,13 +82,13 @@ impl Leads {
         self.spreads[usize::from(spread)].port(flow)
     }
 
-    /// Whether two trunks lead to one switch, as far as hellos say; a trunk and itself do.
+    /// Whether two trunks lead to one switch, according to hellos; a trunk and itself do.
     #[inline]
     pub(super) fn are_parallel(&self, one: usize, other: u8) -> bool {
         self.twins[one & 255] == self.twins[usize::from(other)]
     }
 
-    /// The trunk of a flow that may take none to the switch that it came from, if there is another.
+    /// The trunk of a flow that may not take one to the switch that it came from, if there is another.
     #[cold]
     pub(super) fn other_trunk_of(&self, spread: u16, flow: u64, entry: usize) -> Option<u8> {
         self.spreads[usize::from(spread)].other(flow, |exit| !self.are_parallel(entry, exit))
@@ -108,7 +108,7 @@ fn trunk_in(lead: &Lead) -> Option<u8> {
     }
 }
 
-/// What leads are found from.
+/// The inputs from which leads are found.
 struct Finder<'a> {
     links: &'a Links,
     ports: &'a Ports,
@@ -122,7 +122,7 @@ impl Finder<'_> {
     fn lead<R: Rules>(&mut self, action: &Action) -> Lead {
         match action {
             Action::Port(id) => self.to(*id),
-            // If neither leads on, the one of the shortest path may still do.
+            // If neither leads on, that of the shortest path may still work.
             Action::Protected { port, alternate } => {
                 let (port, alternate) = (self.to(*port), self.to(*alternate));
                 match alternate {
@@ -178,12 +178,12 @@ impl Finder<'_> {
             if let Some(alternate) = alternate {
                 return Lead::Alternate(alternate, trunks.first().map(|way| way.index));
             }
-            // Each may still do.
+            // Each may still work.
         } else {
             trunks = open;
         }
         match trunks[..] {
-            // A way that is no trunk is a mistake of the controller's: the port of a host, or none.
+            // A way that is not a trunk is a mistake of the controller: the port of a host, or none.
             [] => self.to(ways[0]),
             [way] => Lead::Trunk(way.index),
             _ => *self.spreads.entry(trunks).or_insert_with_key(|trunks| {

@@ -1,4 +1,4 @@
-//! What a worker does with names: it reads them from frames, looks them up, and decides where each frame leaves.
+//! A worker's handling of names: it reads them from frames, looks them up, and decides where each frame leaves.
 //!
 //! ```text
 //!  begin                                            finish
@@ -146,7 +146,7 @@ impl<R: Rules> Names<R> {
         for i in 0..n {
             let owner = usize::from(work.owners[i]);
             work.fates[owner] = if valid >> i & 1 == 0 {
-                // A switch that does not have the exact table cannot tell, and a copy is for its name alone.
+                // A switch without the exact table cannot tell, and a copy is for its own name only.
                 let is_alien = plane.valid_held && !work.is_copied;
                 self.fate_of_alien(context, work, entry.filter(|_| is_alien), i, DropReason::Alien)
             } else {
@@ -157,7 +157,7 @@ impl<R: Rules> Names<R> {
                         to_gateway |= 1 << owner;
                         Fate::Drop(DropReason::InputPort)
                     }
-                    // A frame from a trunk was checked elsewhere. What the FIB drops may still be unknown.
+                    // A frame from a trunk was checked elsewhere. A name that the FIB drops may still be unknown.
                     Err(reason) if from_trunk && work.values[i] == 0 && !is_valid(plane, work, i) => {
                         self.fate_of_alien(context, work, entry, i, reason)
                     }
@@ -168,7 +168,7 @@ impl<R: Rules> Names<R> {
         to_gateway
     }
 
-    /// What becomes of a frame to the `i`th name, which is unknown; `reason` is why it is dropped, if it is.
+    /// The fate of a frame to the `i`th name, which is unknown; `reason` is why it is dropped, if it is.
     #[cold]
     fn fate_of_alien<T>(
         &self,
@@ -178,7 +178,7 @@ impl<R: Rules> Names<R> {
         i: usize,
         reason: DropReason,
     ) -> Fate {
-        // Frames from networks outside and the gateway's own are for names that hosts have.
+        // Frames from networks outside and the gateway's own are for names of hosts.
         let entry = entry.filter(|&entry| context.ports[entry].role != Role::Outside);
         let is_up = |exit: u8| context.ports[usize::from(exit)].health.is_up();
         match entry.zip(self.aliens.exit(work.digests[i], is_up)) {

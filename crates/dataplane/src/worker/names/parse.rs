@@ -1,4 +1,4 @@
-//! What frames are before anything is looked up: their names are read, and those without one get their fate.
+//! The kinds of frames before anything is looked up: their names are read, and frames without one get their fate.
 
 use crate::answer::answer_own_echo;
 use crate::counters::DropReason;
@@ -59,7 +59,7 @@ pub(super) fn parse<T: Table, const TRACKED: bool>(
                 } else if let Some(parsed) = place.hear(packet, type_at)? {
                     return Ok(parsed);
                 }
-                // It is for one, whose name is looked up.
+                // It has one destination, whose name is looked up.
             } else if answers_echoes && answer_own_echo(packet, type_at, from_trunk, &shared.neighbours) {
                 return Ok(Parsed::Answer);
             }
@@ -80,12 +80,12 @@ pub(super) fn parse<T: Table, const TRACKED: bool>(
             Ok(Parsed::Answer) => fates[i] = Fate::Answer,
             Ok(Parsed::Hello) => fates[i] = Fate::Hello,
             Ok(Parsed::Copy) => fates[i] = Fate::Copy,
-            // No sign that frames come from no switch.
+            // These are not a sign that frames come from a device that is not a switch.
             Err(DropReason::NoShim) if lldp::is_lldp(packet.frame()) => {
                 shared.links.hear_lldp(entry as u8, packet.frame(), has_waited);
                 fates[i] = Fate::Hello;
             }
-            // Nor is this.
+            // Neither is this.
             Err(DropReason::NoShim) if is_chatter(packet.frame()) => {
                 fates[i] = Fate::Drop(DropReason::KernelChatter);
             }

@@ -1,12 +1,12 @@
-//! What becomes of frames that cannot go on by their own way: they take the alternate, or turn.
+//! The fate of frames that cannot go on by their own way: they take the alternate, or turn.
 //!
 //! ```text
 //!  S: own ways down ─► alternate, marked DETOUR; also back to where it came from   ─┐
 //!  N: came by an own way, marked DETOUR ─► another way, marked TURNED               ├► as in `fib::topology::routes`
 //!                                       └► without one: the alternate               ─┘
 //! ```
-//! A frame takes one detour. While it comes by the own way of who gets it, it goes away from its destination; after that each switch
-//! is nearer. So it makes no circle, whatever has failed, if tables agree. If not, the hop limit ends it.
+//! A frame takes one detour. While it comes by the own way of the switch that gets it, it goes away from its destination; after that
+//! each switch is nearer. So it does not circle, whatever has failed, if tables agree. If not, the hop limit ends it.
 
 use super::{Exit, Names};
 use crate::counters::DropReason;
@@ -32,7 +32,7 @@ impl<R: Rules> Names<R> {
         if let Some(exit) = spread.and_then(|(spread, flow)| self.leads.other_trunk_of(spread, flow, entry)) {
             return Ok(Exit::Marked(exit, shim::TURNED));
         }
-        // Whoever gets it there may have to turn it as well, so it is not marked.
+        // The switch that gets it there may have to turn it as well, so it is not marked.
         let alternate = self.leads.alternate_of(work.values[i]);
         let exit = alternate.filter(|exit| !self.leads.are_parallel(entry, *exit));
         exit.map(|exit| Exit::Marked(exit, 0)).ok_or(DropReason::InputPort)

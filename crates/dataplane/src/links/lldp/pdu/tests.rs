@@ -68,7 +68,7 @@ fn only_what_is_as_the_standard_has_it_is_read() {
     let said = Said::decode(&frame(&FIRST)).unwrap();
     assert_eq!((said.chassis.kind, &said.chassis.text[..]), ("mac", "02:00:00:00:00:07"));
     let with = |more: &[(u16, &[u8])]| Said::decode(&frame(&[&FIRST[..], more].concat()));
-    // What nobody knows, an end, and what is behind it.
+    // An unknown field, an end, and bytes behind it.
     for more in [(9, &[][..]), (126, &[1; 511]), (ORGANISATION, &[0, 0x80, 0xc2, 1]), (END, &[])] {
         assert!(with(&[more]).is_ok(), "{more:?}");
     }
@@ -95,7 +95,7 @@ fn only_what_is_as_the_standard_has_it_is_read() {
         (2, (ADDRESS, &[255, 1, 10, 0, 0, 1, 2, 0, 0, 0, 9, 0])),
         (2, (ADDRESS, &[])),
     ] {
-        // A second one, or one out of place.
+        // A repeated field, or one out of place.
         let fields = if wrong == 1 { vec![more, more] } else { vec![more] };
         let got = with(&fields);
         let is_right = if wrong == 2 {

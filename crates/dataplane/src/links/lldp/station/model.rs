@@ -1,4 +1,4 @@
-//! A station with a cable, whose carrier comes and goes, and strangers who say what they like: what must hold of it at any time.
+//! A station with a cable, whose carrier comes and goes, and strangers that send what they like: what must hold of it at any time.
 
 use super::super::pdu::Id;
 use super::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A round.
 const ROUND: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Names that strangers say.
+/// The names that strangers send.
 const NAMES: u64 = 7;
 
 thread_local! {
@@ -39,13 +39,13 @@ struct World {
     now: Instant,
     station: Station,
     has_carrier: bool,
-    /// When it spoke, the last first, since it had no carrier last.
+    /// When it spoke since it last had no carrier, the latest first.
     spoke: Vec<Instant>,
-    /// The last time ever.
+    /// When it last spoke at all.
     spoke_last: Option<Instant>,
     /// Since when it is to speak quickly.
     hurries: Instant,
-    /// Each name that is to be known: when it was heard last, and until when it is there, as it was said.
+    /// Each name that is to be known: when it was last heard, and until when it holds, as announced.
     there: BTreeMap<u64, [Instant; 2]>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// A round; what does not hold then.
+    /// Runs a round; returns what does not hold then.
     fn round(&mut self) -> Result<(), String> {
         self.now += ROUND;
         let is_due = self.station.deadline().is_some_and(|deadline| deadline <= self.now);
@@ -119,7 +119,7 @@ impl World {
         }
         if self.has_carrier {
             let since = self.now - self.hurries;
-            // One may have to wait for a second, and a round.
+            // A frame may have to wait for a second, and a round.
             let due = (since.as_millis().saturating_sub(1250) / 1250).min(u128::from(QUICK));
             let lately = self.spoke.iter().filter(|at| **at >= self.hurries).count() as u128;
             if lately < due {
@@ -137,7 +137,7 @@ impl World {
 
 fn run(rng: &mut Rng) -> Result<(), String> {
     let mut world = World::new();
-    // Some strangers say other names all the time.
+    // Some strangers send other names all the time.
     let n_names = 1 + rng.below(NAMES);
     for _ in 0..400 {
         match rng.below(60) {
@@ -149,7 +149,7 @@ fn run(rng: &mut Rng) -> Result<(), String> {
         }
         world.round()?;
     }
-    // And then nothing happens any more.
+    // After that nothing happens any more.
     (0..200).try_for_each(|_| world.round())
 }
 
