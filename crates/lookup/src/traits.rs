@@ -178,7 +178,7 @@ pub trait Outside {
     /// What the table is.
     fn form(&self) -> Form;
 
-    /// Says what the names are (the five words of the root), and who writes: a process and its start time. Readers
+    /// Sets what the names are (the five words of the root), and who writes: a process and its start time. Readers
     /// refuse a table before that.
     fn complete(&self, names: [u64; 5], writer: [u64; 2]);
 

@@ -2,7 +2,7 @@
 //!
 //! A part splits when it has too many names, down to the length of prefix that the number of names explains
 //! ([`most_depth`](super::directory::most_depth)). Random digests leave no part above its size then. So a part that is
-//! there and may not split has names that someone chose, and has room for so many of them. Who may use that room is
+//! there and may not split has names that someone chose, and has room for a limited number of them. Who may use that room is
 //! up to the caller, who knows whose names they are.
 
 use super::directory::{Directory, Part};

@@ -145,7 +145,7 @@ pub const PREFETCH_VARIABLE: &str = "FIBULA_PREFETCH";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// They read small cells at places that are known, and little follows. The processor begins the reads of many names
-    /// at once by itself, as long as the third-level cache is near.
+    /// at once on its own, as long as the third-level cache is near.
     Cells,
     /// They read a line and work on it before the next name.
     Line,

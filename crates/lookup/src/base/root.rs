@@ -37,7 +37,7 @@ pub(crate) struct Root {
     bytes: AtomicU64,
     /// [`Form`], a byte each.
     form: AtomicU64,
-    /// What names are, and how they are hashed: written by who knows it.
+    /// What names are, and how they are hashed: set by a caller that knows it.
     names: [AtomicU64; 5],
     /// First line and depth of the directory.
     directory: Entry,
@@ -88,7 +88,7 @@ impl Root {
         Form { structure, value_bits, fingerprint_bits, cells_of_name }
     }
 
-    /// Says what the names are, and who writes. Then the root is whole.
+    /// Sets what the names are, and who writes. Then the root is whole.
     pub(crate) fn complete(&self, names: [u64; 5], writer: [u64; 2]) {
         for (to, from) in self.names.iter().zip(names).chain(self.writer.iter().zip(writer)) {
             to.store(from, Ordering::Relaxed);

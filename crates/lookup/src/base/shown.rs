@@ -1,6 +1,6 @@
 //! A file in which other programs read a table in place: made beside its path, and put there when it is whole.
 //!
-//! Both the switch and libfibula show tables so. It is here, among what does no input and output otherwise, because it is
+//! Both the switch and libfibula show tables this way. It is here, among code that otherwise does no input or output, because it is
 //! part of the format: who may read the file, and how a reader finds out whether its writer lives.
 
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::arena::Arena;
 use crate::traits::ShareError;
 
-/// Who may read it: it has the hash key, by which names can be chosen that a table holds badly.
+/// The mode of the file: its readers have the hash key, by which names can be chosen that a table holds badly.
 const MODE: u32 = 0o640;
 
 /// [`beside`], and then [`put`].

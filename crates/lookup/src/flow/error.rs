@@ -34,7 +34,7 @@ pub enum InsertError {
     },
 }
 
-/// Why there is no table, or none of that size.
+/// Why a table cannot be made, or not of that size.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum CapacityError {

@@ -79,7 +79,7 @@ impl Undo {
     /// Notes what the next write under `journal` will change: places and old contents. More than [`UNDO_WORDS`] are not
     /// noted; outside readers then wait until the write is over.
     pub fn note(&self, journal: &Journal, words: impl IntoIterator<Item = (u64, u64)>) {
-        // Orders the end of the write before against this note: who sees the note sees that its write is over.
+        // Orders the end of the previous write before this note: a reader that sees the note sees that the write is over.
         step!(NoteUnfenced, fence(Ordering::Release));
         let mut n = 0;
         if journal.is_written() {

@@ -107,17 +107,17 @@ pub(super) struct Places<const W: usize> {
     free: BTreeMap<usize, Vec<u32>>,
     /// The table of each rule, by its number.
     table_of: Vec<u16>,
-    /// Steps that it took: a key that was looked for, a rule that was moved.
+    /// Steps taken so far: a key that was searched for, a rule that was moved.
     pub(super) steps: u64,
 }
 
-/// What became of a rule that was to be added.
+/// The outcome of adding a rule.
 pub(super) enum Added {
     /// It has its places.
     Done(Change),
     /// There is no room: lay the rules out anew. Nothing is changed, unless the runs are torn.
     NoRoom {
-        /// Whether the rule is in some runs already: whatever becomes of it, the rules must be laid out anew.
+        /// Whether the rule is already in some runs: in any case the rules must be laid out anew.
         is_torn: bool,
     },
 }

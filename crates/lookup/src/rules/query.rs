@@ -118,7 +118,7 @@ impl<const W: usize> Version<W> {
             let found = &found[..n_found];
             let run = |slot: u32| slots.get(slot as usize).map_or(Slot(0), |slot| Slot(slot.load(Relaxed)));
             if self.prefetches {
-                // The second miss: the first line of a run, of which the processor fetches the later ones by itself.
+                // The second miss: the first line of a run; the processor fetches the later ones on its own.
                 let block = |run: Slot| words.as_ptr().wrapping_add(run.first() * rule_words::<W>());
                 found.iter().for_each(|&(_, slot)| prefetch(block(run(slot)).cast()));
             }

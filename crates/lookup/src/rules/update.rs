@@ -173,7 +173,7 @@ impl Image {
         if self.slots.is_empty() || !self.slots.len().is_multiple_of(LINE_SLOTS) || self.words.len() > n_words {
             return Err("slots do not fill lines, or there are more rules than room");
         }
-        // Nobody is to reserve memory for rules that never come.
+        // No memory must be reserved for rules that never come.
         if self.capacity as usize > room_for(self.words.len() / rule_words::<W>()) {
             return Err("there is more room than its rules need");
         }

@@ -47,7 +47,7 @@ pub fn random<C: Subject>(
 ) -> Live<C> {
     let mut rng = Rng::new(scope.seed);
     let mut live = Live::<C>::new();
-    // One follower follows from the start; the other is replaced by a fresh export again and again.
+    // One follower follows from the start; the other is repeatedly replaced by a fresh export.
     let (mut follower, mut late) = (control.export(), control.export());
     let mut updates = Vec::new();
     for operation in 0..scope.n_operations {
