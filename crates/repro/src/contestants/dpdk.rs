@@ -266,7 +266,7 @@ mod linked {
                     size_bits: 8 * online_bytes(sized_for),
                     note: format!("{pages}, scalar lookup, sized for {sized_for}; without its control half"),
                 };
-                // SAFETY: the arrays have the given length; nobody else uses the table yet.
+                // SAFETY: the arrays have the given length; nothing else uses the table yet.
                 let rc = unsafe {
                     fibula_efd_add(table.table.as_ptr(), input.names.as_ptr(), values.as_ptr(), input.names.len())
                 };

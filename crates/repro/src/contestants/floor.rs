@@ -235,7 +235,7 @@ impl Burst for FlatReader<'_> {
 }
 
 /// Writes the positions of digests in arrays of these lengths.
-// SAFETY: whoever calls it knows that the processor has the instructions: `locate_by` gives it for a kernel that it has.
+// SAFETY: the caller knows that the processor has the instructions: `locate_by` gives it for a kernel that it has.
 type Locate = unsafe fn(&[Digest], u32, u32, &mut Spots);
 
 /// The loop for a kernel, which the processor has: there is no other.

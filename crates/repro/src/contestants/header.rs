@@ -1,6 +1,6 @@
 //! `c/include/fibula.h`: the same tables, written as FIB files and looked up in by C, in a loop in C.
 //!
-//! It is compiled by the C compiler that `CC` names. It chooses AVX2 by itself and has no loops for AVX-512: compare it
+//! It is compiled by the C compiler that `CC` names. It chooses AVX2 on its own and has no loops for AVX-512: compare it
 //! with `concise`, `ofw` and `line` under `FIBULA_KERNEL=avx2`.
 
 #![expect(unsafe_code, reason = "calls the header, compiled")]

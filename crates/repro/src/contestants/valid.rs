@@ -1,6 +1,6 @@
 //! The exact check of a gateway: whether a name is valid, from whole names ([`dataplane::exact`]).
 //!
-//! It tells members from others, and stores no values. So it takes part with values of one bit, of which there is one.
+//! It distinguishes members from others, and stores no values. So it takes part with values of one bit, of which there is one.
 
 use ::lookup::base::marked::Searches;
 use ::lookup::base::prefetch::BURST;

@@ -104,7 +104,7 @@ fn cells(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> [S
     .map(|cell| escape(&cell))
 }
 
-/// The paper's claims, and what became of each at every source, the worse first. Where there are several, they are
+/// The paper's claims, and the outcome of each at every source, the worse first. Where there are several, they are
 /// numbered, and a cause of more than one stands once, after the last.
 fn claims(figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> (String, String) {
     let verdicts = |at: usize| {
@@ -144,7 +144,7 @@ fn claims(figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> (String, String)
     (theirs.join("<br>"), ours.join("<br>"))
 }
 
-/// What is known of why a claim does not hold: each text once, with every source and the numbers of it that it stands on.
+/// The known causes of a claim that does not hold: each text once, with every source and the numbers of it that it stands on.
 fn causes(figure: &Figure, verdicts: &[(&Verdict<'_>, usize)]) -> Vec<(String, Vec<String>)> {
     let mut causes: Vec<(String, Vec<String>)> = Vec::new();
     for (verdict, source) in verdicts {

@@ -3,7 +3,7 @@
 //! A *record* is a file of JSON lines for one machine: a header, then one line for each measured row with the command
 //! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) defines what is measured for
 //! them and how their rows form tables. `page` writes tables, single figures and the bars of the picture into the
-//! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure. `campaigns` does the same with the
+//! documents, between the markers `<!--=ID-->` and `<!--/-->`. So no figure is typed by hand. `campaigns` does the same with the
 //! records of campaigns of crashes and fuzzing, `suites` with the results of long suites.
 
 mod campaigns;

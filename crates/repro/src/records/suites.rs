@@ -29,7 +29,7 @@ pub struct Suite {
 
 /// Reads the newest run of each suite of a source tree.
 /// # Errors
-/// When the file cannot be read, or has a line that is no run.
+/// When the file cannot be read, or has an invalid line.
 pub fn suites(root: &Path) -> Result<Vec<Suite>, RecordsError> {
     let path = root.join(FILE);
     let text = read(&path)?;

@@ -75,7 +75,7 @@ mod linked {
 
     impl Drop for Rte {
         fn drop(&mut self) {
-            // SAFETY: made by `fibula_hash_new`, and nobody else has it.
+            // SAFETY: made by `fibula_hash_new`, and nothing else has it.
             unsafe { rte::fibula_hash_free(self.table.as_ptr()) }
         }
     }
@@ -98,7 +98,7 @@ mod linked {
                         }
                     };
                 }
-                // SAFETY: a live table, arrays of the given length, nobody else uses it.
+                // SAFETY: a live table, arrays of the given length, nothing else uses it.
                 let rc = unsafe {
                     rte::fibula_flow_add(self.table.as_ptr(), keys.as_ptr().cast(), data.as_ptr(), keys.len())
                 };

@@ -113,7 +113,7 @@ mod linked {
 
     impl Drop for Lpm {
         fn drop(&mut self) {
-            // SAFETY: made by `fibula_lpm_new`, and nobody else has it.
+            // SAFETY: made by `fibula_lpm_new`, and nothing else has it.
             unsafe { fibula_lpm_free(self.table.as_ptr()) }
         }
     }
@@ -122,7 +122,7 @@ mod linked {
         fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
             let mut hops = [0; MAX_BATCH];
             bursts(addresses, batch).fold(0, |sum, ips| {
-                // SAFETY: a live table that nobody writes to, arrays of the given length.
+                // SAFETY: a live table that nothing writes to, arrays of the given length.
                 unsafe { fibula_lpm_lookup(self.table.as_ptr(), ips.as_ptr(), hops.as_mut_ptr(), ips.len()) };
                 // Bit 24 is set if there is a route.
                 let hop = |&hop: &u32| u64::from(hop & 0xff_ffff & (hop >> 24 & 1).wrapping_neg());
@@ -169,7 +169,7 @@ mod linked {
 
     impl Drop for Fib {
         fn drop(&mut self) {
-            // SAFETY: made by `fibula_fib_new`, and nobody else has it.
+            // SAFETY: made by `fibula_fib_new`, and nothing else has it.
             unsafe { fibula_fib_free(self.table.as_ptr()) }
         }
     }
@@ -178,7 +178,7 @@ mod linked {
         fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
             let mut hops = [0; MAX_BATCH];
             bursts(addresses, batch).fold(0, |sum, ips| {
-                // SAFETY: a live table that nobody writes to, arrays of the given length.
+                // SAFETY: a live table that nothing writes to, arrays of the given length.
                 unsafe { fibula_fib_lookup(self.table.as_ptr(), ips.as_ptr(), hops.as_mut_ptr(), ips.len()) };
                 sum + hops[..ips.len()].iter().sum::<u64>()
             })

@@ -238,7 +238,7 @@ impl Controller {
             .map_err(|error: tonic::Status| failed("changes", &error))
     }
 
-    /// Asks again and again until all switches are in step.
+    /// Asks repeatedly until all switches are in step.
     pub(super) fn wait_in_step(&mut self, runtime: &Runtime, network: Network) -> Result<(), BenchError> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -34,7 +34,7 @@ impl Crowd {
             let shared = Shared::new(Replica::new(limits, MemoryTables::default()));
             let memory = Arc::new(MemoryUse::default);
             let run = agent::run(Network::switch(n), controller.to_owned(), None, shared.clone(), memory);
-            // A line of each of them when the controller goes and comes helps nobody.
+            // A line from each of them when the controller goes and comes would be of no help.
             let run = run.with_subscriber(NoSubscriber::new());
             let (changes, changed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
             let (mut watched, n_changes, when) = (shared.changes(), changes.clone(), changed.clone());

@@ -1,4 +1,4 @@
-//! Pages that are open in browsers, as far as the controller notices: each asks for the network every two seconds, sooner if something
+//! Pages that are open in browsers, as the controller notices them: each asks for the network every two seconds, sooner if something
 //! happens, and hears events.
 
 use super::failed;

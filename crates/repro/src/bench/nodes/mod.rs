@@ -485,7 +485,7 @@ impl Drop for Process {
 /// [`BenchError`], which the process that started this one has been told, too.
 #[cfg(feature = "dpdk")]
 pub fn play(plan: &str) -> Result<(), BenchError> {
-    // Whatever ends the bench ends its nodes, also those that are stopped.
+    // The end of the bench, however it comes, ends its nodes, even those that are stopped.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let played =
         serde_json::from_str(plan).map_err(|error| failed("the plan", &error)).and_then(|plan| play_role(&plan));

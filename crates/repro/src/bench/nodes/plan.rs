@@ -76,7 +76,7 @@ pub(super) fn entry_of(exit: usize, n_ports: usize) -> usize {
 pub(super) enum Request {
     /// Waits until all its ports have a link.
     Link,
-    /// Sends names again and again to this switch, and counts what comes back.
+    /// Sends names repeatedly to this switch, and counts what comes back.
     Measure { switch: usize, frames: Frames, us: u64 },
     /// Sends each name once, and checks each byte of what comes back.
     Check { switch: usize, frames: Frames },

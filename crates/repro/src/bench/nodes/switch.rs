@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(super) fn open(plan: &Plan, device: &str) -> Result<Dpdk, BenchError> {
     let options = EalOptions { arguments: plan.eal.clone(), devices: plan.devices.clone() };
     let eal = Eal::start(&options).map_err(|error| failed("starting DPDK", &error))?;
-    // Both sides have processors of their own: nobody sleeps.
+    // Both sides have processors of their own, so neither sleeps.
     let options = Options { room: shim::LEN as u16, longest_nap: Duration::ZERO, ..Options::default() };
     let members = match Dpdk::open_group(eal, device, &options, 1) {
         Err(error) if error.is_transient() => Dpdk::absent_group(eal, device, &options, 1),

@@ -19,7 +19,7 @@ use crate::contestants;
 use crate::report::{Row, Setting};
 use sides::Side;
 
-/// Flows that are asked for, again and again.
+/// Flows that are asked for, in a loop.
 const N_FLOWS: usize = 1 << 16;
 /// Default flows a run.
 const LOOKUPS: u64 = 1 << 22;

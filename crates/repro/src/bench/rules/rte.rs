@@ -105,7 +105,7 @@ mod linked {
 
     impl Drop for Acl {
         fn drop(&mut self) {
-            // SAFETY: made by `fibula_acl_new`, and nobody else has it.
+            // SAFETY: made by `fibula_acl_new`, and nothing else has it.
             unsafe { fibula_acl_free(self.table.as_ptr()) }
         }
     }
@@ -114,7 +114,7 @@ mod linked {
         fn look_up(&self, at: std::ops::Range<usize>, values: &mut [u32]) {
             let flows = &self.flows[at];
             assert!(values.len() >= flows.len(), "a value for each flow");
-            // SAFETY: a live table that nobody writes to, arrays of the given length.
+            // SAFETY: a live table that nothing writes to, arrays of the given length.
             unsafe { fibula_acl_lookup(self.table.as_ptr(), flows.as_ptr(), values.as_mut_ptr(), flows.len()) }
         }
 

@@ -37,7 +37,7 @@ pub(crate) fn at_rate(
 
 /// One thread looks up names of one half of the set, whose values stay: alone, and while another thread alters the
 /// other half. At a rate of 0 the second thread waits for the time of its first update, as it waits between updates at
-/// any rate: that is what a second busy core costs by itself.
+/// any rate: that is the cost of a second busy core alone.
 pub(super) fn run<S: Measured>(
     options: &Options,
     n: u64,

@@ -246,7 +246,7 @@ impl Running {
         if !lines.any(|line| line.is_ok_and(|line| line.contains(word))) {
             return Err(failed(&program, &format!("it ended before it printed `{word}`")));
         }
-        // A pipe that nobody reads stops who writes to it.
+        // A pipe that is not read stops its writer.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(running)
     }

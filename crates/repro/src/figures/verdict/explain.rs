@@ -39,7 +39,7 @@ pub struct Reason<'a> {
     pub given: Vec<Given<'a>>,
 }
 
-/// What is known of the cause of a claim that does not hold.
+/// The explanation of a claim that does not hold.
 #[derive(Clone, Debug)]
 pub enum Explanation<'a> {
     /// The run shows it.
@@ -53,7 +53,7 @@ pub enum Explanation<'a> {
     Open(&'a str),
     /// It is not known: to look for it takes what is not here.
     Needs(&'a str),
-    /// It is not known, and has not been looked for in this outcome.
+    /// It is not known, and no cause was searched for in this outcome.
     NotLookedFor,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Verdict<'a> {
         is_met.then_some(Reason { text: &why.text, given })
     }
 
-    /// What is known of the cause, if the claim does not hold.
+    /// The explanation, if the claim does not hold.
     pub fn explanation(&self) -> Option<Explanation<'_>> {
         if !self.is_unmet() {
             None
