@@ -49,7 +49,7 @@ class Filters(unittest.TestCase):
             self.assertEqual(len(one), N)
             with self.assertRaisesRegex(ValueError, "like="):
                 one.update(fibula.Filter.build(names, counters=counters))
-        with self.assertRaisesRegex(TypeError, "no filter"):
+        with self.assertRaisesRegex(TypeError, "not a filter"):
             one.update(names)
 
     def test_one_name_is_asked_with_in(self):

@@ -124,7 +124,7 @@ class Rules(unittest.TestCase):
             (lambda: fibula.RuleTable.build("count tcp", actions=("count", "7")), ValueError, "`7` is not an action"),
             (lambda: fibula.RuleTable.build([b"deny"]), TypeError, "rule 0 is a bytes: give str"),
             (lambda: fibula.RuleTable.build(["deny\npermit"]), ValueError, "rule 0 has several lines"),
-            (lambda: fibula.RuleTable.from_bytes(b"x"), ValueError, "no file of rules"),
+            (lambda: fibula.RuleTable.from_bytes(b"x"), ValueError, "not a file of rules"),
             (lambda: fibula.RuleTable.from_bytes(table.to_bytes()[:-1] + b"x"), ValueError, "damaged"),
             (lambda: fibula.RuleTable(None), TypeError, "RuleTable.build"),
             (lambda: table.lookup("10.0.0.1"), ValueError, "name 0: "),

@@ -221,7 +221,8 @@ impl Site {
     ) -> Result<Option<Verdict>, String> {
         match kit::hear(stream, Some(body), now())? {
             Heard::Acknowledged { is_caught_up, .. } => {
-                if self.owner.take_wants_room() || is_caught_up {
+                let wants_room = self.owner.take_wants_room();
+                if wants_room || is_caught_up {
                     self.ask(Input::Task(Task::Release));
                 }
             }

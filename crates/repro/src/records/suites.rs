@@ -27,11 +27,14 @@ pub struct Suite {
     pub machine: String,
 }
 
-/// Reads the newest run of each suite of a source tree.
+/// Reads the newest run of each suite of a source tree; it may have none.
 /// # Errors
 /// When the file cannot be read, or has an invalid line.
 pub fn suites(root: &Path) -> Result<Vec<Suite>, RecordsError> {
     let path = root.join(FILE);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
     let text = read(&path)?;
     let run = |(at, line)| {
         serde_json::from_str(line).map_err(|error| RecordsError::malformed(&path, format!("line {}: {error}", at + 1)))

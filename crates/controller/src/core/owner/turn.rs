@@ -98,12 +98,15 @@ pub struct Followed {
     pub(crate) what: Followable,
 }
 
+/// Says whether rows are those that were committed.
+pub(crate) type IsCommitted = Box<dyn Fn(&[RowChange]) -> bool + Send>;
+
 /// What a commit says about its changes.
 pub(crate) enum Followable {
     /// Nothing that another controller needs.
     Nothing,
     /// These changes; the function says whether rows are those that were committed.
-    Changes(Vec<Change>, Box<dyn Fn(&[RowChange]) -> bool + Send>),
+    Changes(Vec<Change>, IsCommitted),
     /// It does not say.
     Unknown,
 }

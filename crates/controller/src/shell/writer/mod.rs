@@ -50,7 +50,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     pushes: mpsc::Sender<Vec<Outgoing<Arc<Session>>>>,
     /// Traces of the changes of the group, in their order.
-    traces: Vec<Box<Trace>>,
+    traces: Vec<Trace>,
     /// Tables with another hash key.
     building: Option<JoinHandle<Result<Rekeyed, NetworkError>>>,
     /// Rows of this turn's groups.
@@ -135,7 +135,7 @@ impl Writer {
                 Job::Input(input) => _ = self.owner.take(input, now()),
                 Job::Traced { change, reply, trace } => {
                     let input = |is_traced| Input::Change { change, ticket: Ticket::Change(reply), is_traced };
-                    self.trace(input, trace);
+                    self.trace(input, *trace);
                 }
                 // With a group of its own.
                 Job::Lead { store, settings } => {
@@ -195,7 +195,7 @@ impl Writer {
     }
 
     /// Takes a change that is traced. Only the leader makes the trace.
-    fn trace(&mut self, input: impl FnOnce(bool) -> Input<Arc<Session>, Ticket>, mut trace: Box<Trace>) {
+    fn trace(&mut self, input: impl FnOnce(bool) -> Input<Arc<Session>, Ticket>, mut trace: Trace) {
         if !self.owner.leads() {
             self.owner.take(input(false), now());
             return;

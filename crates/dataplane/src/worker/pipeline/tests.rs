@@ -10,7 +10,7 @@ impl Stage<Vec<String>, u32> for Noting {
     fn begin(&mut self, log: &mut Vec<String>, burst: &mut u32, before: Option<&mut u32>) -> bool {
         let before = before.map(|before| format!(" beside {before}")).unwrap_or_default();
         log.push(format!("{} begins {burst}{before}", self.name));
-        *burst % self.nothing_for_multiples_of != 0
+        !(*burst).is_multiple_of(self.nothing_for_multiples_of)
     }
 
     fn finish(&mut self, log: &mut Vec<String>, burst: &mut u32) {
