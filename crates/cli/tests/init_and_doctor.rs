@@ -216,7 +216,7 @@ fn doctor_says_what_is_bad_and_fails_for_it() {
     let (bad, findings) = doctor(&path);
     assert_eq!(bad, 6);
     assert!(finds(&findings, "bad", "port 1", "ip link"), "{findings:#?}");
-    assert!(finds(&findings, "bad", "port 2", "no Ethernet"), "{findings:#?}");
+    assert!(finds(&findings, "bad", "port 2", "not an Ethernet interface"), "{findings:#?}");
 
     std::fs::write(&path, "name = 's1'\nstate_dir = '/tmp/x'\n").unwrap();
     let (bad, findings) = doctor(&path);
