@@ -9,6 +9,7 @@ pub(crate) const NAMED: usize = 8;
 
 /// The severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(feature = "kit"), allow(unreachable_pub, reason = "simulations drive it"))]
 pub enum Level {
     Good,
     Info,
