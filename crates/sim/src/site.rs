@@ -359,7 +359,7 @@ impl Site {
         self.ask(Input::Task(Task::Release));
     }
 
-    /// The pusher goes on as far as it can. Returns after how long it goes on without the switches that it waits for;
+    /// Lets the pusher do what it can now. Returns after how long it goes on without the switches that it waits for;
     /// `None`: it waits for the owner.
     pub(crate) fn push(&mut self) -> Option<Duration> {
         loop {

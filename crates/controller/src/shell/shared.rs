@@ -264,7 +264,7 @@ impl Shared {
     }
 }
 
-/// What is reported of a switch with a session; `in_step`: as far as it can follow at all.
+/// What is reported of a switch with a session; `in_step` counts only what it can follow.
 fn state_of(name: String, session: &Session, in_step: bool, sharing: u64) -> Connected {
     let mut session = session.lock();
     let (sent_messages, acked_messages, sent_bytes) = session.progress();

@@ -39,7 +39,7 @@ impl<C, B, S: Stage<C, B>> Stage<C, B> for Option<S> {
 
 /// What bursts pass through from some place of the pipeline to its end.
 pub(super) trait Rest<C, B> {
-    /// Takes a burst as far as it gets now: to the end, or if it `may_wait`, to the first stage with something to wait for.
+    /// Takes a burst through the stages that can finish it now: to the end, or if it `may_wait`, to the first stage with something to wait for.
     fn pass(&mut self, context: &mut C, burst: B, may_wait: bool);
 
     /// Takes all bursts that wait to the end.

@@ -179,8 +179,8 @@ impl<'a> Join<'a> {
         self.n_segments
     }
 
-    /// Writes what the headers of the super-frame say of all of it. `tag` bytes were inserted behind the addresses of the first segment, and
-    /// `is_pushed` is of the last one.
+    /// Writes lengths, checksums and PSH into the headers of the super-frame, whose last segment is `last`. `tag` bytes were inserted
+    /// behind the addresses of the first segment.
     pub(crate) fn finish(&self, packet: &mut Packet, tag: usize, last: &Segment<'_>) {
         let Segment { is_v4, ip, tcp, .. } = self.first;
         let (ip, tcp) = (ip + tag, tcp + tag);

@@ -170,7 +170,7 @@ const ELSEWHERE: &str = "elsewhere";
 /// Kind of a conflict: the name claims an address that belongs to another.
 const ADDRESS: &str = "address";
 
-/// A sighting by a switch, as far as it makes sense.
+/// A sighting by a switch that makes sense.
 struct Sight {
     name: Name,
     end: End,

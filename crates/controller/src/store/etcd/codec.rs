@@ -73,7 +73,7 @@ pub(super) fn told(seal: &Seal, told: &[u8]) -> Vec<Vec<u8>> {
     (0..).zip(told.chunks(TOLD)).map(part).collect()
 }
 
-/// A commit's entry in the replication log, as far as it has come.
+/// The part of a commit's entry in the replication log that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     /// Term and number of the commit.
