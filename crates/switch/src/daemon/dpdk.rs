@@ -1,6 +1,5 @@
 //! Ports of DPDK: `driver = "dpdk"`, in a binary that was built with the feature `dpdk`.
 
-use super::config::Config;
 pub use super::config::dpdk::check_built;
 
 #[cfg(feature = "dpdk")]
@@ -37,7 +36,7 @@ mod opening {
 /// Always: a configuration that needs it was refused before.
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn open(
-    _: &Config,
+    _: &super::config::Config,
     _: &super::config::Port,
 ) -> Result<(Vec<netio::backend::loopback::Loopback>, String), netio::NetError> {
     check_built().map(|()| (Vec::new(), String::new())).map_err(|reason| netio::NetError::Driver { reason })
